@@ -1,0 +1,1 @@
+"""ReASC: reliability-aware adaptive self-consistency as a LangChain Runnable."""

@@ -1,0 +1,3 @@
+"""The version of the distribution, recorded in every calibration."""
+
+__version__ = "0.1.0"

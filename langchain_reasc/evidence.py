@@ -1,0 +1,91 @@
+"""Evidence: how much each response counts, and how sure the count makes us (Stage 2 of ReASC)."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from langchain_reasc.exceptions import ConfigurationError
+
+__all__ = ["WEIGHTS", "Standardizer", "evidence_by_answer", "leader", "posterior"]
+
+_LARGEST_EXPONENT = 50.0  # e^50 decides any vote already; beyond it sums would overflow
+
+
+@dataclass(frozen=True, slots=True)
+class Standardizer:
+    """The statistics that turn a score into ``z = (S - μ) / σ`` and then into a weight.
+
+    Attributes:
+        mean: μ of the calibration's response scores.
+        std: σ, greater than zero.
+        scale: λ, how strongly confidence counts (the paper's 0.7).
+    """
+
+    mean: float
+    std: float
+    scale: float = 0.7
+
+    def z(self, score: float) -> float:
+        """The standardized score."""
+        return (score - self.mean) / self.std
+
+
+def _exponential(score: float, by: Standardizer) -> float:
+    return math.exp(min(by.scale * by.z(score), _LARGEST_EXPONENT))
+
+
+def _mean_normalized(score: float, by: Standardizer) -> float:
+    if by.mean <= 0:
+        raise ConfigurationError(
+            f"weights='mean' divides by the mean score, which is {by.mean:g}; it has a meaning only for signals above zero"
+        )
+    return max(0.0, score / by.mean)
+
+
+def _sigmoid(score: float, by: Standardizer) -> float:
+    exponent = max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, by.scale * by.z(score)))
+    return 1.0 / (1.0 + math.exp(-exponent))
+
+
+WEIGHTS: Final[dict[str, Callable[[float, Standardizer], float]]] = {
+    "reasc": lambda score, by: max(1.0, _exponential(score, by)),
+    "exponential": _exponential,
+    "mean": _mean_normalized,
+    "sigmoid": _sigmoid,
+    "count": lambda score, by: 1.0,
+}
+"""Score -> evidence weight: the paper's update and the alternatives of its appendix; ``count`` makes it ASC."""
+
+
+def evidence_by_answer(votes: Iterable[tuple[str | None, float]]) -> dict[str, float]:
+    """Sum the weights per answer, in the order in which answers were first seen.
+
+    Args:
+        votes: (answer, weight) pairs; a response without an answer casts no vote.
+    """
+    evidence: dict[str, float] = {}
+    for answer, weight in votes:
+        if answer is not None:
+            evidence[answer] = evidence.get(answer, 0.0) + weight
+    return evidence
+
+
+def leader(evidence: Mapping[str, float]) -> str | None:
+    """``argmax v``; of equals, the answer seen first."""
+    return max(evidence, key=evidence.__getitem__, default=None)
+
+
+def posterior(evidence: Mapping[str, float]) -> float:
+    """P(p1 > p2 | V) = 1 - I_{1/2}(v1 + 1, v2 + 1) for the two leading answers (Eq. 5); 0.5 with no votes."""
+    first, second = [*sorted(evidence.values(), reverse=True)[:2], 0.0, 0.0][:2]
+    return _dominance(first, second)
+
+
+@lru_cache(maxsize=4096)
+def _dominance(first: float, second: float) -> float:
+    from scipy.special import betainc  # deferred: keeps `import langchain_reasc` light
+
+    # By symmetry 1 - I_{1/2}(a, b) = I_{1/2}(b, a), which loses no digits near one.
+    return float(betainc(second + 1.0, first + 1.0, 0.5))

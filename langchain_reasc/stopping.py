@@ -1,0 +1,239 @@
+"""Stopping rules: (responses so far) → go on, or stop with an answer, and why.
+
+A rule is a pure function of the responses in launch order. Rules compose: ``ReASC(...) | Cap(16)`` stops when either
+does, ``a & b`` when both do; the evidence and the answer are always those of the left one. Live sampling, ``batch``,
+replay over recorded samples and the tests all call :func:`decide`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from langchain_reasc.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+
+__all__ = ["ASC", "ESC", "Cap", "Decision", "FixedBudget", "ReASC", "Response", "StoppingRule", "decide"]
+
+Reason = Literal["gate", "evidence", "window", "budget"]
+DEFAULT_CONFIDENCE = 0.95  # C_threshold
+DEFAULT_BUDGET = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a decision needs to know of one response.
+
+    Attributes:
+        answer: the extracted, normalized answer; None when there is none (it then casts no vote).
+        score: S(y), or None where no confidence could be read.
+    """
+
+    answer: str | None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do after ``samples`` responses.
+
+    Attributes:
+        stop: whether the evidence is sufficient (or the budget spent).
+        answer: the leading answer so far; None when no response has one.
+        reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the Beta posterior), ``window`` (ESC), ``budget``;
+            None while it goes on.
+        samples: responses the decision rests on.
+        evidence: answer -> accumulated weight, in the order first seen.
+        posterior: P(the leader stays ahead), Eq. 5.
+    """
+
+    stop: bool
+    answer: str | None
+    reason: Reason | None
+    samples: int
+    evidence: dict[str, float] = field(default_factory=dict)
+    posterior: float = 0.5
+
+    @property
+    def stage(self) -> Literal[1, 2]:
+        """1 when a single response was accepted by the gate, else 2."""
+        return 1 if self.reason == "gate" else 2
+
+
+class StoppingRule(ABC):
+    """A pure function ``Sequence[Response] -> Decision`` that composes with ``|`` and ``&``."""
+
+    @abstractmethod
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        """Decide after exactly these responses, without looking for an earlier stop."""
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        """The evidence each response contributes to its answer: one, unless the rule reads confidence."""
+        return [1.0] * len(responses)
+
+    def __or__(self, other: "StoppingRule") -> "StoppingRule":
+        return _Either(self, other)
+
+    def __and__(self, other: "StoppingRule") -> "StoppingRule":
+        return _Both(self, other)
+
+    def _tally(self, responses: Sequence[Response], reason: Reason | None = None) -> Decision:
+        answers = (response.answer for response in responses)
+        evidence = evidence_by_answer(zip(answers, self.weights(responses), strict=True))
+        return Decision(
+            stop=reason is not None,
+            answer=leader(evidence),
+            reason=reason,
+            samples=len(responses),
+            evidence=evidence,
+            posterior=posterior(evidence),
+        )
+
+
+def decide(rule: StoppingRule, responses: Sequence[Response]) -> Decision:
+    """The decision at the earliest prefix where ``rule`` stops, or "go on" after all of them.
+
+    Responses are taken in launch order, so the outcome does not depend on which of a wave arrived first.
+    """
+    for n in range(1, len(responses) + 1):
+        decision = rule(responses[:n])
+        if decision.stop:
+            return decision
+    return rule(responses)
+
+
+@dataclass(frozen=True)
+class Cap(StoppingRule):
+    """Stop at ``samples`` responses, whatever they say; on its own, self-consistency with a fixed budget."""
+
+    samples: int = DEFAULT_BUDGET
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ConfigurationError(f"a budget is at least 1 sample, got {self.samples}")
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        return self._tally(responses, "budget" if len(responses) >= self.samples else None)
+
+
+FixedBudget = Cap
+"""Self-consistency SC@k is ``FixedBudget(k)``, pass@1 is ``FixedBudget(1)``."""
+
+
+@dataclass(frozen=True)
+class ASC(StoppingRule):
+    """Adaptive-Consistency (Aggarwal et al. 2023): the Beta rule on counts."""
+
+    confidence: float = DEFAULT_CONFIDENCE
+
+    def __post_init__(self) -> None:
+        _probability("confidence", self.confidence)
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        tally = self._tally(responses)
+        return replace(tally, stop=True, reason="evidence") if tally.posterior >= self.confidence else tally
+
+
+@dataclass(frozen=True)
+class ESC(StoppingRule):
+    """Early-Stopping Self-Consistency (Li et al. 2024): stop when one of the disjoint windows is unanimous.
+
+    The answer is that window's; while none is, the majority of all responses.
+    """
+
+    window: int = 4
+
+    def __post_init__(self) -> None:
+        if self.window < 1:
+            raise ConfigurationError(f"an ESC window holds at least 1 response, got {self.window}")
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        tally = self._tally(responses)
+        for start in range(0, len(responses) - self.window + 1, self.window):
+            answers = {response.answer for response in responses[start : start + self.window]}
+            if len(answers) == 1 and None not in answers:
+                return replace(tally, stop=True, reason="window", answer=answers.pop())
+        return tally
+
+
+@dataclass(frozen=True)
+class ReASC(StoppingRule):
+    """Reliability-aware adaptive self-consistency.
+
+    Stage 1 accepts the first response when ``S(y) ≥ gate``; it is otherwise the first vote of Stage 2, where each response
+    adds ``weight(z)`` to its answer until the Beta posterior reaches ``confidence``.
+
+    Attributes:
+        statistics: μ, σ and λ of the calibration.
+        gate: τ_gate, or None for a closed gate (every input goes on to Stage 2).
+        weight: a name in :data:`~langchain_reasc.evidence.WEIGHTS`.
+        confidence: C_threshold of the Beta rule.
+        on_missing_confidence: ``"error"``, or ``"count"`` to let a response without a score count as one vote.
+    """
+
+    statistics: Standardizer
+    gate: float | None = None
+    weight: str = "reasc"
+    confidence: float = DEFAULT_CONFIDENCE
+    on_missing_confidence: Literal["error", "count"] = "error"
+
+    def __post_init__(self) -> None:
+        _probability("confidence", self.confidence)
+        if self.weight not in WEIGHTS:
+            raise ConfigurationError(f"unknown weight {self.weight!r}; choose one of {', '.join(WEIGHTS)}")
+        if not self.statistics.std > 0:
+            raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        if len(responses) == 1 and self._accepts(responses[0]):
+            return self._tally(responses, "gate")
+        tally = self._tally(responses)
+        return replace(tally, stop=True, reason="evidence") if tally.posterior >= self.confidence else tally
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        """``max(1, exp(λ z))`` for each response, or the alternative that ``weight`` names."""
+        return [self._weight(response) for response in responses]
+
+    def _accepts(self, response: Response) -> bool:
+        if self.gate is None or response.answer is None or response.score is None:
+            return False
+        return response.score >= self.gate
+
+    def _weight(self, response: Response) -> float:
+        if response.score is None:
+            if self.on_missing_confidence == "error" and self.weight != "count":
+                raise LogprobsUnavailable(
+                    "a response has no confidence score; make the model return logprobs, or accept plain counting with "
+                    "on_missing_confidence='count'"
+                )
+            return 1.0
+        return WEIGHTS[self.weight](response.score, self.statistics)
+
+
+@dataclass(frozen=True)
+class _Either(StoppingRule):
+    left: StoppingRule
+    right: StoppingRule
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        decision = self.left(responses)
+        if decision.stop:
+            return decision
+        other = self.right(responses)
+        return replace(decision, stop=other.stop, reason=other.reason)
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        return self.left.weights(responses)
+
+
+@dataclass(frozen=True)
+class _Both(_Either):
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        decision = self.left(responses)
+        stop = decision.stop and self.right(responses).stop
+        return replace(decision, stop=stop, reason=decision.reason if stop else None)
+
+
+def _probability(name: str, value: float) -> None:
+    if not 0.5 <= value < 1.0:
+        raise ConfigurationError(f"{name} is a probability in [0.5, 1), got {value}")
