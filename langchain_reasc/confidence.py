@@ -4,15 +4,16 @@ A *token signal* is one float per generated token; a *response score* S(y) conde
 For both, higher means more confident. Signals describe the model's raw distribution, before temperature and truncation.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.exceptions import ConfidenceError, ConfigurationError
+from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
 
-__all__ = ["SCORES", "SIGNALS", "response_score", "signals_from_alternatives", "signals_from_logits"]
+__all__ = ["SCORES", "SIGNALS", "Measure", "response_score", "signals_from_alternatives", "signals_from_logits"]
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -31,9 +32,9 @@ def signals_from_logits(
 ) -> dict[str, Floats]:
     """Token signals from raw logits, exact over the whole vocabulary.
 
-    ``self_certainty`` is Eq. 1 of ReASC, ``-(1/V) Σ log p = logsumexp(z) - mean(z)``; ``kl_uniform`` subtracts ``log V``
-    (Kang et al. 2025); ``top_k`` is ``-(1/k) Σ_{j≤k} log p_j`` (DeepConf); ``token_logprob`` is ``log p(chosen)``;
-    ``neg_entropy`` is ``Σ p log p``. All in nats.
+    ``self_certainty`` is Eq. 1 of ReASC, ``-(1/V) Σ log p = logsumexp(z) - mean(z)``; ``kl_uniform`` subtracts
+    ``log V`` (Kang et al. 2025); ``top_k`` is ``-(1/k) Σ_{j≤k} log p_j`` (DeepConf); ``token_logprob`` is
+    ``log p(chosen)``; ``neg_entropy`` is ``Σ p log p``. All in nats.
 
     Args:
         logits: shape (n, V), one row per token, before temperature. Not modified.
@@ -114,7 +115,8 @@ def signals_from_alternatives(
             )
         elif alternatives.shape[1] == 0:
             raise ConfigurationError(
-                f"signal {name!r} needs alternatives, but none were returned; request top_logprobs, or use 'token_logprob'"
+                f"signal {name!r} needs alternatives, but none were returned; "
+                "request top_logprobs, or use 'token_logprob'"
             )
         elif name == "top_k":
             found[name] = -alternatives.mean(axis=1)
@@ -137,7 +139,7 @@ def group_means(token_signals: Floats, window: int) -> npt.NDArray[np.float64]:
     """
     values = np.asarray(token_signals, dtype=np.float64)
     if values.size <= window:
-        return values.mean(keepdims=True)
+        return np.array([values.mean()])
     # Centring first keeps the running sum small, so its rounding stays below 1e-12 on long responses.
     centre = values.mean()
     sums = np.concatenate(([0.0], np.cumsum(values - centre)))
@@ -160,13 +162,12 @@ SCORES: Final[dict[str, Callable[[Floats, int], float]]] = {
 }
 
 
-def response_score(
-    token_signals: npt.ArrayLike, *, score: str = "bottom_group", window: int = DEFAULT_WINDOW
-) -> float:
+def response_score(token_signals: npt.ArrayLike, *, score: str = "bottom_group", window: int = DEFAULT_WINDOW) -> float:
     """S(y): one confidence for a whole response.
 
     ``bottom_group`` (Eq. 2, the paper's choice) averages the lowest ``max(1, floor(0.1 n))`` of the n group means;
-    ``lowest_group`` takes the lowest, ``average_group`` the mean of all, ``tail_group`` the last group, ``mean`` all tokens.
+    ``lowest_group`` takes the lowest, ``average_group`` the mean of all, ``tail_group`` the last group, ``mean`` all
+    tokens.
 
     Args:
         token_signals: shape (T,), T ≥ 1, one signal value per generated token.
@@ -177,21 +178,52 @@ def response_score(
         ConfigurationError: an unknown score or a window below 1.
         ConfidenceError: no tokens, not one-dimensional, or a value that is not finite.
     """
+    _check_score(score, window)
+    values = np.asarray(token_signals)
+    if values.ndim != 1 or values.size == 0:
+        raise ConfidenceError(f"a response needs one signal value per token, got an array of shape {values.shape}")
+    if not np.isfinite(values).all():
+        at = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise ConfidenceError(f"token signal {at} is {values[at]}; a confidence made of it would be meaningless")
+    return SCORES[score](values, window)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How a response becomes one number S(y): a token signal, a score over it, and the score's window.
+
+    The default is the paper's own: self-certainty, bottom-10 % group confidence, W = 128.
+    """
+
+    signal: str = "self_certainty"
+    score: str = "bottom_group"
+    window: int = DEFAULT_WINDOW
+
+    def __post_init__(self) -> None:
+        _known([self.signal])
+        _check_score(self.score, self.window)
+
+    def __call__(self, token_signals: Mapping[str, npt.ArrayLike]) -> float:
+        """S(y) from a response's token signals (name -> shape (T,)).
+
+        Raises:
+            LogprobsUnavailable: the response does not carry this signal.
+            ConfidenceError: the signal is empty or not finite.
+        """
+        if self.signal not in token_signals:
+            held = ", ".join(token_signals) or "none"
+            raise LogprobsUnavailable(f"the response carries no {self.signal!r} signal (it carries: {held})")
+        return response_score(token_signals[self.signal], score=self.score, window=self.window)
+
+    def __str__(self) -> str:
+        return f"{self.signal}/mean" if self.score == "mean" else f"{self.signal}/{self.score}/W={self.window}"
+
+
+def _check_score(score: str, window: int) -> None:
     if score not in SCORES:
         raise ConfigurationError(f"unknown score {score!r}; choose one of {', '.join(SCORES)}")
     if window < 1:
         raise ConfigurationError(f"window must be at least 1 token, got {window}")
-    values = np.asarray(token_signals)
-    if values.ndim != 1 or values.size == 0:
-        raise ConfidenceError(
-            f"a response needs one signal value per token, got an array of shape {values.shape}"
-        )
-    if not np.isfinite(values).all():
-        at = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise ConfidenceError(
-            f"token signal {at} is {values[at]}; a confidence made of it would be meaningless"
-        )
-    return SCORES[score](values, window)
 
 
 def _top_mean(rows: Floats, k: int) -> Floats:
@@ -201,13 +233,18 @@ def _top_mean(rows: Floats, k: int) -> Floats:
         raise ConfigurationError(f"top_k averages between 1 and {vocabulary} alternatives, got k={k}")
     whole = vocabulary - vocabulary % _BLOCK
     if whole < 8 * k * _BLOCK:  # too few blocks for the detour to pay
-        return np.partition(rows, vocabulary - k, axis=1)[:, vocabulary - k :].mean(axis=1)
+        return _largest_mean(rows, k)
     blocks = rows[:, :whole].reshape(n, -1, _BLOCK)
     maxima = blocks.max(axis=2)
     best = np.argpartition(maxima, maxima.shape[1] - k, axis=1)[:, -k:]  # the top k lie in the k best blocks
     held = np.take_along_axis(blocks, best[:, :, None], axis=1).reshape(n, -1)
     candidates = np.concatenate((held, rows[:, whole:]), axis=1)
-    return np.partition(candidates, candidates.shape[1] - k, axis=1)[:, -k:].mean(axis=1)
+    return _largest_mean(candidates, k)
+
+
+def _largest_mean(rows: Floats, k: int) -> Floats:
+    means: Floats = np.partition(rows, rows.shape[1] - k, axis=1)[:, -k:].mean(axis=1)
+    return means
 
 
 def _known(signals: Collection[str]) -> None:
@@ -219,6 +256,4 @@ def _known(signals: Collection[str]) -> None:
 def _finite(found: dict[str, Floats]) -> None:
     for name, values in found.items():
         if not np.isfinite(values).all():
-            raise ConfidenceError(
-                f"signal {name!r} is not finite; the model returned a masked or broken probability"
-            )
+            raise ConfidenceError(f"signal {name!r} is not finite; the model returned a masked or broken probability")

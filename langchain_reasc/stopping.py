@@ -160,8 +160,8 @@ class ESC(StoppingRule):
 class ReASC(StoppingRule):
     """Reliability-aware adaptive self-consistency.
 
-    Stage 1 accepts the first response when ``S(y) ≥ gate``; it is otherwise the first vote of Stage 2, where each response
-    adds ``weight(z)`` to its answer until the Beta posterior reaches ``confidence``.
+    Stage 1 accepts the first response when ``S(y) ≥ gate``; it is otherwise the first vote of Stage 2, where each
+    response adds ``weight(z)`` to its answer until the Beta posterior reaches ``confidence``.
 
     Attributes:
         statistics: μ, σ and λ of the calibration.

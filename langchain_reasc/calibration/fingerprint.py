@@ -1,0 +1,71 @@
+"""What a calibration holds for: the model, its sampling and its prompt, and the refusal of any other."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+
+from langchain_reasc.calibration.schema import Calibration, Fingerprint
+from langchain_reasc.exceptions import FingerprintMismatch
+
+__all__ = ["check_fingerprint", "fingerprint_of", "prompt_hash"]
+
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop")
+
+
+def fingerprint_of(
+    model: BaseChatModel, *, kwargs: Mapping[str, Any] | None = None, messages: Sequence[BaseMessage] | None = None
+) -> Fingerprint:
+    """The fingerprint of a chat model, the arguments bound to it and the system messages in front of a question.
+
+    A model that knows more of itself than its name offers ``calibration_fingerprint(**kwargs)``, as our llama.cpp model
+    does (file hash, quantisation).
+    """
+    bound = dict(kwargs or {})
+    prompt = None if messages is None else prompt_hash(messages)
+    own = getattr(model, "calibration_fingerprint", None)
+    if own is not None:
+        return Fingerprint(**own(**bound), prompt_sha256=prompt)
+    described = {**model._get_ls_params(**bound)}
+    sampling = {name: bound.get(name, getattr(model, name, None)) for name in _SAMPLING}
+    return Fingerprint(
+        model=str(described.get("ls_model_name") or model.get_name()),
+        sampling={name: value for name, value in sampling.items() if isinstance(value, float | int | str | bool)},
+        prompt_sha256=prompt,
+    )
+
+
+def prompt_hash(messages: Sequence[BaseMessage]) -> str:
+    """SHA-256 of the system messages: the part of a prompt that does not change from question to question."""
+    fixed = "\n".join(str(message.content) for message in messages if message.type == "system")
+    return hashlib.sha256(fixed.encode()).hexdigest()
+
+
+def check_fingerprint(calibration: Calibration, running: Fingerprint) -> None:
+    """Refuse a calibration that was measured on something else than what runs.
+
+    Fields unknown on either side are not compared.
+
+    Raises:
+        FingerprintMismatch: naming each differing field with both its values, and the override.
+    """
+    differing = list(_differences(calibration.fingerprint, running))
+    if differing:
+        sides = "; ".join(f"{name}: calibrated on {then!r}, running {now!r}" for name, then, now in differing)
+        raise FingerprintMismatch(
+            f"the calibration does not fit what runs ({sides}). Calibrate again with `reasc calibrate`, or override with "
+            "allow_fingerprint_mismatch=True"
+        )
+
+
+def _differences(then: Fingerprint, now: Fingerprint) -> list[tuple[str, object, object]]:
+    fields = (
+        ("model_sha256",) if then.model_sha256 and now.model_sha256 else ("model",)
+    )  # a renamed file is the same model
+    pairs: list[tuple[str, object, object]] = [
+        (name, getattr(then, name), getattr(now, name)) for name in (*fields, "quantization", "prompt_sha256")
+    ]
+    pairs += [(name, value, now.sampling.get(name)) for name, value in then.sampling.items()]
+    return [(name, a, b) for name, a, b in pairs if a is not None and b is not None and a != b]

@@ -1,0 +1,174 @@
+"""Algorithm 2: calibrate on unlabelled first responses, with a two-component Gaussian mixture."""
+
+import math
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc._version import __version__
+from langchain_reasc.calibration.offline import Scores, checked_scores
+from langchain_reasc.calibration.schema import SCHEMA_VERSION, Calibration, Fingerprint, Gate, Mixture, now
+from langchain_reasc.confidence import Measure
+from langchain_reasc.exceptions import CalibrationDataError
+
+__all__ = ["OnlineCalibrator", "calibrate_online"]
+
+_FEWEST_FOR_MIXTURE = 16  # five parameters, and room to prefer one component
+
+
+def calibrate_online(
+    scores: npt.ArrayLike,
+    *,
+    measure: Measure,
+    p_target: float = 0.9,
+    scale: float = 0.7,
+    weight: str = "reasc",
+    top_k: int | None = None,
+    vocabulary_size: int | None = None,
+    fingerprint: Fingerprint | None = None,
+    seed: int = 0,
+) -> Calibration:
+    """Algorithm 2: τ_gate = max(upper component's mean, smallest score t with P(upper | t) ≥ p_target).
+
+    Only scores above the lower component's mean are candidates. With unequal variances the mixture posterior is not
+    monotone (a wide upper component wins again far below both means), but it rises throughout that range up to where
+    acceptance begins.
+
+    Args:
+        scores: shape (n,), S(y) of the first response to each input.
+        measure: how the scores were made.
+        p_target: posterior asked of what the gate accepts.
+        scale: λ of the evidence weight.
+        weight: a name in :data:`~langchain_reasc.evidence.WEIGHTS`.
+        top_k: alternatives per token behind the signal, recorded.
+        vocabulary_size: V behind the signal, recorded.
+        fingerprint: what was measured.
+        seed: of the mixture's initialisation.
+
+    Returns:
+        A calibration whose gate is closed, with the reason, where the mixture does not converge, BIC prefers one
+        component, or no score reaches ``p_target``.
+
+    Raises:
+        CalibrationDataError: fewer than 2 responses, a score that is not finite, or all scores equal.
+    """
+    values = checked_scores(scores, p_target)
+    mixture = _fit(values, seed) if values.size >= _FEWEST_FOR_MIXTURE else None
+    return Calibration(
+        schema_version=SCHEMA_VERSION,
+        method="online",
+        signal=measure.signal,
+        score=measure.score,
+        window=measure.window,
+        top_k=top_k,
+        vocabulary_size=vocabulary_size,
+        n=values.size,
+        mean=float(values.mean()),
+        std=float(values.std()),
+        lambda_=scale,
+        weight=weight,
+        p_target=p_target,
+        gate=_gate(values, mixture, p_target),
+        mixture=mixture,
+        fingerprint=fingerprint or Fingerprint(),
+        library_version=__version__,
+        created_at=now(),
+    )
+
+
+def posterior_upper(scores: Scores, mixture: Mixture) -> Scores:
+    """P(z = 1 | r = t): membership in the higher-confidence component, at each score."""
+    from scipy.special import expit
+    from scipy.stats import norm
+
+    low, high = (
+        math.log(weight) + norm.logpdf(scores, mean, std)
+        for weight, mean, std in zip(mixture.weights, mixture.means, mixture.stds, strict=True)
+    )
+    return np.asarray(expit(high - low))
+
+
+def _gate(scores: Scores, mixture: Mixture | None, p_target: float) -> Gate:
+    if mixture is None:
+        why = f"{scores.size} responses are too few for a two-component mixture ({_FEWEST_FOR_MIXTURE} at least)"
+        return Gate(threshold=None, closed_because=why)
+    upper_mean = mixture.means[1]
+    if not mixture.converged:
+        return Gate(threshold=None, mean_part=upper_mean, closed_because="the two-component mixture did not converge")
+    if mixture.bic[1] <= min(mixture.bic.values()):
+        why = f"BIC prefers one component ({mixture.bic[1]:.1f}) to two ({mixture.bic[2]:.1f}): no second group to find"
+        return Gate(threshold=None, mean_part=upper_mean, closed_because=why)
+    candidates = np.unique(scores[scores > mixture.means[0]])
+    reached = candidates[posterior_upper(candidates, mixture) >= p_target]
+    if reached.size == 0:
+        why = f"no score reaches a mixture posterior of {p_target:g}"
+        return Gate(threshold=None, mean_part=upper_mean, closed_because=why)
+    target = float(reached[0])
+    return Gate(threshold=max(upper_mean, target), mean_part=upper_mean, target_part=target)
+
+
+def _fit(scores: Scores, seed: int) -> Mixture:
+    """Fit 1-4 components on z-scores (so that the fit does not depend on the signal's unit) and scale back."""
+    mean, std = float(scores.mean()), float(scores.std())
+    z = ((scores - mean) / std)[:, None]
+    fits = {k: _mixture(z, k, seed) for k in (1, 2, 3, 4)}
+    two = fits[2]
+    order = np.argsort(two.means_[:, 0])
+    rescaled = (
+        2 * scores.size * math.log(std)
+    )  # the density's Jacobian, so that AIC and BIC are those of the raw scores
+    low, high = (int(i) for i in order)
+    spread = np.sqrt(two.covariances_[:, 0, 0])
+    return Mixture(
+        weights=(float(two.weights_[low]), float(two.weights_[high])),
+        means=(float(mean + std * two.means_[low, 0]), float(mean + std * two.means_[high, 0])),
+        stds=(float(std * spread[low]), float(std * spread[high])),
+        converged=bool(two.converged_),
+        aic={k: float(fit.aic(z)) + rescaled for k, fit in fits.items()},
+        bic={k: float(fit.bic(z)) + rescaled for k, fit in fits.items()},
+    )
+
+
+def _mixture(z: npt.NDArray[Any], components: int, seed: int) -> Any:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # read from .converged_ instead
+        return GaussianMixture(components, n_init=5, max_iter=500, reg_covar=1e-4, random_state=seed).fit(z)
+
+
+class OnlineCalibrator:
+    """Learns from the first responses of a running application, one at a time.
+
+    Until ``minimum`` first responses have been seen there is no calibration, and the caller counts votes (ASC). It is
+    then refitted each time the number seen has grown by a quarter. Safe to call from several threads.
+    """
+
+    def __init__(self, *, measure: Measure, minimum: int = 64, p_target: float = 0.9, seed: int = 0) -> None:
+        self._measure, self._minimum, self._p_target, self._seed = measure, minimum, p_target, seed
+        self._scores: list[float] = []
+        self._calibration: Calibration | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The latest calibration, or None while too little has been seen."""
+        return self._calibration
+
+    def observe(self, score: float) -> None:
+        """Add the score of one first response."""
+        with self._lock:
+            self._scores.append(score)
+            due = self._minimum if self._calibration is None else math.ceil(1.25 * self._calibration.n)
+            if len(self._scores) < due:
+                return
+            try:
+                self._calibration = calibrate_online(
+                    self._scores, measure=self._measure, p_target=self._p_target, seed=self._seed
+                )
+            except CalibrationDataError:
+                self._calibration = None  # nothing to learn from these scores yet

@@ -1,0 +1,169 @@
+"""The calibration record: everything a decision needs besides the responses, and what it was measured on.
+
+``python -m langchain_reasc.calibration.schema`` prints its JSON Schema, published beside this file.
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from langchain_reasc.confidence import SCORES, SIGNALS, Measure
+from langchain_reasc.evidence import WEIGHTS, Standardizer
+from langchain_reasc.stopping import DEFAULT_CONFIDENCE, ReASC
+
+__all__ = ["AUROC", "SCHEMA_VERSION", "Calibration", "Fingerprint", "Gate", "Mixture", "RejectedMeasure"]
+
+SCHEMA_VERSION: Literal[1] = 1
+Positive = Annotated[FiniteFloat, Field(gt=0)]
+Probability = Annotated[FiniteFloat, Field(ge=0, le=1)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+class Fingerprint(_Record):
+    """What the calibration was measured on. None means unknown, and an unknown field is never compared."""
+
+    model: str | None = Field(None, description="Model name, or the file name of a local model.")
+    model_sha256: str | None = Field(None, description="SHA-256 of a local model file.")
+    quantization: str | None = Field(None, description="Quantisation of the weights, such as Q4_K_M.")
+    sampling: dict[str, float | int | str | bool | None] = Field(
+        default_factory=dict, description="Sampling parameters: temperature, top_p, top_k, ..."
+    )
+    prompt_sha256: str | None = Field(None, description="SHA-256 of the system messages that precede each question.")
+
+
+class Gate(_Record):
+    """Stage 1: a first response is accepted when its score reaches ``threshold``."""
+
+    threshold: FiniteFloat | None = Field(description="τ_gate, the larger of its two parts; null when closed.")
+    mean_part: FiniteFloat | None = Field(
+        None, description="Mean score of correct responses (offline) or of the mixture's upper component (online)."
+    )
+    target_part: FiniteFloat | None = Field(
+        None, description="Smallest score whose accuracy (offline) or mixture posterior (online) reaches p_target."
+    )
+    closed_because: str | None = Field(None, description="Why every question goes on to Stage 2, when it does.")
+
+    @model_validator(mode="after")
+    def _open_or_explained(self) -> "Gate":
+        if (self.threshold is None) == (self.closed_because is None):
+            raise ValueError("a gate has either a threshold or a reason for being closed")
+        return self
+
+
+class Mixture(_Record):
+    """The Gaussian mixture of Algorithm 2, lower component first, with the criteria for 1-4 components."""
+
+    weights: tuple[Probability, Probability]
+    means: tuple[FiniteFloat, FiniteFloat]
+    stds: tuple[Positive, Positive]
+    converged: bool
+    aic: dict[int, FiniteFloat] = Field(description="Number of components -> AIC (lower is better).")
+    bic: dict[int, FiniteFloat] = Field(description="Number of components -> BIC (lower is better).")
+
+
+class AUROC(_Record):
+    """How well the score separates correct from wrong first responses, with its 95 % bootstrap interval."""
+
+    value: Probability
+    low: Probability
+    high: Probability
+    cross_validated: Probability | None = Field(
+        None, description="With signal='auto': AUROC on held-out folds of the measure chosen on the others."
+    )
+
+
+class RejectedMeasure(_Record):
+    """A measure that ``signal="auto"`` did not choose."""
+
+    signal: str
+    score: str
+    window: int
+    auroc: Probability
+    behind: FiniteFloat = Field(description="Chosen measure's AUROC minus this one's.")
+
+
+class Calibration(_Record):
+    """μ, σ and τ_gate for one model, prompt and sampling, with how they were found. Immutable."""
+
+    schema_version: Literal[1]
+    method: Literal["offline", "online"] = Field(description="Algorithm 1 (labelled) or 2 (unlabelled).")
+    signal: Literal[SIGNALS] = Field(description="Token signal.")  # type: ignore[valid-type]
+    score: Literal[tuple(SCORES)] = Field(description="How token signals become one response score.")  # type: ignore[valid-type]
+    window: int = Field(ge=1, description="W, tokens per group.")
+    top_k: int | None = Field(None, ge=1, description="Alternatives read per token, where the signal reads them.")
+    vocabulary_size: int | None = Field(None, ge=1, description="V, where the signal reads the whole vocabulary.")
+    n: int = Field(ge=2, description="Calibration responses.")
+    mean: FiniteFloat = Field(description="μ of the response scores.")
+    std: Positive = Field(description="σ of the response scores (population).")
+    lambda_: Positive = Field(0.7, alias="lambda", description="λ in the weight max(1, exp(λ z)).")
+    weight: Literal[tuple(WEIGHTS)] = "reasc"  # type: ignore[valid-type]
+    p_target: Annotated[FiniteFloat, Field(gt=0, lt=1)] = 0.9
+    gate: Gate
+    fallback: str | None = Field(
+        None, description="Why a live run counts votes (ASC) instead of using this calibration; null when it is used."
+    )
+    auroc: AUROC | None = Field(None, description="Offline only; null where one class is empty.")
+    accuracy: Probability | None = Field(None, description="Share of correct calibration responses (offline).")
+    mixture: Mixture | None = Field(None, description="Online only.")
+    rejected: tuple[RejectedMeasure, ...] = Field((), description="What signal='auto' did not choose.")
+    fingerprint: Fingerprint = Field(default_factory=Fingerprint)
+    library_version: str
+    created_at: AwareDatetime
+
+    @property
+    def measure(self) -> Measure:
+        """How a response is scored under this calibration."""
+        return Measure(self.signal, self.score, self.window)
+
+    def rule(
+        self,
+        *,
+        confidence: float = DEFAULT_CONFIDENCE,
+        on_missing_confidence: Literal["error", "count"] = "error",
+        safeguard: bool = True,
+    ) -> ReASC:
+        """The stopping rule this calibration stands for.
+
+        Args:
+            confidence: C_threshold of the Beta rule.
+            on_missing_confidence: see :class:`~langchain_reasc.stopping.ReASC`.
+            safeguard: count votes (ASC) where ``fallback`` says so; False gives the paper's rule regardless.
+        """
+        counts = safeguard and self.fallback is not None
+        return ReASC(
+            Standardizer(self.mean, self.std, self.lambda_),
+            gate=None if counts else self.gate.threshold,
+            weight="count" if counts else self.weight,
+            confidence=confidence,
+            on_missing_confidence=on_missing_confidence,
+        )
+
+    def summary(self) -> str:
+        """One line for a person."""
+        gate = f"gate {self.gate.threshold:.4g}" if self.gate.threshold is not None else "gate closed"
+        auroc = f", AUROC {self.auroc.value:.2f} [{self.auroc.low:.2f}, {self.auroc.high:.2f}]" if self.auroc else ""
+        fallback = f"; counts votes instead: {self.fallback}" if self.fallback else ""
+        return (
+            f"{self.method} on {self.n} responses: {self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, "
+            f"{gate}{auroc}{fallback}"
+        )
+
+
+def now() -> datetime:
+    """The current time in UTC, to the second."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def json_schema() -> str:
+    """The published JSON Schema, as text."""
+    schema = Calibration.model_json_schema(by_alias=True, mode="serialization")
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(json_schema(), end="")

@@ -1,0 +1,119 @@
+"""``signal="auto"``: choose signal, score and window on labelled responses, and say what was rejected."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.calibration.schema import RejectedMeasure
+from langchain_reasc.confidence import DEFAULT_WINDOW, SCORES, SIGNALS, Measure
+from langchain_reasc.exceptions import CalibrationDataError
+
+__all__ = ["Selection", "select_measure"]
+
+WINDOWS = (8, 16, 32, 64, 128)
+_FOLDS, _REPEATS = 5, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was chosen, and the evidence for it.
+
+    Attributes:
+        measure: the chosen signal, score and window.
+        auroc: its mean AUROC over the folds.
+        cross_validated: AUROC on folds that had no part in choosing; the honest figure for the whole procedure.
+        rejected: for each signal the best of its other measures, and the paper's default.
+    """
+
+    measure: Measure
+    auroc: float
+    cross_validated: float
+    rejected: tuple[RejectedMeasure, ...]
+
+
+def select_measure(
+    token_signals: Sequence[Mapping[str, npt.ArrayLike]], correct: npt.ArrayLike, *, seed: int = 0
+) -> Selection:
+    """Choose the measure with the highest cross-validated AUROC.
+
+    Each of 4 × 5 stratified folds scores every candidate; the candidate with the best mean wins, ties going to the
+    paper's default and then to the order of :data:`~langchain_reasc.confidence.SIGNALS`.
+
+    Args:
+        token_signals: per response, signal name -> shape (T,). Signals that some response lacks are not considered.
+        correct: shape (n,), whether each response was right.
+        seed: of the folds.
+
+    Raises:
+        CalibrationDataError: no common signal, or too few responses of a class to form the folds.
+    """
+    labels = np.asarray(correct, dtype=bool)
+    fewest = int(min(labels.sum(), (~labels).sum()))
+    if fewest < _FOLDS:
+        raise CalibrationDataError(
+            f"signal='auto' needs at least {_FOLDS} correct and {_FOLDS} wrong responses to compare signals, "
+            f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
+        )
+    candidates = _candidates(token_signals)
+    scores = np.array([[measure(signals) for signals in token_signals] for measure in candidates])
+    held_out = _fold_aurocs(scores, labels, seed)
+    mean = held_out.mean(axis=1)
+    best = int(np.argmax(mean))
+    return Selection(
+        measure=candidates[best],
+        auroc=float(mean[best]),
+        cross_validated=_procedure_auroc(held_out),
+        rejected=_rejected(candidates, mean, best),
+    )
+
+
+def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]]) -> list[Measure]:
+    common = [name for name in SIGNALS if all(name in signals for signals in token_signals)]
+    if "self_certainty" in common and "kl_uniform" in common:
+        common.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
+    if not common:
+        raise CalibrationDataError("signal='auto' found no token signal that every calibration response carries")
+    longest = max(np.size(signals[common[0]]) for signals in token_signals)
+    windows = [window for window in WINDOWS if window < longest]  # wider ones are all the plain mean
+    windowed = [score for score in SCORES if score != "mean"]
+    measures = [Measure(signal, score, window) for signal in common for score in windowed for window in windows]
+    measures += [Measure(signal, "mean", DEFAULT_WINDOW) for signal in common]
+    paper = Measure()
+    return [paper, *(m for m in measures if m != paper)] if paper.signal in common else measures
+
+
+def _fold_aurocs(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.float64]:
+    """AUROC of each candidate on each fold, shape (candidates, folds)."""
+    from sklearn.metrics import roc_auc_score
+    from sklearn.model_selection import RepeatedStratifiedKFold
+
+    folds = RepeatedStratifiedKFold(n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed)
+    parts = [part for _, part in folds.split(labels, labels)]
+    return np.array([[roc_auc_score(labels[part], row[part]) for part in parts] for row in scores])
+
+
+def _procedure_auroc(held_out: npt.NDArray[np.float64]) -> float:
+    """Within each repeat, choose on the other folds and read the AUROC on the one left out."""
+    by_repeat = held_out.reshape(len(held_out), _REPEATS, _FOLDS)
+    others = by_repeat.sum(axis=2, keepdims=True) - by_repeat
+    return float(np.take_along_axis(by_repeat, others.argmax(axis=0)[None], axis=0).mean())
+
+
+def _rejected(candidates: Sequence[Measure], mean: npt.NDArray[np.float64], best: int) -> tuple[RejectedMeasure, ...]:
+    shown = {Measure(): candidates.index(Measure())} if Measure() in candidates else {}
+    for at in np.argsort(-mean, kind="stable"):
+        if at != best and not any(candidates[at].signal == m.signal for m in shown if m != Measure()):
+            shown[candidates[at]] = int(at)
+    shown.pop(candidates[best], None)
+    return tuple(
+        RejectedMeasure(
+            signal=measure.signal,
+            score=measure.score,
+            window=measure.window,
+            auroc=float(mean[at]),
+            behind=float(mean[best] - mean[at]),
+        )
+        for measure, at in shown.items()
+    )

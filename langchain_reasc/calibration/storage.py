@@ -1,0 +1,93 @@
+"""Calibrations on disk: written atomically, validated when read."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from langchain_reasc.calibration.schema import SCHEMA_VERSION, Calibration
+from langchain_reasc.exceptions import CalibrationFileError
+
+__all__ = ["load_calibration", "save_calibration", "write_atomically"]
+
+
+def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> Path:
+    """Write a calibration as indented JSON. A reader sees the old file or the new one, never a part.
+
+    Raises:
+        CalibrationFileError: the file cannot be written; what was there before is untouched.
+    """
+    target = Path(path)
+    try:
+        write_atomically(target, calibration.model_dump_json(indent=2) + "\n")
+    except OSError as error:
+        raise CalibrationFileError(f"cannot write the calibration to {target}: {error.strerror or error}") from error
+    return target
+
+
+def load_calibration(path: str | os.PathLike[str]) -> Calibration:
+    """Read and validate a calibration.
+
+    Raises:
+        CalibrationFileError: missing, empty or truncated file, unknown schema version, missing or invalid field.
+    """
+    source = Path(path)
+    try:
+        text = source.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise CalibrationFileError(
+            f"no calibration at {source}; make one with `reasc calibrate`, or pass calibration=None for ASC"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CalibrationFileError(f"cannot read the calibration at {source}: {error}") from error
+    if not text.strip():
+        raise CalibrationFileError(f"the calibration at {source} is empty; calibrate again")
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CalibrationFileError(
+            f"the calibration at {source} is not valid JSON (truncated?): {error.msg} at line {error.lineno}; "
+            "calibrate again"
+        ) from None
+    _check_version(data, source)
+    try:
+        return Calibration.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the record"
+        value = "" if first["type"] == "missing" else f", got {first['input']!r}"
+        raise CalibrationFileError(f"the calibration at {source} is invalid: {where}: {first['msg']}{value}") from None
+
+
+def write_atomically(target: Path, text: str) -> None:
+    """Write, flush to disk, then rename over ``target``; on any failure the temporary file is removed."""
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes files private; a calibration is an ordinary file
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _check_version(data: object, source: Path) -> None:
+    if not isinstance(data, dict):
+        raise CalibrationFileError(f"the calibration at {source} is a JSON {type(data).__name__}, not an object")
+    version = data.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise CalibrationFileError(
+            f"the calibration at {source} has schema_version {version!r}; this library reads {SCHEMA_VERSION}. "
+            "Calibrate again, or use the library version that wrote it"
+        )
