@@ -1,1 +1,41 @@
-"""ReASC: reliability-aware adaptive self-consistency as a LangChain Runnable."""
+"""ReASC: reliability-aware adaptive self-consistency as a LangChain Runnable.
+
+``prompt | ReASCRunnable(model=llm, calibration="calibration.json") | parser`` gives a more reliable answer for fewer
+tokens: it samples the model, reads how confident it was, and stops as soon as the evidence is sufficient.
+"""
+
+from langchain_reasc._version import __version__
+from langchain_reasc.calibration import (
+    Calibration,
+    calibrate_offline,
+    calibrate_online,
+    load_calibration,
+    save_calibration,
+)
+from langchain_reasc.confidence import Measure
+from langchain_reasc.exceptions import ReASCError
+from langchain_reasc.result import ReASCResult, SampledResponse
+from langchain_reasc.runnable import ReASCRunnable
+from langchain_reasc.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, decide
+
+__all__ = [
+    "ASC",
+    "ESC",
+    "Calibration",
+    "Cap",
+    "Decision",
+    "FixedBudget",
+    "Measure",
+    "ReASC",
+    "ReASCError",
+    "ReASCResult",
+    "ReASCRunnable",
+    "Response",
+    "SampledResponse",
+    "__version__",
+    "calibrate_offline",
+    "calibrate_online",
+    "decide",
+    "load_calibration",
+    "save_calibration",
+]

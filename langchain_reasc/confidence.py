@@ -20,8 +20,10 @@ Floats = npt.NDArray[np.floating[Any]]
 SIGNALS: Final = ("self_certainty", "kl_uniform", "top_k", "token_logprob", "neg_entropy")
 DEFAULT_WINDOW: Final = 128
 _BLOCK = 32  # the top k are looked for only in the blocks whose maximum can hold one
+_PIECE = 8192  # logits that fit the processor's cache
 
 
+@np.errstate(invalid="ignore")  # what is not finite is reported as an error, not as a warning
 def signals_from_logits(
     logits: Floats,
     chosen: npt.NDArray[np.integer[Any]],
@@ -73,13 +75,12 @@ def signals_from_logits(
     if "token_logprob" in signals:
         found["token_logprob"] = shifted_chosen - log_total
     if "neg_entropy" in signals:
-        # Σ p log p = Σ p z - logsumexp(z); the peak drops out because Σ p = 1.
-        expected = np.matmul(probabilities[:, None, :], logits[:, :, None])[:, 0, 0] / total
-        found["neg_entropy"] = expected - peak - log_total
+        found["neg_entropy"] = _expected_shift(probabilities, logits, peak) / total - log_total
     _finite(found)
     return found
 
 
+@np.errstate(invalid="ignore")
 def signals_from_alternatives(
     chosen: Floats,
     alternatives: Floats,
@@ -101,9 +102,11 @@ def signals_from_alternatives(
 
     Raises:
         ConfigurationError: a signal that these data cannot give.
-        ConfidenceError: a value is not finite.
+        ConfidenceError: a value is not finite, or the two disagree on T.
     """
     _known(signals)
+    if len(chosen) != len(alternatives):
+        raise ConfidenceError(f"{len(chosen)} tokens were generated, but alternatives came for {len(alternatives)}")
     found: dict[str, Floats] = {}
     for name in signals:
         if name == "token_logprob":
@@ -155,8 +158,8 @@ def _bottom_group(values: Floats, window: int) -> float:
 
 SCORES: Final[dict[str, Callable[[Floats, int], float]]] = {
     "bottom_group": _bottom_group,
-    "mean": lambda values, window: float(np.mean(values, dtype=np.float64)),
-    "tail_group": lambda values, window: float(np.mean(values[-window:], dtype=np.float64)),
+    "mean": lambda values, window: float(values.mean()),
+    "tail_group": lambda values, window: float(values[-window:].mean()),
     "average_group": lambda values, window: float(group_means(values, window).mean()),
     "lowest_group": lambda values, window: float(group_means(values, window).min()),
 }
@@ -179,7 +182,7 @@ def response_score(token_signals: npt.ArrayLike, *, score: str = "bottom_group",
         ConfidenceError: no tokens, not one-dimensional, or a value that is not finite.
     """
     _check_score(score, window)
-    values = np.asarray(token_signals)
+    values = np.asarray(token_signals, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
         raise ConfidenceError(f"a response needs one signal value per token, got an array of shape {values.shape}")
     if not np.isfinite(values).all():
@@ -224,6 +227,18 @@ def _check_score(score: str, window: int) -> None:
         raise ConfigurationError(f"unknown score {score!r}; choose one of {', '.join(SCORES)}")
     if window < 1:
         raise ConfigurationError(f"window must be at least 1 token, got {window}")
+
+
+def _expected_shift(weights: Floats, logits: Floats, peak: Floats) -> Floats:
+    """``Σ w (z - peak)`` per row, in pieces so that nothing of size V is allocated.
+
+    On the raw logits one product would do, but a common offset (GPT-2's lie near -100) would cost four digits.
+    """
+    expected = np.zeros_like(peak)
+    for at in range(0, logits.shape[1], _PIECE):
+        shifted = logits[:, at : at + _PIECE] - peak[:, None]
+        expected += np.matmul(weights[:, None, at : at + _PIECE], shifted[:, :, None])[:, 0, 0]
+    return expected
 
 
 def _top_mean(rows: Floats, k: int) -> Floats:

@@ -39,7 +39,7 @@ def _exponential(score: float, by: Standardizer) -> float:
 def _mean_normalized(score: float, by: Standardizer) -> float:
     if by.mean <= 0:
         raise ConfigurationError(
-            f"weights='mean' divides by the mean score, which is {by.mean:g}; it needs a signal above zero"
+            f"weight='mean' divides by the mean score, which is {by.mean:g}; it needs a signal above zero"
         )
     return max(0.0, score / by.mean)
 

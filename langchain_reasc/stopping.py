@@ -200,6 +200,8 @@ class ReASC(StoppingRule):
         return response.score >= self.gate
 
     def _weight(self, response: Response) -> float:
+        if response.answer is None:
+            return 0.0  # no vote, so its confidence is not asked for
         if response.score is None:
             if self.on_missing_confidence == "error" and self.weight != "count":
                 raise LogprobsUnavailable(

@@ -55,8 +55,8 @@ def check_fingerprint(calibration: Calibration, running: Fingerprint) -> None:
     if differing:
         sides = "; ".join(f"{name}: calibrated on {then!r}, running {now!r}" for name, then, now in differing)
         raise FingerprintMismatch(
-            f"the calibration does not fit what runs ({sides}). Calibrate again with `reasc calibrate`, or override with "
-            "allow_fingerprint_mismatch=True"
+            f"the calibration does not fit what runs ({sides}). Calibrate again with `reasc calibrate`, or override "
+            "with allow_fingerprint_mismatch=True"
         )
 
 

@@ -148,8 +148,17 @@ class OnlineCalibrator:
     then refitted each time the number seen has grown by a quarter. Safe to call from several threads.
     """
 
-    def __init__(self, *, measure: Measure, minimum: int = 64, p_target: float = 0.9, seed: int = 0) -> None:
-        self._measure, self._minimum, self._p_target, self._seed = measure, minimum, p_target, seed
+    def __init__(
+        self,
+        *,
+        measure: Measure,
+        minimum: int = 64,
+        p_target: float = 0.9,
+        fingerprint: Fingerprint | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.measure = measure
+        self._minimum, self._p_target, self._fingerprint, self._seed = minimum, p_target, fingerprint, seed
         self._scores: list[float] = []
         self._calibration: Calibration | None = None
         self._lock = threading.Lock()
@@ -168,7 +177,11 @@ class OnlineCalibrator:
                 return
             try:
                 self._calibration = calibrate_online(
-                    self._scores, measure=self._measure, p_target=self._p_target, seed=self._seed
+                    self._scores,
+                    measure=self.measure,
+                    p_target=self._p_target,
+                    fingerprint=self._fingerprint,
+                    seed=self._seed,
                 )
             except CalibrationDataError:
                 self._calibration = None  # nothing to learn from these scores yet

@@ -1,0 +1,158 @@
+"""One question's course: which samples to launch next, and whether the decision has fallen.
+
+Knows nothing of threads or event loops: the synchronous and the asynchronous runnable feed it finished samples.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from langchain_reasc.answers import Extractor
+from langchain_reasc.confidence import Measure
+from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable, ReASCError, SamplingError
+from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.result import ReASCResult, SampledResponse, output_tokens, total_usage, winning_message
+from langchain_reasc.sampling import Sample
+from langchain_reasc.stopping import Cap, Decision, ReASC, Response, StoppingRule, decide
+
+__all__ = ["Deliberation", "ResponseListener"]
+
+ResponseListener = Callable[[SampledResponse, Decision], None]
+
+
+class Deliberation:
+    """Collects samples in any order and decides on them in launch order.
+
+    Args:
+        rule: when to stop; a cap at ``max_samples`` is added.
+        extract: from text to answer.
+        measure: how responses are scored; None reads no confidence.
+        max_samples: samples launched at most.
+        concurrency: samples launched at once; the first goes alone while an open gate may accept it.
+        required: whether a response without confidence is an error.
+        notices: what to tell the caller from the start.
+        on_response: called with each response and the decision after it, in launch order.
+    """
+
+    def __init__(
+        self,
+        rule: StoppingRule,
+        *,
+        extract: Extractor,
+        measure: Measure | None,
+        max_samples: int,
+        concurrency: int,
+        required: bool,
+        notices: tuple[str, ...] = (),
+        on_response: ResponseListener | None = None,
+    ) -> None:
+        self._rule, self._capped = rule, rule | Cap(max_samples)
+        self._extract, self._measure, self._required = extract, measure, required
+        self._max_samples, self._concurrency = max_samples, concurrency
+        self._alone_first = isinstance(rule, ReASC) and rule.gate is not None
+        self._on_response = on_response
+        self._notices = dict.fromkeys(notices)  # an ordered set
+        self._samples: dict[int, Sample] = {}
+        self._responses: dict[int, Response] = {}
+        self._next = 0
+        self.decision: Decision | None = None
+
+    def next_wave(self) -> range:
+        """The samples to launch now; empty once decided or when the budget is spent."""
+        launched = len(self._samples)
+        if self.decision or launched >= self._max_samples:
+            return range(0)
+        self._give_up_if_all_failed()
+        size = 1 if launched == 0 and self._alone_first else self._concurrency
+        return range(launched, min(launched + size, self._max_samples))
+
+    def add(self, sample: Sample) -> bool:
+        """Take a finished sample; True once the decision has fallen."""
+        self._samples[sample.index] = sample
+        while self.decision is None and self._next in self._samples:
+            current = self._samples[self._next]
+            self._next += 1
+            if current.status == "complete":
+                self._consider(current)
+        return self.decision is not None
+
+    @property
+    def first_score(self) -> float | None:
+        """S(y) of the first sample, from which an online calibration learns."""
+        first = self._responses.get(0)
+        return None if first is None else first.score
+
+    def result(self) -> ReASCResult:
+        """The outcome; if the budget ran out undecided (samples failed), what the rest says.
+
+        Raises:
+            SamplingError: no response was obtained.
+        """
+        if not self._responses:
+            raise self._failure()
+        decision = self.decision or replace(
+            decide(self._rule, list(self._responses.values())), stop=True, reason="budget"
+        )
+        samples = [self._samples[index] for index in sorted(self._samples)]
+        usage = total_usage(samples, used=self._next)
+        responses = self._sampled(samples)
+        failed = sum(sample.status == "failed" for sample in samples)
+        notices = [*self._notices, *([f"{failed} of {len(samples)} samples failed"] if failed else [])]
+        method = "reasc" if isinstance(self._rule, ReASC) and self._rule.weight != "count" else "asc"
+        message = winning_message(responses, decision, usage, notices, method)
+        return ReASCResult(message, decision, responses, usage, tuple(notices))
+
+    def _consider(self, sample: Sample) -> None:
+        self._responses[sample.index] = self._read(sample)
+        decision = decide(self._capped, list(self._responses.values()))
+        self.decision = decision if decision.stop else None
+        if self._on_response:
+            self._on_response(self._sampled([sample])[0], decision)
+
+    def _read(self, sample: Sample) -> Response:
+        assert sample.message is not None
+        answer, score = None, None
+        try:
+            answer = self._extract(str(sample.message.text))
+        except ReASCError:
+            raise
+        except Exception as error:  # the user's extractor: one odd response must not lose the others
+            self._notices[f"the answer extractor failed on a response: {error!r}"] = None
+        if self._measure is not None:
+            try:
+                score = self._measure(token_signals_of(sample.message))
+            except (LogprobsUnavailable, ConfidenceError) as error:
+                if self._required and answer is not None:
+                    raise
+                self._notices[f"no confidence, so counted as one vote: {error}"] = None
+        return Response(answer, score)
+
+    def _sampled(self, samples: list[Sample]) -> tuple[SampledResponse, ...]:
+        weights = dict(zip(self._responses, self._rule.weights(list(self._responses.values())), strict=True))
+        unread = Response(None)
+        return tuple(
+            SampledResponse(
+                index=sample.index,
+                message=sample.message,
+                status=sample.status,
+                used=sample.index in self._responses,
+                answer=(response := self._responses.get(sample.index, unread)).answer,
+                score=response.score,
+                weight=weights.get(sample.index, 0.0) if response.answer is not None else 0.0,
+                output_tokens=output_tokens(sample.message)[0],
+                error=sample.error,
+            )
+            for sample in samples
+        )
+
+    def _give_up_if_all_failed(self) -> None:
+        """After a wave of nothing but failures, more of the same would only cost more."""
+        if self._samples and not self._responses:
+            raise self._failure()
+
+    def _failure(self) -> Exception:
+        errors = [sample.error for _, sample in sorted(self._samples.items()) if sample.error is not None]
+        if errors and isinstance(errors[0], ReASCError):
+            return errors[0]
+        failure = SamplingError(f"all {len(self._samples)} samples failed; the first: {errors[0]!r}", errors)
+        failure.__cause__ = errors[0]
+        return failure

@@ -1,0 +1,130 @@
+"""What samples are drawn from: a chat model, unwrapped from its bindings and made safe to sample."""
+
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.runnables.config import merge_configs, patch_config
+
+from langchain_reasc.calibration.fingerprint import fingerprint_of
+from langchain_reasc.calibration.schema import Fingerprint
+from langchain_reasc.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from langchain_reasc.sampling import ParallelSampler
+
+__all__ = ["Source", "to_messages"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model with the arguments and the config bound to it.
+
+    Attributes:
+        model: a chat model, or any Runnable that returns an ``AIMessage`` (it is then invoked, and cannot be cut off in
+            the middle).
+        kwargs: arguments of every call.
+        config: config of every call.
+    """
+
+    model: Runnable[LanguageModelInput, Any]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    config: RunnableConfig | None = None
+
+    @classmethod
+    def of(cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, **kwargs: Any) -> "Source":
+        """Unwrap ``model.bind(...)`` and ``model.with_config(...)``, and prepare the chat model inside.
+
+        Args:
+            model: what the user gave.
+            logprobs: whether confidences will be read, so that a model which can return logprobs is asked to.
+            **kwargs: further arguments of every call; they win over bound ones.
+        """
+        config: RunnableConfig = {}
+        while type(model) is RunnableBinding:  # not its subclasses: a retry is more than a binding
+            kwargs = {**model.kwargs, **kwargs}
+            config = merge_configs(model.config, config)
+            model = model.bound
+        if isinstance(model, BaseChatModel):
+            model = _prepared(model, logprobs=logprobs, bound=kwargs)
+        return cls(model, kwargs, config)
+
+    def bind(self, kwargs: Mapping[str, Any]) -> "Source":
+        """The same source with further arguments for every call."""
+        return replace(self, kwargs={**self.kwargs, **kwargs}) if kwargs else self
+
+    @property
+    def streams(self) -> bool:
+        """Whether a sample can be read as a stream (and so be cut off in the middle)."""
+        return isinstance(self.model, BaseChatModel)
+
+    @property
+    def sampler(self) -> "ParallelSampler":
+        """The model, where it samples in parallel itself."""
+        return cast("ParallelSampler", self.model)
+
+    def stream(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Generator[BaseMessage]:
+        """One sample, token by token."""
+        return cast("Generator[BaseMessage]", self.model.stream(messages, config, **kwargs))
+
+    def astream(
+        self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any
+    ) -> AsyncGenerator[BaseMessage]:
+        """The asynchronous :meth:`stream`."""
+        return cast("AsyncGenerator[BaseMessage]", self.model.astream(messages, config, **kwargs))
+
+    def call_kwargs(self, index: int) -> dict[str, Any]:
+        """The arguments of sample ``index``: a seed that is set is moved on, or all samples would be the same."""
+        seed = self.kwargs.get("seed", getattr(self.model, "seed", None))
+        return {**self.kwargs, **({"seed": seed + index} if isinstance(seed, int) else {})}
+
+    def call_config(self, config: RunnableConfig, index: int) -> RunnableConfig:
+        """The config of sample ``index``. LangGraph shows no tokens of runs tagged ``nostream``."""
+        tagged = merge_configs(self.config, config, {"tags": ["nostream", f"reasc:sample:{index}"]})
+        return patch_config(tagged, run_name=None)
+
+    def fingerprint(self, messages: Sequence[BaseMessage] | None = None) -> Fingerprint:
+        """What a calibration measured on this source would hold for."""
+        if not isinstance(self.model, BaseChatModel):
+            return Fingerprint()
+        return fingerprint_of(self.model, kwargs=self.kwargs, messages=messages)
+
+
+def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
+    """Whatever a chat model takes, as messages.
+
+    Raises:
+        ConfigurationError: not a string, message list or prompt value, or nothing in it.
+    """
+    if isinstance(value, str):
+        messages: list[BaseMessage] = [HumanMessage(value)]
+    elif isinstance(value, PromptValue):
+        messages = value.to_messages()
+    elif isinstance(value, Sequence):
+        messages = convert_to_messages(value)
+    else:
+        raise ConfigurationError(
+            f"the input must be a string, a list of messages or a prompt value, got {type(value).__name__}"
+        )
+    if not messages:
+        raise ConfigurationError("the input holds no message")
+    return messages
+
+
+def _prepared(model: BaseChatModel, *, logprobs: bool, bound: Mapping[str, Any]) -> BaseChatModel:
+    """A copy that returns a fresh sample each time, with what the decision reads."""
+    fields = type(model).model_fields
+    update: dict[str, Any] = {"cache": False}  # the global cache would return one sample n times
+    if "use_responses_api" in fields:
+        update["use_responses_api"] = False  # that path drops logprobs
+    if "stream_usage" in fields:
+        update["stream_usage"] = True
+    if logprobs and {"logprobs", "top_logprobs"} <= fields.keys() and "logprobs" not in bound:
+        update["logprobs"] = True
+        if getattr(model, "top_logprobs", None) is None and "top_logprobs" not in bound:
+            update["top_logprobs"] = 20  # the most that OpenAI and, by default, vLLM return
+    return model.model_copy(update=update)

@@ -1,0 +1,220 @@
+"""``calibration="online"`` over a batch: the paper's Algorithm 2 as it stands.
+
+The first response to every input is drawn before any decision; their scores calibrate; then each input is decided,
+starting from the response it already has.
+"""
+
+import asyncio
+import threading
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass
+from typing import Any, cast
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.base import RunnableSerializable
+from langchain_core.runnables.config import get_config_list, get_executor_for_config
+from langchain_core.runnables.utils import gated_coro
+
+from langchain_reasc.calibration import Calibration, calibrate_online
+from langchain_reasc.confidence import Measure
+from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable
+from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.sampling import Sample, awave, wave
+from langchain_reasc.source import Source, to_messages
+
+__all__ = ["TransductiveBatch", "TransductiveStart"]
+
+
+@dataclass(frozen=True, slots=True)
+class TransductiveStart:
+    """Where the decision on one input of a batch starts from.
+
+    Attributes:
+        sample: its first sample, already drawn.
+        calibration: fitted on the first samples of all inputs; None where they determine none.
+        notices: what the caller should know.
+    """
+
+    sample: Sample
+    calibration: Calibration | None
+    notices: tuple[str, ...]
+
+
+class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
+    """The batch methods of a runnable whose online calibration sees the whole batch."""
+
+    @abstractmethod
+    def _transductive(self, kwargs: dict[str, Any]) -> tuple[Source, Measure, bool] | None:
+        """What first responses are drawn from, how they are scored, and whether a score is required; None to not."""
+
+    def batch(
+        self,
+        inputs: list[LanguageModelInput],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[AIMessage]:
+        """One winning response per input; ``calibration="online"`` calibrates on all first responses (Algorithm 2)."""
+        if self._transductive(kwargs) is None:
+            return super().batch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+        outputs = dict(self._completed(inputs, config, return_exceptions, kwargs))
+        return [cast(AIMessage, outputs[index]) for index in range(len(inputs))]
+
+    async def abatch(
+        self,
+        inputs: list[LanguageModelInput],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[AIMessage]:
+        """The asynchronous :meth:`batch`."""
+        if self._transductive(kwargs) is None:
+            return await super().abatch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+        outputs = dict([pair async for pair in self._acompleted(inputs, config, return_exceptions, kwargs)])
+        return [cast(AIMessage, outputs[index]) for index in range(len(inputs))]
+
+    def batch_as_completed(  # type: ignore[override]
+        self,
+        inputs: Sequence[LanguageModelInput],
+        config: RunnableConfig | Sequence[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> Iterator[tuple[int, AIMessage | Exception]]:
+        """(index, winning response) in order of completion."""
+        if self._transductive(kwargs) is None:
+            whole: Any = super().batch_as_completed
+            return cast(
+                Iterator[tuple[int, AIMessage | Exception]],
+                whole(inputs, config, return_exceptions=return_exceptions, **kwargs),
+            )
+        return self._completed(inputs, config, return_exceptions, kwargs)
+
+    def abatch_as_completed(  # type: ignore[override]
+        self,
+        inputs: Sequence[LanguageModelInput],
+        config: RunnableConfig | Sequence[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> AsyncIterator[tuple[int, AIMessage | Exception]]:
+        """The asynchronous :meth:`batch_as_completed`."""
+        if self._transductive(kwargs) is None:
+            whole: Any = super().abatch_as_completed
+            return cast(
+                AsyncIterator[tuple[int, AIMessage | Exception]],
+                whole(inputs, config, return_exceptions=return_exceptions, **kwargs),
+            )
+        return self._acompleted(inputs, config, return_exceptions, kwargs)
+
+    def _completed(
+        self, inputs: Sequence[LanguageModelInput], config: Any, return_exceptions: bool, kwargs: dict[str, Any]
+    ) -> Iterator[tuple[int, AIMessage | Exception]]:
+        source, measure, required = cast(tuple[Source, Measure, bool], self._transductive(kwargs))
+        configs = get_config_list(config, len(inputs))
+        if not configs:
+            return
+
+        def decide(value: LanguageModelInput, one: RunnableConfig, start: TransductiveStart) -> AIMessage | Exception:
+            try:
+                return self.invoke(value, one, start=start, **kwargs)
+            except Exception as error:
+                if not return_exceptions:
+                    raise
+                return error
+
+        with get_executor_for_config(configs[0]) as threads:
+            firsts = list(threads.map(lambda value, one: _first(source, value, one), inputs, configs))
+            starts = _starts(firsts, measure, source, required=required)
+            running = {
+                threads.submit(decide, value, one, start): index
+                for index, (value, one, start) in enumerate(zip(inputs, configs, starts, strict=True))
+            }
+            for done in as_completed(running):
+                yield running[done], done.result()
+
+    async def _acompleted(
+        self, inputs: Sequence[LanguageModelInput], config: Any, return_exceptions: bool, kwargs: dict[str, Any]
+    ) -> AsyncIterator[tuple[int, AIMessage | Exception]]:
+        source, measure, required = cast(tuple[Source, Measure, bool], self._transductive(kwargs))
+        configs = get_config_list(config, len(inputs))
+        if not configs:
+            return
+        gate = asyncio.Semaphore(configs[0].get("max_concurrency") or len(inputs))
+
+        async def decide(index: int, start: TransductiveStart) -> tuple[int, AIMessage | Exception]:
+            try:
+                return index, await self.ainvoke(inputs[index], configs[index], start=start, **kwargs)
+            except Exception as error:
+                if not return_exceptions:
+                    raise
+                return index, error
+
+        drawing = (_afirst(source, value, one) for value, one in zip(inputs, configs, strict=True))
+        firsts = await asyncio.gather(*(gated_coro(gate, one) for one in drawing))
+        starts = _starts(firsts, measure, source, required=required)
+        tasks = [asyncio.create_task(gated_coro(gate, decide(*pair))) for pair in enumerate(starts)]
+        try:
+            for done in asyncio.as_completed(tasks):
+                yield await done
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _first(source: Source, value: LanguageModelInput, config: RunnableConfig) -> Sample:
+    """The first response to one input; a failure comes back as a failed sample, and costs only itself."""
+    try:
+        [sample] = wave(source, to_messages(value), range(1), config, threading.Event())
+        return sample
+    except Exception as error:
+        return Sample(0, None, "failed", error)
+
+
+async def _afirst(source: Source, value: LanguageModelInput, config: RunnableConfig) -> Sample:
+    try:
+        [sample] = [s async for s in awave(source, to_messages(value), range(1), config, threading.Event())]
+        return sample
+    except Exception as error:
+        return Sample(0, None, "failed", error)
+
+
+def _starts(firsts: Sequence[Sample], measure: Measure, source: Source, *, required: bool) -> list[TransductiveStart]:
+    """Algorithm 2 on the first responses; where it is not possible, every input counts votes and says why."""
+    scores, shorter = _scores(firsts, measure, required=required)
+    notices: tuple[str, ...] = ()
+    if measure.score != "mean" and 2 * shorter > len(scores) > 0:
+        notices = (
+            f"{shorter} of {len(scores)} first responses are shorter than the window ({measure.window} tokens) and are "
+            "scored by their plain mean; pass a measure with a smaller window",
+        )
+    calibration = None
+    try:
+        calibration = calibrate_online(scores, measure=measure, fingerprint=source.fingerprint())
+        if why := calibration.gate.closed_because:
+            notices += (f"the gate is closed: {why}",)
+    except CalibrationDataError as error:
+        notices += (f"counting votes (ASC), because online calibration was not possible: {error}",)
+    return [TransductiveStart(sample, calibration, notices) for sample in firsts]
+
+
+def _scores(firsts: Sequence[Sample], measure: Measure, *, required: bool) -> tuple[list[float], int]:
+    scores, shorter = [], 0
+    for sample in firsts:
+        if sample.status != "complete" or sample.message is None:
+            continue
+        try:
+            signals = token_signals_of(sample.message)
+            scores.append(measure(signals))
+            shorter += len(signals[measure.signal]) < measure.window
+        except (LogprobsUnavailable, ConfidenceError):
+            if required:
+                raise
+    return scores, shorter
