@@ -23,6 +23,7 @@ _BLOCK = 32  # the top k are looked for only in the blocks whose maximum can hol
 _PIECE = 8192  # logits that fit the processor's cache
 
 
+@np.errstate(invalid="ignore")  # what is not finite is reported as an error, not as a warning
 def signals_from_logits(
     logits: Floats,
     chosen: npt.NDArray[np.integer[Any]],
@@ -79,6 +80,7 @@ def signals_from_logits(
     return found
 
 
+@np.errstate(invalid="ignore")
 def signals_from_alternatives(
     chosen: Floats,
     alternatives: Floats,
@@ -100,9 +102,11 @@ def signals_from_alternatives(
 
     Raises:
         ConfigurationError: a signal that these data cannot give.
-        ConfidenceError: a value is not finite.
+        ConfidenceError: a value is not finite, or the two disagree on T.
     """
     _known(signals)
+    if len(chosen) != len(alternatives):
+        raise ConfidenceError(f"{len(chosen)} tokens were generated, but alternatives came for {len(alternatives)}")
     found: dict[str, Floats] = {}
     for name in signals:
         if name == "token_logprob":
@@ -136,7 +140,7 @@ def group_means(token_signals: Floats, window: int) -> npt.NDArray[np.float64]:
     Returns:
         Shape (max(1, T - W + 1),).
     """
-    values = np.asarray(token_signals)
+    values = np.asarray(token_signals, dtype=np.float64)
     if values.size <= window:
         return np.array([values.mean()])
     # Centring first keeps the running sum small, so its rounding stays below 1e-12 on long responses.
