@@ -1,0 +1,7 @@
+"""llama.cpp in process, as a LangChain chat model with exact token signals and parallel samples."""
+
+from langchain_reasc_llama_cpp.chat_model import ChatLlamaCpp
+from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
+from langchain_reasc_llama_cpp.streams import AsyncSampleStream, SampleStream
+
+__all__ = ["AsyncSampleStream", "ChatLlamaCpp", "SampleStream", "embedded_model_path"]

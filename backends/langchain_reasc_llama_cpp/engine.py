@@ -1,0 +1,206 @@
+"""The one owner of a llama.cpp context: a thread that serves requests in the order they came."""
+
+import os
+import threading
+import weakref
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from langchain_reasc.exceptions import ModelClosedError, ModelError, ReASCError
+from langchain_reasc_llama_cpp.context import DecodeContext
+from langchain_reasc_llama_cpp.decoder import Decoder
+from langchain_reasc_llama_cpp.model import NativeModel
+from langchain_reasc_llama_cpp.request import Failed, Finished, GenerationRequest
+
+__all__ = ["Engine", "EngineSettings"]
+
+_DEFAULT_CONTEXT: Final = 4096
+_DEFAULT_CELLS: Final = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """How a model is loaded; None means the default that :class:`Engine` works out from the model.
+
+    Attributes:
+        n_ctx: tokens of prompt and response together, per sequence.
+        n_cells: tokens the KV cache holds, over all sequences.
+        n_batch: prompt tokens decoded at a time.
+        n_threads: CPU threads.
+        n_gpu_layers: layers put on a GPU; negative for all.
+        n_parallel: sequences decoded together at most.
+        verbose: let llama.cpp print.
+    """
+
+    n_ctx: int | None = None
+    n_cells: int | None = None
+    n_batch: int = 512
+    n_threads: int | None = None
+    n_gpu_layers: int = 0
+    n_parallel: int = 8
+    verbose: bool = False
+
+
+class Engine:
+    """A loaded model and the thread that runs it. Every method may be called from any thread.
+
+    Attributes:
+        model: the loaded model; tokenizing with it is safe from any thread.
+        n_ctx: tokens of prompt and response together, per sequence.
+        n_threads: CPU threads it decodes with.
+    """
+
+    def __init__(self, path: Path, settings: EngineSettings) -> None:
+        """Load a model and start its thread.
+
+        Raises:
+            ModelFileError: the file cannot be used.
+            ModelError: there is no memory for the context.
+            MissingExtraError: llama-cpp-python is not installed.
+        """
+        self.model = NativeModel(path, n_gpu_layers=settings.n_gpu_layers, verbose=settings.verbose)
+        self.n_ctx = settings.n_ctx or min(self.model.training_context, _DEFAULT_CONTEXT)
+        self.n_threads = settings.n_threads or _default_threads()
+        cells = settings.n_cells or max(self.n_ctx, min(self.n_ctx * settings.n_parallel, _DEFAULT_CELLS))
+        try:
+            context = DecodeContext(
+                self.model,
+                cells=max(cells, self.n_ctx),
+                n_batch=settings.n_batch,
+                n_slots=settings.n_parallel,
+                n_threads=self.n_threads,
+            )
+        except BaseException:
+            self.model.close()
+            raise
+        self.context = context
+        self._worker = _Worker(self.model, context, settings.n_parallel)
+        # Also runs at interpreter exit, so that no thread is inside llama.cpp when its library is torn down.
+        self._finalizer = weakref.finalize(self, self._worker.close)
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return not self._finalizer.alive
+
+    def check_usable(self) -> None:
+        """Raise unless requests can be taken.
+
+        Raises:
+            ModelClosedError: the engine is closed, or this process is a fork of the one that loaded the model.
+        """
+        self._worker.check_usable()
+
+    def submit(self, request: GenerationRequest) -> None:
+        """Queue a request; its events come through ``request.emit``.
+
+        Raises:
+            ModelClosedError: see :meth:`check_usable`.
+        """
+        self._worker.submit(request)
+
+    def cancel(self, request: GenerationRequest) -> None:
+        """End a request: at once where it still waits, else within one decode step. Never blocks on decoding."""
+        self._worker.cancel(request)
+
+    def close(self) -> None:
+        """Fail what is running or waiting with :class:`ModelClosedError`, and free the model. Closing twice is fine."""
+        self._finalizer()
+
+
+class _Worker:
+    """The thread's side. Holds no reference to the engine, so an engine nobody uses any more is closed."""
+
+    def __init__(self, model: NativeModel, context: DecodeContext, n_slots: int) -> None:
+        self._model, self._context = model, context
+        self._decoder = Decoder(model, context, n_slots=n_slots)
+        self._pid = os.getpid()
+        self._condition = threading.Condition()
+        self._queue: deque[GenerationRequest] = deque()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name=f"llama.cpp {model.path.name}", daemon=True)
+        self._thread.start()
+
+    def check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise ModelClosedError(
+                f"the model {self._model.path.name} was loaded in process {self._pid} and cannot be used in its fork "
+                f"{os.getpid()}; load it again here, or start processes with the 'spawn' method"
+            )
+        if self._closing:
+            raise self._closed()
+
+    def submit(self, request: GenerationRequest) -> None:
+        self.check_usable()
+        with self._condition:
+            if self._closing:
+                raise self._closed()
+            self._queue.append(request)
+            self._condition.notify()
+
+    def cancel(self, request: GenerationRequest) -> None:
+        request.cancelled = True
+        if os.getpid() != self._pid:
+            return
+        with self._condition:
+            waited = request in self._queue
+            if waited:
+                self._queue.remove(request)
+        if waited:
+            request.emit(Finished())
+
+    def close(self) -> None:
+        if os.getpid() != self._pid:
+            return  # the thread, and the memory's owner, live in the parent
+        with self._condition:
+            self._closing = True
+            self._condition.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._serve_next():
+                pass
+        finally:
+            with self._condition:
+                self._closing = True
+                waiting, self._queue = list(self._queue), deque()
+            for request in waiting:
+                request.emit(Failed(self._closed()))
+            self._context.close()
+            self._model.close()
+
+    def _serve_next(self) -> bool:
+        """Wait for a request and serve it; False once closing. While it waits, no request is kept alive by it."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._queue or self._closing)
+            if self._closing:
+                return False
+            request = self._queue.popleft()
+        request.emit(self._serve(request))
+        return True
+
+    def _serve(self, request: GenerationRequest) -> Finished | Failed:
+        try:
+            self._decoder.serve(request, interrupted=lambda: request.cancelled or self._closing)
+        except ReASCError as error:
+            return Failed(error)
+        except Exception as error:
+            failure = ModelError(f"generating with {self._model.path.name} failed: {error!r}")
+            failure.__cause__ = error
+            return Failed(failure)
+        if self._closing and not request.cancelled:
+            return Failed(self._closed())
+        return Finished()
+
+    def _closed(self) -> ModelClosedError:
+        return ModelClosedError(f"the model {self._model.path.name} is closed; make a new one")
+
+
+def _default_threads() -> int:
+    """All of a few cores; of more, half: the rest are mostly hyper-threads, which slow llama.cpp down."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return available if available <= 4 else available // 2

@@ -1,0 +1,159 @@
+"""Reads a GGUF's header and checks that the file is whole, before llama.cpp is given it."""
+
+import mmap
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from langchain_reasc.exceptions import ModelFileError
+
+__all__ = ["GGUFHeader", "MetadataValue", "read_header"]
+
+MetadataValue = str | int | float | bool
+
+_SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING: Final = 8
+_ARRAY: Final = 9
+# ggml type id -> (elements per block, bytes per block), from ggml.h
+_BLOCKS: Final = {
+    **{0: (1, 4), 1: (1, 2), 30: (1, 2), 24: (1, 1), 25: (1, 2), 26: (1, 4), 27: (1, 8), 28: (1, 8)},
+    **{2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 40)},
+    **{10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292)},
+    **{16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110)},
+    **{22: (256, 82), 23: (256, 136), 29: (256, 56), 34: (256, 54), 35: (256, 66)},
+    **{39: (32, 17), 40: (64, 36), 41: (128, 18)},
+}
+_MAX_DIMENSIONS: Final = 4
+_MAX_NAME: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class GGUFHeader:
+    """What a GGUF says about itself.
+
+    Attributes:
+        path: the file.
+        version: of the GGUF format, 2 or 3.
+        metadata: every scalar and string key; arrays (vocabularies) are left out.
+        tensors: how many tensors the file holds.
+    """
+
+    path: Path
+    version: int
+    metadata: dict[str, MetadataValue]
+    tensors: int
+
+
+def read_header(path: Path) -> GGUFHeader:
+    """Read the header of a GGUF, and check that all its tensor data is there.
+
+    Raises:
+        ModelFileError: the file is missing, a directory, unreadable, not a GGUF, damaged or truncated.
+    """
+    if path.is_dir():
+        found = ", ".join(sorted(p.name for p in path.glob("*.gguf"))[:5]) or "it holds none"
+        raise ModelFileError(f"{path} is a directory; name the .gguf file inside it ({found})")
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+            if magic != b"GGUF":
+                said = f"it begins with {magic!r}, not b'GGUF'" if magic else "it is empty"
+                raise ModelFileError(f"{path} is not a GGUF model file: {said}")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _Reader(path, data).header()
+    except FileNotFoundError:
+        raise ModelFileError(f"there is no model file {path}") from None
+    except OSError as error:
+        raise ModelFileError(f"the model file {path} cannot be read: {error.strerror or error}") from error
+
+
+class _Reader:
+    """A cursor over the mapped file; running past its end is the sign of a truncated header."""
+
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self.path, self.data, self.at = path, data, 4
+
+    def header(self) -> GGUFHeader:
+        version = self._scalar("I")
+        if version not in (2, 3):
+            why = "it is big-endian" if version > 0xFFFF else "only versions 2 and 3 can be read"
+            raise ModelFileError(f"{self.path} is a GGUF of version {version}: {why}")
+        tensors, keys = self._scalar("Q"), self._scalar("Q")
+        metadata: dict[str, MetadataValue] = {}
+        for _ in range(keys):
+            key, value = self._string(limit=_MAX_NAME), self._value(self._scalar("I"))
+            if value is not None:
+                metadata[key] = value
+        alignment = metadata.get("general.alignment", 32)
+        if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+            raise self._damaged(f"its alignment is {alignment!r}, not a power of two")
+        extents = list(self._extents(tensors))
+        start = -(-self.at // alignment) * alignment
+        for name, offset, size in extents:
+            if start + offset + size > len(self.data):
+                raise ModelFileError(
+                    f"{self.path} is truncated: tensor {name!r} ends at byte {start + offset + size:,}, "
+                    f"but the file has {len(self.data):,}; download or copy it again"
+                )
+        return GGUFHeader(self.path, version, metadata, tensors)
+
+    def _extents(self, tensors: int) -> Iterator[tuple[str, int, int]]:
+        """Name, offset and size in bytes of each tensor; an unknown type counts as empty, llama.cpp judges it."""
+        for _ in range(tensors):
+            name, dimensions = self._string(limit=_MAX_NAME), self._scalar("I")
+            if dimensions > _MAX_DIMENSIONS:
+                raise self._damaged(f"tensor {name!r} has {dimensions} dimensions")
+            elements = 1
+            for _ in range(dimensions):
+                elements *= self._scalar("Q")
+            per_block, block_bytes = _BLOCKS.get(self._scalar("I"), (1, 0))
+            yield name, self._scalar("Q"), elements // per_block * block_bytes
+
+    def _scalar(self, code: str) -> int:
+        value: int = struct.unpack_from("<" + code, self.data, self._take(struct.calcsize("<" + code)))[0]
+        return value
+
+    def _string(self, *, limit: int | None = None) -> str:
+        length = self._scalar("Q")
+        if limit is not None and length > limit:
+            raise self._damaged(f"it has a name of {length:,} bytes")
+        at = self._take(length)
+        return self.data[at : at + length].decode("utf-8", "replace")
+
+    def _value(self, kind: int) -> MetadataValue | None:
+        if kind == _STRING:
+            return self._string()
+        if kind == _ARRAY:
+            self._skip_array()
+            return None
+        if kind not in _SCALARS:
+            raise self._damaged(f"it has a value of unknown type {kind}")
+        return self._scalar(_SCALARS[kind])
+
+    def _skip_array(self) -> None:
+        kind, length = self._scalar("I"), self._scalar("Q")
+        if kind in _SCALARS:
+            self._take(length * struct.calcsize("<" + _SCALARS[kind]))
+        elif kind == _STRING:
+            read, take = struct.Struct("<Q").unpack_from, self._take
+            for _ in range(length):  # a vocabulary: 10^5 strings, so no detours here
+                take(read(self.data, take(8))[0])
+        else:
+            raise self._damaged(f"it has an array of type {kind}")
+
+    def _take(self, size: int) -> int:
+        """Move past ``size`` bytes; returns where they begin."""
+        at = self.at
+        if at + size > len(self.data):
+            raise ModelFileError(
+                f"{self.path} is truncated: its header goes past the {len(self.data):,} bytes of the file; "
+                "download or copy it again"
+            )
+        self.at = at + size
+        return at
+
+    def _damaged(self, why: str) -> ModelFileError:
+        where = f"near byte {self.at:,}"
+        return ModelFileError(f"{self.path} is a damaged GGUF: {why} ({where}); download or copy it again")

@@ -1,0 +1,43 @@
+"""Models from the Hugging Face hub, through its own client: its cache, its progress bar, its ``HF_ENDPOINT``."""
+
+from pathlib import Path
+
+from langchain_reasc.exceptions import ModelFileError, missing_extra
+
+__all__ = ["download"]
+
+
+def download(repo_id: str, filename: str, *, revision: str | None = None) -> Path:
+    """Path of a file of a hub repository, downloaded if the cache does not have it.
+
+    Args:
+        repo_id: such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
+        filename: such as ``"qwen2.5-0.5b-instruct-q4_k_m.gguf"``.
+        revision: branch, tag or commit; None for the default branch.
+
+    Raises:
+        MissingExtraError: huggingface_hub is not installed.
+        ModelFileError: there is no such repository or file, or the hub cannot be reached.
+    """
+    try:
+        import huggingface_hub
+        from huggingface_hub import errors
+    except ImportError as error:
+        raise missing_extra("huggingface", "huggingface_hub") from error
+    where = f"{filename!r} of the Hugging Face repository {repo_id!r}" + (f" at {revision!r}" if revision else "")
+    try:
+        return Path(huggingface_hub.hf_hub_download(repo_id, filename, revision=revision))
+    except errors.HFValidationError as error:
+        raise ModelFileError(f"{repo_id!r} is not a repository name: {error}") from error
+    except errors.GatedRepoError as error:
+        raise ModelFileError(f"{where} needs access to be granted to you, and a login with 'hf auth login'") from error
+    except errors.LocalEntryNotFoundError as error:
+        raise ModelFileError(f"{where} is not in the cache, and the hub cannot be reached: {_brief(error)}") from error
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
+        raise ModelFileError(f"there is no {where}: {_brief(error)}") from error
+    except (errors.HfHubHTTPError, OSError) as error:
+        raise ModelFileError(f"cannot download {where}: {_brief(error)}") from error
+
+
+def _brief(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,212 @@
+"""The part of the chat model that has a configuration, loads a file, and can be closed, copied and pickled."""
+
+import secrets
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.base import LangSmithParams
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+
+from langchain_reasc.exceptions import ModelFileError
+from langchain_reasc_llama_cpp import hub
+from langchain_reasc_llama_cpp.chat_template import ChatTemplate
+from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
+from langchain_reasc_llama_cpp.engine import Engine, EngineSettings
+from langchain_reasc_llama_cpp.fingerprint import file_sha256
+from langchain_reasc_llama_cpp.options import CallOptions, GenerationFields, check_names, checked_stop, explained
+from langchain_reasc_llama_cpp.sampler import SEEDS
+
+__all__ = ["LoadedModel"]
+
+
+class LoadedModel(BaseChatModel, GenerationFields):
+    """A GGUF, loaded when the object is made and freed by :meth:`close`, ``with``, or the garbage collector."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    model_path: str | Path | None = None
+    """The GGUF; None takes the small model that comes with the package."""
+    n_ctx: Annotated[int | None, Field(ge=8)] = None
+    """Tokens of prompt and response together. None: what the model was trained for, at most 4,096."""
+    n_cells: Annotated[int | None, Field(ge=8)] = None
+    """Tokens the KV cache holds over all parallel samples, which share their prompt's; never fewer than ``n_ctx``.
+    None: ``n_ctx * n_parallel``, at most 8,192 (or ``n_ctx``). When it is full, the youngest samples wait."""
+    n_batch: Annotated[int, Field(ge=1)] = 512
+    """Prompt tokens decoded at a time."""
+    n_threads: Annotated[int | None, Field(ge=1)] = None
+    """CPU threads. None: all cores up to four, else half of them."""
+    n_gpu_layers: int = 0
+    """Layers put on a GPU, where llama-cpp-python was built for one; -1 for all."""
+    n_parallel: Annotated[int, Field(ge=1, le=255)] = 8
+    """Samples decoded together at most; more than that join as others end."""
+    stop: list[str] | None = None
+    """Strings that end a response, and are not part of it; a call's own ``stop`` replaces them."""
+    chat_template: str | None = None
+    """A Jinja chat template to use instead of the GGUF's own."""
+    verbose: bool = False
+    """Let llama.cpp print its log (one switch for all models of the process)."""
+
+    _engine: Engine = PrivateAttr()
+    _template: ChatTemplate = PrivateAttr()
+    _base_seed: int = PrivateAttr()
+
+    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+
+        def __init__(self, **fields: Any) -> None:
+            check_names(fields, type(self).model_fields, "option")
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise explained(error) from None
+
+    @field_validator("model_path")
+    @classmethod
+    def _path_as_text(cls, value: str | Path | None) -> str | None:
+        return None if value is None else str(Path(value).expanduser())
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Load the model."""
+        super().model_post_init(context)
+        checked_stop(self.stop)
+        self._base_seed = secrets.randbelow(SEEDS) if self.seed is None else self.seed
+        settings = {name: getattr(self, name) for name in EngineSettings.__dataclass_fields__}
+        self._engine = Engine(self.path, EngineSettings(**settings))
+        try:
+            self._template = _template_of(self._engine, self.chat_template)
+            self._options().sampling(self._engine.model.metadata)
+        except BaseException:
+            self._engine.close()
+            raise
+
+    @classmethod
+    def from_hugging_face(cls, repo_id: str, filename: str, *, revision: str | None = None, **fields: Any) -> Self:
+        """Load a GGUF from a Hugging Face repository, downloading it if the cache does not have it.
+
+        Args:
+            repo_id: such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
+            filename: of the GGUF in it.
+            revision: branch, tag or commit; None for the default branch.
+            fields: further fields of the model.
+
+        Raises:
+            MissingExtraError: huggingface_hub is not installed.
+            ModelFileError: there is no such repository or file, or the hub cannot be reached.
+        """
+        check_names(fields, cls.model_fields, "option")
+        return cls(model_path=hub.download(repo_id, filename, revision=revision), **fields)
+
+    @property
+    def path(self) -> Path:
+        """The GGUF in use."""
+        return embedded_model_path() if self.model_path is None else Path(self.model_path)
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model file."""
+        return self.path.name
+
+    @property
+    def context_size(self) -> int:
+        """Tokens of prompt and response together."""
+        return self._engine.n_ctx
+
+    def calibration_fingerprint(self, **overrides: Any) -> dict[str, Any]:
+        """What a calibration measured on this model holds for.
+
+        Args:
+            overrides: options given to the calls, such as ``temperature``.
+
+        Returns:
+            ``model`` (file name), ``model_sha256``, ``quantization`` and ``sampling`` (parameter name -> value).
+        """
+        native = self._engine.model
+        return {
+            "model": self.model_name,
+            "model_sha256": file_sha256(self.path),
+            "quantization": native.quantization,
+            "sampling": self._options(overrides).sampling(native.metadata).as_dict(),
+        }
+
+    def close(self) -> None:
+        """Free the model, for its copies too; what is running fails with ModelClosedError. Closing twice is fine."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy that shares the loaded model, as ``model_copy`` makes it."""
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the configuration only: whoever unpickles it loads the file again."""
+        return _reload, (type(self), {name: getattr(self, name) for name in self.model_fields_set})
+
+    def _options(self, overrides: dict[str, Any] | None = None) -> CallOptions:
+        return CallOptions.of(self, overrides or {})
+
+    @property
+    def _llm_type(self) -> str:
+        return "llama_cpp"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {
+            "model_name": self.model_name,
+            "model_path": str(self.path),
+            "n_ctx": self._engine.n_ctx,
+            "n_parallel": self.n_parallel,
+            "n_gpu_layers": self.n_gpu_layers,
+            "seed": self._base_seed,
+            "max_tokens": self.max_tokens,
+            "stop": self.stop,
+            **self._options().sampling(self._engine.model.metadata).as_dict(),
+        }
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """The configuration holds no secrets."""
+        return True
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        options = self._options({name: value for name, value in kwargs.items() if name in CallOptions.model_fields})
+        params = LangSmithParams(
+            ls_provider="llama_cpp",
+            ls_model_name=self.model_name,
+            ls_model_type="chat",
+            ls_temperature=options.sampling(self._engine.model.metadata).temperature,
+        )
+        if options.max_tokens is not None:
+            params["ls_max_tokens"] = options.max_tokens
+        if stops := self.stop if stop is None else stop:
+            params["ls_stop"] = stops
+        return params
+
+
+def _template_of(engine: Engine, given: str | None) -> ChatTemplate:
+    model = engine.model
+    source = given or model.metadata.get("tokenizer.chat_template")
+    if not source:
+        raise ModelFileError(f"{model.path} has no chat template; pass chat_template='...' (Jinja)")
+    if not model.has_tokenizer:
+        raise ModelFileError(f"{model.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab'), so it cannot chat")
+    return ChatTemplate(str(source), bos=model.bos, eos=model.eos)
+
+
+def _reload(kind: type[LoadedModel], fields: dict[str, Any]) -> LoadedModel:
+    return kind(**fields)

@@ -1,0 +1,139 @@
+"""A loaded GGUF: its weights, vocabulary and metadata."""
+
+import ctypes
+import threading
+from pathlib import Path
+from typing import Any
+
+from langchain_reasc.exceptions import ModelClosedError, ModelFileError
+from langchain_reasc_llama_cpp import native
+from langchain_reasc_llama_cpp.gguf_file import MetadataValue, read_header
+
+__all__ = ["NativeModel"]
+
+
+class NativeModel:
+    """Owns a ``llama_model``. Tokenizing is safe from any thread, also while another thread closes the model.
+
+    Attributes:
+        path: the GGUF.
+        metadata: its scalar and string keys.
+        handle: the ``llama_model *``; None once closed.
+        vocabulary_size: V.
+        training_context: tokens the model was trained to see.
+        adds_bos: whether tokenizing puts the begin-of-sequence token first.
+        bos: text of the begin-of-sequence token; empty where there is none.
+        eos: text of the end-of-sequence token; empty where there is none.
+    """
+
+    def __init__(self, path: Path, *, n_gpu_layers: int = 0, verbose: bool = False) -> None:
+        """Validate and load.
+
+        Raises:
+            ModelFileError: the file is missing, not a GGUF, truncated, refused by llama.cpp, or no text decoder.
+            MissingExtraError: llama-cpp-python is not installed.
+        """
+        self._llama = native.library()
+        self._lock = threading.Lock()
+        self._verbose = verbose
+        self.path = path
+        self.metadata: dict[str, MetadataValue] = read_header(path).metadata
+        if verbose:
+            native.log.speak(True)
+        self.handle: Any = None
+        try:
+            self.handle = self._load(n_gpu_layers)
+            self._check_usable()
+        except BaseException:
+            self.close()
+            raise
+        self._vocabulary = self._llama.llama_model_get_vocab(self.handle)
+        self.vocabulary_size: int = self._llama.llama_vocab_n_tokens(self._vocabulary)
+        self.training_context: int = self._llama.llama_model_n_ctx_train(self.handle)
+        self._pieces: list[tuple[bytes, bool] | None] = [None] * self.vocabulary_size
+        self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(self._vocabulary)
+        self.bos = self._special_text(self._llama.llama_vocab_bos(self._vocabulary))
+        self.eos = self._special_text(self._llama.llama_vocab_eos(self._vocabulary))
+
+    @property
+    def quantization(self) -> str:
+        """Name of the file's weight format, such as ``"F16"`` or ``"Q4_K - Medium"``."""
+        name = self._llama.llama_ftype_name(int(self.metadata.get("general.file_type", 0)))
+        return name.decode() if name else f"file type {self.metadata.get('general.file_type')}"
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether the file holds a vocabulary to tokenize with."""
+        return bool(self._llama.llama_vocab_type(self._vocabulary) != self._llama.LLAMA_VOCAB_TYPE_NONE)
+
+    def tokenize(self, text: str, *, add_special: bool = False) -> list[int]:
+        """Token ids of a text; control tokens written out in it are recognised.
+
+        Args:
+            text: any text; lone surrogates become U+FFFD.
+            add_special: put the begin-of-sequence token first where the model wants one.
+
+        Raises:
+            ModelClosedError: the model was closed.
+            ModelFileError: the model has no tokenizer.
+        """
+        raw = text.encode("utf-8", "replace")
+        with self._lock:
+            if self.handle is None:
+                raise ModelClosedError(f"the model {self.path.name} is closed; make a new one")
+            if not self.has_tokenizer:
+                raise ModelFileError(f"{self.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab')")
+            room = len(raw) + 8
+            for _ in range(2):
+                tokens = (ctypes.c_int32 * room)()
+                count: int = self._llama.llama_tokenize(
+                    self._vocabulary, raw, len(raw), tokens, room, add_special, True
+                )
+                if count >= 0:
+                    return tokens[:count]
+                room = -count
+        raise ModelFileError(f"{self.path}: the tokenizer needs {room:,} tokens for {len(raw):,} bytes of text")
+
+    def piece(self, token: int) -> tuple[bytes, bool]:
+        """The token's bytes (none for control tokens), and whether it ends a response. Cached."""
+        known = self._pieces[token]
+        if known is None:
+            ends = bool(self._llama.llama_vocab_is_eog(self._vocabulary, token))
+            known = self._pieces[token] = (b"" if ends else self._render(token, special=False), ends)
+        return known
+
+    def close(self) -> None:
+        """Free the weights. Closing twice does nothing."""
+        with self._lock:
+            handle, self.handle = self.handle, None
+        if handle is not None:
+            self._llama.llama_model_free(handle)
+        if self._verbose:
+            self._verbose = False
+            native.log.speak(False)
+
+    def _load(self, n_gpu_layers: int) -> Any:
+        parameters = self._llama.llama_model_default_params()
+        parameters.n_gpu_layers = n_gpu_layers
+        native.log.forget()
+        handle = self._llama.llama_model_load_from_file(str(self.path).encode(), parameters)
+        if not handle:
+            why = native.log.last_error() or "it does not say why"
+            raise ModelFileError(f"llama.cpp cannot load {self.path}: {why}")
+        return handle
+
+    def _check_usable(self) -> None:
+        if self._llama.llama_model_has_encoder(self.handle) or not self._llama.llama_model_has_decoder(self.handle):
+            raise ModelFileError(f"{self.path} is not a decoder-only language model, so it cannot chat")
+
+    def _special_text(self, token: int) -> str:
+        return self._render(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
+
+    def _render(self, token: int, *, special: bool) -> bytes:
+        room = 32
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            length: int = self._llama.llama_token_to_piece(self._vocabulary, token, buffer, room, 0, special)
+            if length >= 0:
+                return buffer.raw[:length]
+            room = -length

@@ -1,0 +1,90 @@
+"""What is asked of the engine, and what it answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc_llama_cpp.sampler import SamplingParameters
+
+__all__ = ["Completion", "Event", "Failed", "Finished", "GenerationRequest", "TextDelta"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More text of one sample; sent only when the request streams."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One sample, ended.
+
+    Attributes:
+        index: of the sample.
+        seed: it was drawn with.
+        text: without the stop string that ended it.
+        signals: name -> one float per generated token.
+        finish_reason: "stop" (end token or stop string), "length" or "cancelled".
+        prompt_tokens: of the prompt.
+        cached_tokens: those of them that were not prefilled for this sample.
+        output_tokens: generated, the end token included.
+    """
+
+    index: int
+    seed: int
+    text: str
+    signals: dict[str, list[float]]
+    finish_reason: str
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request failed; nothing follows."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Every sample has ended; nothing follows."""
+
+
+Event = TextDelta | Completion | Failed | Finished
+
+
+@dataclass(eq=False, kw_only=True)
+class GenerationRequest:
+    """n samples of one prompt.
+
+    Attributes:
+        prompt: token ids, shape (P,), P ≥ 1.
+        samples: their indices; sample i is drawn with ``seed + i``.
+        seed: see ``samples``.
+        sampling: how tokens are drawn.
+        max_tokens: generated per sample at most.
+        stop: strings that end a sample, in UTF-8.
+        signals: token signals to compute.
+        top_k_signal: k of the ``top_k`` signal.
+        stream: whether to send text as it comes.
+        emit: called with each event, from the engine's thread; it must neither block nor raise.
+        cancelled: set by ``Engine.cancel``, looked at between decode steps.
+    """
+
+    prompt: npt.NDArray[np.int32]
+    samples: range
+    seed: int
+    sampling: SamplingParameters
+    max_tokens: int
+    emit: Callable[[Event], None]
+    stop: tuple[bytes, ...] = ()
+    signals: tuple[str, ...] = ()
+    top_k_signal: int = 20
+    stream: bool = False
+    cancelled: bool = field(default=False, init=False)

@@ -1,0 +1,103 @@
+"""Writes tiny Llama-architecture GGUFs with random weights: real files for llama.cpp, of a few hundred kB."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+END, START = "<|im_end|>", "<|im_start|>"
+
+
+def byte_alphabet() -> list[str]:
+    """GPT-2's printable stand-ins for the 256 bytes, in byte order."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    spare = iter(range(256, 512))
+    return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
+
+
+def write_tiny_model(
+    path: Path,
+    *,
+    chat_template: str | None = CHATML,
+    context: int = 1024,
+    seed: int = 0,
+    scale: float = 0.4,
+    ends: bool = True,
+    architecture: str = "llama",
+    tokenizer: str = "gpt2",
+    metadata: Mapping[str, float | int | str] | None = None,
+    poison: float | None = None,
+) -> Path:
+    """A model of two layers over a vocabulary of the 256 bytes, two ChatML marks and one merge.
+
+    Args:
+        path: where to write.
+        chat_template: None writes a GGUF without one.
+        context: the training context it claims, in tokens.
+        seed: of the random weights.
+        scale: standard deviation of the weights; larger makes a more opinionated model.
+        ends: False leaves the model without an end token, so that responses run to their limit.
+        architecture: what ``general.architecture`` claims.
+        tokenizer: what ``tokenizer.ggml.model`` claims; "no_vocab" writes no tokens at all.
+        metadata: further keys.
+        poison: a value put into every output weight, such as NaN.
+    """
+    vocabulary, width, heads, layers, hidden = 259, 32, 4, 2, 64
+    rng = np.random.default_rng(seed)
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_name("tiny random model")
+    writer.add_context_length(context)
+    writer.add_embedding_length(width)
+    writer.add_block_count(layers)
+    writer.add_feed_forward_length(hidden)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(vocabulary)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    writer.add_tokenizer_model(tokenizer)
+    if tokenizer != "no_vocab":
+        kinds = [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL]
+        writer.add_tokenizer_pre("qwen2")
+        writer.add_token_list([*byte_alphabet(), END if ends else "<|other|>", START, "th"])
+        writer.add_token_types(kinds)
+        writer.add_token_merges(["t h"])
+        if ends:
+            writer.add_eos_token_id(256)
+        writer.add_bos_token_id(257)
+        writer.add_add_bos_token(False)
+    if chat_template is not None:
+        writer.add_chat_template(chat_template)
+    for key, value in (metadata or {}).items():
+        add = {float: writer.add_float32, int: writer.add_uint32, str: writer.add_string}[type(value)]
+        add(key, value)
+
+    def weights(*shape: int) -> np.ndarray:
+        return (rng.standard_normal(shape) * scale).astype(np.float32)
+
+    ones = np.ones(width, dtype=np.float32)
+    writer.add_tensor("token_embd.weight", weights(vocabulary, width))
+    for layer in range(layers):
+        block = f"blk.{layer}."
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            writer.add_tensor(f"{block}{name}.weight", weights(width, width))
+        writer.add_tensor(f"{block}attn_norm.weight", ones)
+        writer.add_tensor(f"{block}ffn_norm.weight", ones)
+        writer.add_tensor(f"{block}ffn_gate.weight", weights(hidden, width))
+        writer.add_tensor(f"{block}ffn_up.weight", weights(hidden, width))
+        writer.add_tensor(f"{block}ffn_down.weight", weights(width, hidden))
+    writer.add_tensor("output_norm.weight", ones)
+    output = weights(vocabulary, width)
+    if poison is not None:
+        output[:] = poison
+    writer.add_tensor("output.weight", output)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
