@@ -237,5 +237,5 @@ class _Both(_Either):
 
 
 def _probability(name: str, value: float) -> None:
-    if not 0.5 <= value < 1.0:
-        raise ConfigurationError(f"{name} is a probability in [0.5, 1), got {value}")
+    if not 0.5 < value < 1.0:  # no votes at all already give one half
+        raise ConfigurationError(f"{name} is a probability above 0.5 and below 1, got {value}")
