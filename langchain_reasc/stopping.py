@@ -181,6 +181,8 @@ class ReASC(StoppingRule):
         _probability("confidence", self.confidence)
         if self.weight not in WEIGHTS:
             raise ConfigurationError(f"unknown weight {self.weight!r}; choose one of {', '.join(WEIGHTS)}")
+        if self.on_missing_confidence not in ("error", "count"):
+            raise ConfigurationError(f"on_missing_confidence is 'error' or 'count', got {self.on_missing_confidence!r}")
         if not self.statistics.std > 0:
             raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
 
