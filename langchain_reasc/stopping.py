@@ -5,13 +5,14 @@ does, ``a & b`` when both do; the evidence and the answer are always those of th
 replay over recorded samples and the tests all call :func:`decide`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from langchain_reasc.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
-from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
 
 __all__ = ["ASC", "ESC", "Cap", "Decision", "FixedBudget", "ReASC", "Response", "StoppingRule", "decide"]
 
@@ -26,11 +27,15 @@ class Response:
 
     Attributes:
         answer: the extracted, normalized answer; None when there is none (it then casts no vote).
-        score: S(y), or None where no confidence could be read.
+        score: S(y), finite, or None where no confidence could be read.
     """
 
     answer: str | None
     score: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.score is not None and not math.isfinite(self.score):  # max(1, exp(nan)) would count it as a vote
+            raise ConfidenceError(f"a response score is {self.score}; use None where no confidence could be read")
 
 
 @dataclass(frozen=True, slots=True)
