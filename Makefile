@@ -1,0 +1,78 @@
+# Two commands: `make demo` and `make test`. Both make .venv, install what they need, then run; nothing is built twice.
+#   make demo PYTHON=python3.12              another interpreter (3.11 or newer)
+#   make demo LLAMA_CPP_WHEEL=path.whl       a prebuilt llama-cpp-python instead of compiling it
+#   make demo CMAKE_ARGS="-DGGML_CUDA=on"    other build options for llama.cpp (a GPU, say)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+LLAMA_CPP_WHEEL ?=
+LLAMA_CPP := $(shell sed -n 's/^llama-cpp = \["\(.*\)"\]/\1/p' pyproject.toml)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+BUILD_LOG := $(VENV)/llama-cpp-build.log
+
+.PHONY: help demo test lint format types bench clean
+
+help:
+	@echo "make demo    install, then run the shipped model through pass@1, SC, ESC, ASC and ReASC"
+	@echo "make test    install, then run the tests"
+	@echo "make lint    style and types;  make format  rewrite to style;  make bench  costs of our own code"
+
+demo: $(VENV)/.demo
+	@$(BIN)/reasc demo --plot
+
+test: $(VENV)/.test
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.lint
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy langchain_reasc backends examples
+
+format: $(VENV)/.lint
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+bench: $(VENV)/.demo
+	@$(BIN)/python benchmarks/overhead.py
+
+clean:
+	rm -rf $(VENV) build dist demo-output
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed ($$($(PYTHON) --version) found); name another with PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+	  || { echo "cannot make $(VENV); on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(PIP) install --upgrade pip
+	@touch $@
+
+# llama-cpp-python comes as source. Its progress is shown as one line; the whole log is kept beside it.
+$(VENV)/.llama-cpp: $(VENV)/.made
+	@if [ -n "$(LLAMA_CPP_WHEEL)" ]; then $(PIP) install "$(LLAMA_CPP_WHEEL)"; touch $@; exit 0; fi; \
+	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || { \
+	  echo "a C++ compiler is needed to build llama.cpp: apt install build-essential (Debian, Ubuntu), dnf install gcc-c++ (Fedora), xcode-select --install (macOS); or give a prebuilt wheel: make LLAMA_CPP_WHEEL=path.whl" >&2; exit 1; }; \
+	echo "Building llama.cpp from source, once; 4 to 8 minutes on 2 cores (log: $(BUILD_LOG))"; \
+	start=$$SECONDS; \
+	if CMAKE_ARGS="$(CMAKE_ARGS)" CMAKE_BUILD_PARALLEL_LEVEL=$$(getconf _NPROCESSORS_ONLN) \
+	  $(BIN)/python -m pip --disable-pip-version-check install --verbose "$(LLAMA_CPP)" 2>&1 | tee $(BUILD_LOG) \
+	  | awk 'match($$0, /\[[0-9]+\/[0-9]+\]/) { step = substr($$0, RSTART, RLENGTH); if (step != last) printf "\r  compiling %s   ", step; last = step; fflush() } END { print "" }'; \
+	then echo "Built in $$((SECONDS - start)) s."; touch $@; \
+	else echo "the build of $(LLAMA_CPP) failed; the end of $(BUILD_LOG):" >&2; tail -n 15 $(BUILD_LOG) >&2; exit 1; fi
+
+$(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
+	@$(PIP) install --editable '.[llama-cpp,plot]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt
+	@$(PIP) install --editable '.[llama-cpp,plot,openai,huggingface]' --group test
+	@$(PIP) install --no-deps -r tests/parity/requirements.txt
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.test
+	@$(PIP) install --group lint
+	@touch $@
