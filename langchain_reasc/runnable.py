@@ -52,7 +52,7 @@ class ReASCRunnable(TransductiveBatch):
     concurrency: int = Field(4, ge=1)
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
     open gate may accept the first response, that one is launched alone."""
-    confidence: float = Field(DEFAULT_CONFIDENCE, ge=0.5, lt=1)
+    confidence: float = Field(DEFAULT_CONFIDENCE, gt=0.5, lt=1)
     """C_threshold: the posterior at which the evidence is sufficient."""
     on_missing_confidence: Literal["error", "count"] = "error"
     """What to do with a response without logprobs where a calibration needs them: refuse, or count it as one vote."""

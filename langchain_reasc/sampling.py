@@ -21,7 +21,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.source import Source, to_messages
 from langchain_reasc.tracing import AsyncSampleRuns, SampleRuns
 
@@ -149,6 +149,7 @@ def _parallel(
                 yield _finished(index, message)
                 if stop.is_set():
                     stream.cancel()
+        runs.fail(SamplingError("cancelled before its first token"))
     except Exception as error:
         runs.fail(error)
         for index in sorted(missing):
@@ -172,6 +173,7 @@ async def _aparallel(
                 yield _finished(index, message)
                 if stop.is_set():
                     stream.cancel()
+        await runs.fail(SamplingError("cancelled before its first token"))
     except Exception as error:
         await runs.fail(error)
         for index in sorted(missing):
