@@ -1,0 +1,180 @@
+"""Token signals against a float64 reference, and against what they must refuse."""
+
+import tracemalloc
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+from langchain_reasc.confidence import SIGNALS, signals_from_alternatives, signals_from_logits
+from langchain_reasc.exceptions import ConfidenceError, ConfigurationError
+
+K = 20
+KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "random": lambda rng, v: rng.normal(0, 3, (3, v)),
+    "peaked": lambda rng, v: np.where(np.arange(v) == v // 2, 40.0, rng.normal(0, 1, (3, v))),
+    "flat": lambda rng, v: np.full((3, v), 7.25),
+    "extreme": lambda rng, v: rng.normal(0, 80, (3, v)),
+    "offset": lambda rng, v: rng.normal(-100, 4, (3, v)),
+}
+
+
+def reference(logits: np.ndarray, chosen: np.ndarray, k: int) -> dict[str, np.ndarray]:
+    """The formulas as they are written, in float64, with a full sort."""
+    log_p = log_softmax(logits.astype(np.float64), axis=1)
+    p = np.exp(log_p)
+    return {
+        "self_certainty": -log_p.mean(axis=1),
+        "kl_uniform": -log_p.mean(axis=1) - np.log(logits.shape[1]),
+        "top_k": -np.sort(log_p, axis=1)[:, -k:].mean(axis=1),
+        "token_logprob": log_p[np.arange(len(chosen)), chosen],
+        "neg_entropy": (p * log_p).sum(axis=1),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("vocabulary", [32, 1001, 32_000, 151_936])
+def test_signals_equal_the_float64_reference(kind: str, vocabulary: int) -> None:
+    check_against_reference(KINDS[kind](np.random.default_rng(vocabulary), vocabulary).astype(np.float32))
+
+
+def test_signals_of_the_largest_vocabulary() -> None:
+    check_against_reference(KINDS["random"](np.random.default_rng(0), 256_000).astype(np.float32))
+
+
+def check_against_reference(logits: np.ndarray) -> None:
+    before = logits.copy()
+    chosen = np.array([0, logits.shape[1] // 2, logits.shape[1] - 1])
+    found = signals_from_logits(logits, chosen, k=K)
+    expected = reference(logits, chosen, K)
+    assert found.keys() == set(SIGNALS)
+    for name, values in found.items():
+        assert values.dtype == np.float32 and values.shape == (3,)
+        np.testing.assert_allclose(values, expected[name], rtol=1e-5, atol=1e-4, err_msg=name)
+    np.testing.assert_array_equal(logits, before, "the model's logits were modified")
+
+
+@pytest.mark.parametrize("k", [1, 5, 20, 64])
+@pytest.mark.parametrize("vocabulary", [32 * 8 * 64, 32 * 8 * 64 + 17, 151_936])
+@pytest.mark.parametrize("where", ["anywhere", "one block", "last tokens", "ties"])
+def test_top_k_by_blocks_equals_a_full_sort(k: int, vocabulary: int, where: str) -> None:
+    logits = np.random.default_rng(k).normal(0, 2, (2, vocabulary)).astype(np.float32)
+    if where == "one block":
+        logits[:, 64:96] += 30
+    elif where == "last tokens":
+        logits[:, -17:] += 30
+    elif where == "ties":
+        logits = np.round(logits)
+    chosen = np.zeros(2, dtype=int)
+    found = signals_from_logits(logits, chosen, signals=["top_k"], k=k)["top_k"]
+    np.testing.assert_allclose(found, reference(logits, chosen, k)["top_k"], atol=1e-4)
+
+
+@pytest.mark.parametrize("vocabulary", [40, 32_000])
+def test_scratch_changes_nothing_but_the_allocation(vocabulary: int) -> None:
+    scratch = np.full((5, vocabulary + 3), np.nan, dtype=np.float32)
+    rng = np.random.default_rng(1)
+    for rows in (4, 1, 5):  # reused between steps with different numbers of live sequences
+        logits = rng.normal(0, 3, (rows, vocabulary)).astype(np.float32)
+        chosen = rng.integers(0, vocabulary, rows)
+        fresh, reused = signals_from_logits(logits, chosen), signals_from_logits(logits, chosen, scratch=scratch)
+        for name in SIGNALS:
+            np.testing.assert_array_equal(reused[name], fresh[name], name)
+
+
+def test_scratch_spares_the_allocation_of_a_vocabulary() -> None:
+    logits = np.random.default_rng(2).normal(0, 3, (4, 151_936)).astype(np.float32)
+    scratch, chosen = np.empty_like(logits), np.zeros(4, dtype=int)
+    signals_from_logits(logits, chosen, scratch=scratch)
+    tracemalloc.start()
+    signals_from_logits(logits, chosen, scratch=scratch)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < logits[0].nbytes
+
+
+@pytest.mark.parametrize("signals", [["token_logprob"], ["top_k", "neg_entropy"], []])
+def test_only_the_signals_asked_for(signals: list[str]) -> None:
+    assert list(signals_from_logits(np.zeros((1, 64), np.float32), np.array([3]), signals=signals)) == signals
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_broken_logits_are_refused_without_a_warning(broken: float, signal: str) -> None:
+    """A whole row of them; NumPy's own complaints would only repeat the error."""
+    logits = np.zeros((2, 64), np.float32)
+    logits[1] = broken
+    with warnings.catch_warnings(), pytest.raises(ConfidenceError, match=signal):
+        warnings.simplefilter("error")
+        signals_from_logits(logits, np.array([1, 1]), signals=[signal])
+
+
+@pytest.mark.parametrize("signal", ["self_certainty", "kl_uniform", "neg_entropy"])
+def test_one_masked_token_breaks_what_reads_the_whole_vocabulary(signal: str) -> None:
+    logits = np.zeros((1, 64), np.float32)
+    logits[0, 9] = -np.inf
+    with warnings.catch_warnings(), pytest.raises(ConfidenceError, match=f"{signal}.*not finite"):
+        warnings.simplefilter("error")
+        signals_from_logits(logits, np.array([1]), signals=[signal])
+
+
+@pytest.mark.parametrize("k", [0, -1, 33])
+def test_k_outside_the_vocabulary(k: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"between 1 and 32.*k={k}"):
+        signals_from_logits(np.zeros((1, 32), np.float32), np.array([0]), signals=["top_k"], k=k)
+
+
+def test_an_unknown_signal_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"'certainty'.*self_certainty"):
+        signals_from_logits(np.zeros((1, 32), np.float32), np.array([0]), signals=["certainty"])
+    with pytest.raises(ConfigurationError, match="'certainty'"):
+        signals_from_alternatives(np.zeros(1), np.zeros((1, 2)), signals=["certainty"])
+
+
+def test_signals_from_alternatives_by_hand() -> None:
+    """Two tokens, two alternatives each: p = (1/2, 1/4) renormalises to (2/3, 1/3); p = (1/2, 1/2) to itself."""
+    half, quarter = np.log(0.5), np.log(0.25)
+    found = signals_from_alternatives(np.array([half, quarter]), np.array([[half, quarter], [half, half]]))
+    np.testing.assert_allclose(found["top_k"], [1.5 * np.log(2), np.log(2)])
+    np.testing.assert_allclose(found["token_logprob"], [half, quarter])
+    np.testing.assert_allclose(found["neg_entropy"], [2 / 3 * np.log(2 / 3) + 1 / 3 * np.log(1 / 3), half])
+
+
+def test_alternatives_of_the_whole_vocabulary_equal_the_logits() -> None:
+    logits = np.random.default_rng(3).normal(0, 2, (6, 50))
+    chosen = np.arange(6)
+    log_p = log_softmax(logits, axis=1)
+    found = signals_from_alternatives(log_p[chosen, chosen], log_p)
+    exact = signals_from_logits(logits, chosen, signals=list(found), k=50)
+    for name, values in found.items():
+        np.testing.assert_allclose(values, exact[name], err_msg=name)
+
+
+@pytest.mark.parametrize("signal", ["self_certainty", "kl_uniform"])
+def test_alternatives_cannot_give_a_whole_vocabulary_signal(signal: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{signal}.*'top_k', 'token_logprob' or 'neg_entropy'"):
+        signals_from_alternatives(np.zeros(3), np.zeros((3, 5)), signals=[signal])
+
+
+@pytest.mark.parametrize("signal", ["top_k", "neg_entropy"])
+def test_no_alternatives_returned(signal: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{signal}.*request top_logprobs"):
+        signals_from_alternatives(np.zeros(3), np.zeros((3, 0)), signals=[signal])
+    assert (
+        signals_from_alternatives(np.zeros(3), np.zeros((3, 0)), signals=["token_logprob"])["token_logprob"].size == 3
+    )
+
+
+@pytest.mark.parametrize("broken", [np.nan, -np.inf])
+@pytest.mark.parametrize("signal", ["top_k", "token_logprob", "neg_entropy"])
+def test_broken_alternatives_are_refused_without_a_warning(broken: float, signal: str) -> None:
+    with warnings.catch_warnings(), pytest.raises(ConfidenceError, match=signal):
+        warnings.simplefilter("error")
+        signals_from_alternatives(np.array([-1.0, broken]), np.array([[-1, -2], [-1, broken]]), signals=[signal])
+
+
+def test_alternatives_of_other_tokens_than_were_generated() -> None:
+    with pytest.raises(ConfidenceError, match=r"3 tokens.*2"):
+        signals_from_alternatives(np.zeros(3), np.zeros((2, 5)))
