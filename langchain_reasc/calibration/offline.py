@@ -96,13 +96,15 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Scores:
     if not 0 < p_target < 1:
         raise ConfigurationError(f"p_target is an accuracy between 0 and 1, got {p_target}")
     values = np.asarray(scores, dtype=np.float64)
-    if values.ndim != 1 or values.size < 2:
+    if values.ndim != 1:
+        raise CalibrationDataError(f"a calibration takes one score per response, got shape {values.shape}")
+    if values.size < 2:
         raise CalibrationDataError(f"a calibration needs at least 2 responses, got {values.size}; 128 is a good number")
     if not np.isfinite(values).all():
         at = int(np.flatnonzero(~np.isfinite(values))[0])
         raise CalibrationDataError(f"score {at} is {values[at]}; drop that response or fix what it was computed from")
-    # A spread below rounding is no spread: z-scores of it would be noise blown up.
-    if values.std() <= 1e-9 * max(1.0, abs(float(values.mean()))):
+    # A spread below rounding is no spread, in whatever unit: z-scores of it would be noise blown up.
+    if values.std() <= 1e-9 * np.abs(values).max():
         raise CalibrationDataError(
             f"all {values.size} scores equal {values[0]:g}; a constant score says nothing about correctness. "
             "Check that the model samples (temperature above 0), or use another signal"
