@@ -98,7 +98,7 @@ def _gate(scores: Scores, mixture: Mixture | None, p_target: float) -> Gate:
     upper_mean = mixture.means[1]
     if not mixture.converged:
         return Gate(threshold=None, mean_part=upper_mean, closed_because="the two-component mixture did not converge")
-    if mixture.bic[1] <= min(mixture.bic.values()):
+    if mixture.bic[1] <= mixture.bic[2]:
         why = f"BIC prefers one component ({mixture.bic[1]:.1f}) to two ({mixture.bic[2]:.1f}): no second group to find"
         return Gate(threshold=None, mean_part=upper_mean, closed_because=why)
     candidates = np.unique(scores[scores > mixture.means[0]])
