@@ -169,7 +169,13 @@ class OnlineCalibrator:
         return self._calibration
 
     def observe(self, score: float) -> None:
-        """Add the score of one first response."""
+        """Add the score of one first response.
+
+        Raises:
+            CalibrationDataError: a score that is not finite, which would spoil every later fit.
+        """
+        if not math.isfinite(score):
+            raise CalibrationDataError(f"the score of a first response is {score}")
         with self._lock:
             self._scores.append(score)
             due = self._minimum if self._calibration is None else math.ceil(1.25 * self._calibration.n)
