@@ -30,7 +30,7 @@ class Fingerprint(_Record):
     model: str | None = Field(None, description="Model name, or the file name of a local model.")
     model_sha256: str | None = Field(None, description="SHA-256 of a local model file.")
     quantization: str | None = Field(None, description="Quantisation of the weights, such as Q4_K_M.")
-    sampling: dict[str, float | int | str | bool | None] = Field(
+    sampling: dict[str, FiniteFloat | int | str | bool | None] = Field(
         default_factory=dict, description="Sampling parameters: temperature, top_p, top_k, ..."
     )
     prompt_sha256: str | None = Field(None, description="SHA-256 of the system messages that precede each question.")
