@@ -2,8 +2,8 @@
 
 import json
 import os
-import tempfile
 from pathlib import Path
+from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -63,23 +63,16 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
 
 def write_atomically(target: Path, text: str) -> None:
     """Write, flush to disk, then rename over ``target``; on any failure the temporary file is removed."""
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with temporary.open("x", encoding="utf-8") as file:  # an ordinary file's permissions; mkstemp's are private
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes files private; a calibration is an ordinary file
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _check_version(data: object, source: Path) -> None:
