@@ -50,6 +50,10 @@ def select_measure(
         CalibrationDataError: no common signal, or too few responses of a class to form the folds.
     """
     labels = np.asarray(correct, dtype=bool)
+    if labels.shape != (len(token_signals),):
+        raise CalibrationDataError(
+            f"{len(token_signals)} responses but {labels.size} labels; each response needs one of each"
+        )
     fewest = int(min(labels.sum(), (~labels).sum()))
     if fewest < _FOLDS:
         raise CalibrationDataError(
