@@ -19,7 +19,7 @@ from langchain_reasc.calibration.schema import (
 from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 
-__all__ = ["auroc_with_interval", "calibrate_offline"]
+__all__ = ["auroc_of", "auroc_with_interval", "calibrate_offline"]
 
 Scores = npt.NDArray[np.float64]
 
@@ -142,12 +142,12 @@ def auroc_with_interval(
     from scipy.stats import bootstrap
 
     samples = (scores[correct], scores[~correct])
-    value = float(_auroc(*samples))
+    value = float(auroc_of(*samples))
     if min(map(len, samples)) < 2:  # nothing to resample: the interval is all there is not to know
         return AUROC(value=value, low=0.0, high=1.0, cross_validated=cross_validated)
     interval = bootstrap(
         samples,
-        _auroc,
+        auroc_of,
         n_resamples=2000,
         method="percentile",
         vectorized=True,
@@ -157,7 +157,7 @@ def auroc_with_interval(
     return AUROC(value=value, low=float(interval.low), high=float(interval.high), cross_validated=cross_validated)
 
 
-def _auroc(right: npt.NDArray[Any], wrong: npt.NDArray[Any], axis: int = -1) -> npt.NDArray[np.float64]:
+def auroc_of(right: npt.NDArray[Any], wrong: npt.NDArray[Any], axis: int = -1) -> npt.NDArray[np.float64]:
     """P(S(right) > S(wrong)) + ½ P(equal), the Mann-Whitney form, over any leading axes."""
     from scipy.stats import rankdata
 

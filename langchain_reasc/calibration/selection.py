@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc.calibration.offline import auroc_of
 from langchain_reasc.calibration.schema import RejectedMeasure
 from langchain_reasc.confidence import DEFAULT_WINDOW, SCORES, SIGNALS, Measure
 from langchain_reasc.exceptions import CalibrationDataError
@@ -90,12 +91,11 @@ def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]]) -> list[Me
 
 def _fold_aurocs(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.float64]:
     """AUROC of each candidate on each fold, shape (candidates, folds)."""
-    from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import RepeatedStratifiedKFold
 
     folds = RepeatedStratifiedKFold(n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed)
     parts = [part for _, part in folds.split(labels, labels)]
-    return np.array([[roc_auc_score(labels[part], row[part]) for part in parts] for row in scores])
+    return np.stack([auroc_of(scores[:, part[labels[part]]], scores[:, part[~labels[part]]]) for part in parts], axis=1)
 
 
 def _procedure_auroc(held_out: npt.NDArray[np.float64]) -> float:
