@@ -203,7 +203,7 @@ class ChatLlamaCpp(LoadedModel):
             samples=range(options.first, options.first + options.n),
             seed=seed if options.seed is None else options.seed,
             sampling=options.sampling(self._engine.model.metadata),
-            max_tokens=min(room, options.max_tokens or room),
+            max_tokens=options.limit(self._engine.model.metadata, room),
             stop=stops,
             signals=options.signals,
             top_k_signal=options.top_k_signal,

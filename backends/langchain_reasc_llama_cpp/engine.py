@@ -18,6 +18,7 @@ __all__ = ["Engine", "EngineSettings"]
 
 _DEFAULT_CONTEXT: Final = 4096
 _DEFAULT_CELLS: Final = 8192
+_TINY: Final = 1 << 24  # bytes of weights below which threads wait for each other longer than they work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ class Engine:
         """
         self.model = NativeModel(path, n_gpu_layers=settings.n_gpu_layers, verbose=settings.verbose)
         self.n_ctx = settings.n_ctx or min(self.model.training_context, _DEFAULT_CONTEXT)
-        self.n_threads = settings.n_threads or _default_threads()
+        self.n_threads = settings.n_threads or _default_threads(self.model.weight_bytes)
         cells = settings.n_cells or max(self.n_ctx, min(self.n_ctx * settings.n_parallel, _DEFAULT_CELLS))
         try:
             context = DecodeContext(
@@ -200,7 +201,9 @@ class _Worker:
         return ModelClosedError(f"the model {self._model.path.name} is closed; make a new one")
 
 
-def _default_threads() -> int:
+def _default_threads(weight_bytes: int) -> int:
     """All of a few cores; of more, half: the rest are mostly hyper-threads, which slow llama.cpp down."""
+    if weight_bytes < _TINY:
+        return 1
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return available if available <= 4 else available // 2

@@ -36,7 +36,7 @@ class LoadedModel(BaseChatModel, GenerationFields):
     n_batch: Annotated[int, Field(ge=1)] = 512
     """Prompt tokens decoded at a time."""
     n_threads: Annotated[int | None, Field(ge=1)] = None
-    """CPU threads. None: all cores up to four, else half of them."""
+    """CPU threads. None: all cores up to four, else half of them; one for weights below 16 MB."""
     n_gpu_layers: int = 0
     """Layers put on a GPU, where llama-cpp-python was built for one; -1 for all."""
     n_parallel: Annotated[int, Field(ge=1, le=255)] = 8

@@ -20,6 +20,7 @@ class NativeModel:
         metadata: its scalar and string keys.
         handle: the ``llama_model *``; None once closed.
         vocabulary_size: V.
+        weight_bytes: size of all its tensors.
         training_context: tokens the model was trained to see.
         adds_bos: whether tokenizing puts the begin-of-sequence token first.
         bos: text of the begin-of-sequence token; empty where there is none.
@@ -49,6 +50,7 @@ class NativeModel:
             raise
         self._vocabulary = self._llama.llama_model_get_vocab(self.handle)
         self.vocabulary_size: int = self._llama.llama_vocab_n_tokens(self._vocabulary)
+        self.weight_bytes: int = self._llama.llama_model_size(self.handle)
         self.training_context: int = self._llama.llama_model_n_ctx_train(self.handle)
         self._pieces: list[tuple[bytes, bool] | None] = [None] * self.vocabulary_size
         self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(self._vocabulary)

@@ -40,11 +40,16 @@ class GenerationFields(BaseModel):
     """Sample i is drawn with ``seed + i``, and the message records it. None: drawn at random, anew for each ``invoke``
     and once per model for ``sample``."""
     max_tokens: Annotated[int | None, Field(ge=1)] = None
-    """Tokens generated at most. None: until the model ends or the context is full (finish_reason "length")."""
+    """Tokens generated at most. None: what the GGUF recommends (``reasc.sampling.max_tokens``), else until the model
+    ends or the context is full; either limit gives finish_reason "length"."""
     signals: tuple[str, ...] = SIGNALS
     """Token signals computed for every response; ``()`` computes none."""
     top_k_signal: Annotated[int, Field(ge=1)] = 20
     """k of the ``top_k`` signal; at most the vocabulary size."""
+
+    def limit(self, metadata: dict[str, MetadataValue], room: int) -> int:
+        """Tokens to generate at most, where the context has room for ``room``."""
+        return min(room, self.max_tokens or int(metadata.get("reasc.sampling.max_tokens") or room))
 
     def sampling(self, metadata: dict[str, MetadataValue]) -> SamplingParameters:
         """The sampling parameters in force, given a GGUF's metadata."""
