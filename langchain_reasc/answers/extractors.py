@@ -26,7 +26,7 @@ class Extractor:
 
     def __call__(self, text: str) -> str | None:
         found = self.find(text)
-        return None if found is None or not found.strip() else normalize(found)
+        return None if found is None else normalize(str(found)) or None
 
     def __or__(self, other: "Extractor") -> "Extractor":
         def first_found(text: str) -> str | None:
@@ -80,16 +80,19 @@ def boxed() -> Extractor:
 
 
 def last_number() -> Extractor:
-    """The last number in the text, with its sign; ``$`` and thousands commas allowed."""
-    pattern = re.compile(r"(?<![\w.])[-−+]?[$€£]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
+    """The last number in the text, with its sign; ``$``, thousands commas and fractions (``3/4``) allowed."""
+    number = r"(?:\d+(?:,\d{3}(?!\d))*(?:\.\d+)?|\.\d+)"
+    pattern = re.compile(rf"(?<![\w.])[-−+]?[$€£]?{number}(?:/\d+)?")
     return Extractor(lambda text: _last(pattern, text), "number")
 
 
 def choice(letters: str = "ABCDEFGHIJ") -> Extractor:
     """The letter of a multiple-choice answer: boxed, after "answer", in parentheses, or alone on the last line."""
     letter = f"([{letters}])"
+    cue = r"(?i:answer)(?:[\s*:=]|(?i:is|option|choice))*\(?"
     patterns = [
-        re.compile(rf"answer\s*(?:is|:|=)?\s*\**\(?{letter}\b", re.IGNORECASE),
+        re.compile(rf"{cue}{letter}\b"),
+        re.compile(rf"{cue}(?i:{letter})[).*]*\s*$", re.MULTILINE),  # elsewhere a small "a" is an article
         re.compile(rf"\({letter}\)"),
         re.compile(rf"^\s*\**{letter}[).:]?\**\s*\Z", re.MULTILINE),
     ]

@@ -6,32 +6,41 @@ from fractions import Fraction
 
 __all__ = ["equivalent", "normalize"]
 
-_GROUPED = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)")
-_RATIO = re.compile(r"([-+]?\d{1,30})/(\d{1,30})")
-_LATEX_RATIO = re.compile(r"\\[dt]?frac\{([-+]?\d+)\}\{(\d+)\}")
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
-_NOISE = re.compile(r"\\[,;! ]|\\?[$€£%]|\\[()\[\]]")
+_LATEX_RATIO = re.compile(r"\\[dt]?frac\{([-+]?\d+)\}\{(\d+)\}")
+_NOISE = re.compile(r"\\[,;! ]|\{,\}|\\?[$€£%]|\\[()\[\]]")
+_GROUPED = re.compile(r"(?<=\d)[, ](?=\d{3}(?!\d))")
+_NUMBER = re.compile(r"[-+]? ?(?:\d+(?:\.\d*)?|\.\d+)")
+_RATIO = re.compile(r"([-+]?) ?(?:(\d{1,30}) )?(\d{1,30})/(\d{1,30})")  # 3/2 or 1 1/2
 
 
 def normalize(answer: str) -> str:
     """The canonical form of an answer: numbers without signs of currency or grouping, text casefolded.
 
     ``"$1,000.0"`` gives ``"1000"``, ``"1/2"`` and ``"\\frac{1}{2}"`` give ``"0.5"``, ``" Blue. "`` gives ``"blue"``.
+    Normalizing twice changes nothing.
     """
-    text = _NOISE.sub("", _LATEX_TEXT.sub(r"\1", answer)).strip().rstrip(".").strip()
-    text = _LATEX_RATIO.sub(r"\1/\2", text)
-    number = _GROUPED.sub("", text).replace(" ", "").replace("−", "-")
+    text, before = answer.casefold().replace("−", "-"), ""
+    while text != before:  # what surrounded a mark may form another
+        text, before = _cleaned(text), text
+    number = _GROUPED.sub("", text)
     if _NUMBER.fullmatch(number):
-        return _plain(Decimal(number))
-    if (ratio := _RATIO.fullmatch(number)) and int(ratio[2]):
-        return _ratio(Fraction(int(ratio[1]), int(ratio[2])))
-    return " ".join(text.casefold().split())
+        return _plain(Decimal(number.replace(" ", "")))
+    if (ratio := _RATIO.fullmatch(number)) and int(ratio[4]):
+        size = int(ratio[2] or 0) + Fraction(int(ratio[3]), int(ratio[4]))
+        return _ratio(-size if ratio[1] == "-" else size)
+    return text
 
 
 def equivalent(one: str | None, other: str | None) -> bool:
     """Whether two answers are the same once normalized; no answer equals nothing."""
     return one is not None and other is not None and normalize(one) == normalize(other)
+
+
+def _cleaned(text: str) -> str:
+    text = _NOISE.sub("", _LATEX_TEXT.sub(r"\1", text))
+    text = _LATEX_RATIO.sub(r" \1/\2", text)  # the space keeps a whole number in front apart
+    return " ".join(text.split()).rstrip(".").strip("* ")
 
 
 def _plain(number: Decimal) -> str:
@@ -50,5 +59,5 @@ def _ratio(value: Fraction) -> str:
             rest //= prime
     if rest == 1:  # a finite decimal, so that 1/2 and 0.5 agree
         places = value.denominator.bit_length()
-        return _plain(Decimal(value.numerator * 10**places // value.denominator).scaleb(-places))
+        return _plain(Decimal(f"{value.numerator * 10**places // value.denominator}e-{places}"))  # exact
     return f"{value.numerator}/{value.denominator}"

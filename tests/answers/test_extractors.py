@@ -1,0 +1,123 @@
+"""Where the answer is in a response."""
+
+import re
+
+import pytest
+
+from langchain_reasc.answers import Extractor, boxed, choice, extractor, json_field, last_number, matching
+from langchain_reasc.exceptions import ConfigurationError
+
+CASES = {
+    "boxed": [
+        ("so \\boxed{42}.", "42"),
+        ("\\boxed{1} no, \\boxed{2}", "2"),
+        ("\\boxed{\\frac{1}{2}}", "0.5"),
+        ("\\boxed{\\{1, 2\\}}", "\\{1, 2\\}"),
+        ("\\boxed{\\text{Blue}}", "blue"),
+        ("\\boxed{12", None),
+        ("\\boxed{}", None),
+        ("42", None),
+        ("", None),
+    ],
+    "number": [
+        ("10-3", "3"),
+        ("5 - 8 = -3", "-3"),
+        ("She has 24 apples.", "24"),
+        ("costs $1,234.50.", "1234.5"),
+        ("x = −7", "-7"),
+        ("-$5", "-5"),
+        ("$-5", "-5"),
+        ("it is .5", "0.5"),
+        ("the odds are 3/4", "0.75"),
+        ("12/4 = 3", "3"),
+        ("1000,000", "1000000"),
+        ("sizes 1,2", "2"),
+        ("20%", "20"),
+        ("H2O and v3", None),
+        ("2.5x", "2.5"),
+        ("nothing", None),
+        ("", None),
+    ],
+    "choice": [
+        ("The answer is B.", "b"),
+        ("The answer is: (C)", "c"),
+        ("**Answer:** D", "d"),
+        ("**Answer**: D", "d"),
+        ("Answer: **B**", "b"),
+        ("answer: b", "b"),
+        ("the correct answer is option C", "c"),
+        ("First I chose (A), but then (B)", "b"),
+        ("Final: \\boxed{\\text{D}}", "d"),
+        ("Thinking\nE", "e"),
+        ("Thinking\nB)", "b"),
+        ("The answer is a number, so (C)", "c"),
+        ("A dog", None),
+        ("", None),
+    ],
+    "regex:####\\s*(\\S+)": [("#### 1\n#### 1,200", "1200"), ("1,200", None), ("####  ", None)],
+    "regex:yes|no": [("no... Yes? yes", "yes"), ("maybe", None)],
+    "json:answer": [
+        ('{"answer": 1000.0}', "1000"),
+        ('```json\n{"answer": "1,000"}\n```', "1000"),
+        ('{"answer": 1} then {"answer": 2}', "2"),
+        ('{"answer": "B {not json} \\"}"} done', 'b {not json} "}'),
+        ('{"steps": [{"answer": 1}], "answer": 3}', "3"),
+        ('[{"answer": 4}]', "4"),
+        ('{ broken {"answer": 5}', "5"),
+        ('{"answer": true}', "true"),
+        ('{"answer": {"b": 1, "a": 2}}', '{"a": 2, "b": 1}'),
+        ('{"answer": null}', None),
+        ('{"answer": ""}', None),
+        ('{"other": 1}', None),
+        ('{"answer": 7', None),
+        ("no object", None),
+    ],
+    "json:result.value": [
+        ('{"result": {"value": "-0"}}', "0"),
+        ('{"result": 3}', None),
+        ('{"value": 3}', None),
+    ],
+    "text": [("  Blue.\n", "blue"), ("  ", None)],
+    "auto": [("\\boxed{3} of 4", "3"), ("3 of 4", "4"), ("none", None)],
+}
+
+
+@pytest.mark.parametrize(("spec", "text", "answer"), [(spec, *case) for spec, cases in CASES.items() for case in cases])
+def test_the_answer_found_in_a_text(spec: str, text: str, answer: str | None) -> None:
+    assert extractor(spec)(text) == answer
+
+
+@pytest.mark.parametrize("spec", ["", "Boxed", "regex", "regex:", "json:", "letters"])
+def test_an_unknown_name_is_refused_with_the_known_ones(spec: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(repr(spec)) + ".*boxed.*json:FIELD"):
+        extractor(spec)
+
+
+def test_an_invalid_pattern_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigurationError, match=r"'\(oops'.*unterminated"):
+        extractor("regex:(oops")
+
+
+def test_a_function_is_an_extractor_and_its_finds_are_normalized() -> None:
+    def after_colon(text: str) -> str | None:
+        return text.partition(":")[2] or None
+
+    found = extractor(after_colon)
+    assert (found("a: $1,000 "), found("nothing"), found.name) == ("1000", None, "after_colon")
+
+
+def test_a_function_may_find_a_number() -> None:
+    assert extractor(len)("four") == "4"  # type: ignore[arg-type]
+
+
+def test_extractors_compose_from_left_to_right() -> None:
+    either = json_field("n") | boxed() | last_number()
+    assert [either(text) for text in ('{"n": 1} \\boxed{2} 3', "\\boxed{2} 3", "3", "")] == ["1", "2", "3", None]
+    assert either.name == "json:n | boxed | number"
+
+
+def test_an_extractor_passes_through_and_choices_can_be_narrowed() -> None:
+    mine = choice("AB")
+    assert extractor(mine) is mine
+    assert (mine("(C)"), mine("(B)")) == (None, "b")
+    assert isinstance(matching("x"), Extractor)

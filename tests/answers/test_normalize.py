@@ -1,0 +1,82 @@
+"""Equal answers have one spelling, different answers keep two."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_reasc.answers import equivalent, normalize
+
+SAME = {
+    "1000": ["1000", "1,000", "1000.0", "$1000", "$1,000.00", "1 000", "+1000", "1000.", "\\$1{,}000", "**1000**"],
+    "0": ["0", "-0", "0.0", "-0.00", "−0", "000", ".0", "0/7"],
+    "-7": ["-7", "−7", "-7.0", "-$7", "$-7", "- 7", "-14/2", "\\(-7\\)", "-\\frac{14}{2}"],
+    "0.5": ["0.5", ".5", "1/2", "\\frac{1}{2}", "\\dfrac{2}{4}", "50/100", "00.50"],
+    "1.5": ["1.5", "3/2", "1 1/2", "1\\frac{1}{2}", "1 \\frac{1}{2}"],
+    "-1.5": ["-1.5", "-3/2", "-1 1/2", "−1\\frac{1}{2}"],
+    "1/3": ["1/3", "2/6", "\\frac{1}{3}", "\\tfrac{3}{9}"],
+    "-1/3": ["-1/3", "−1/3", "-\\frac{1}{3}", "\\frac{-1}{3}", "\\frac{−1}{3}"],
+    "25": ["25", "25%", "25\\%", "£25", "€25.0"],
+    "1234567.25": ["1234567.25", "1,234,567.25", "$1 234 567.250"],
+    "blue": ["blue", "Blue", " BLUE. ", "\\text{Blue}", "\\mathrm{blue}", "\\[blue\\]", "\\text{\\textbf{blue}}"],
+    "new york": ["New York", "new   york", "\\text{New York}", "New\nYork."],
+    "1,2": ["1,2"],
+}
+
+
+@pytest.mark.parametrize(("canonical", "spelling"), [(to, one) for to, ways in SAME.items() for one in ways])
+def test_spellings_of_one_answer_are_one_answer(canonical: str, spelling: str) -> None:
+    assert normalize(spelling) == canonical
+    assert equivalent(spelling, canonical)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("1000", "100"),
+        ("1", "-1"),
+        ("1/3", "0.333"),
+        ("10 20", "1020"),
+        ("1 2", "12"),
+        ("1,2", "12"),
+        ("1 1/2", "11/2"),
+        ("1.000", "1,000"),
+        ("5/0", "5"),
+        ("12", "12 apples"),
+        ("0.1", "0.10000000000000000000000000000001"),
+        ("123456789012345678901234567891/2", "123456789012345678901234567892/2"),
+    ],
+)
+def test_different_answers_stay_different(one: str, other: str) -> None:
+    assert normalize(one) != normalize(other)
+    assert not equivalent(one, other)
+
+
+def test_no_answer_equals_nothing() -> None:
+    assert not equivalent(None, None)
+    assert not equivalent("1", None)
+
+
+PIECES = st.sampled_from(
+    ["\\", "$", ",", ".", " ", "(", ")", "{", "}", "\\frac{1}{2}", "\\text{", "\\,", "-", "−", "+", "/", "1", "20", "%"]
+)
+
+
+@given(st.one_of(st.text(max_size=20), st.lists(PIECES, max_size=10).map("".join)))
+def test_normalizing_twice_changes_nothing(text: str) -> None:
+    assert normalize(normalize(text)) == normalize(text)
+
+
+@given(st.integers(-(10**40), 10**40))
+def test_an_integer_is_one_answer_however_it_is_written(number: int) -> None:
+    assert {normalize(form) for form in (f"{number}", f"{number:,}", f"{number}.00", f"${number:,}")} == {str(number)}
+
+
+@given(st.integers(-(10**29), 10**29), st.integers(1, 10**29), st.integers(1, 9))
+def test_a_fraction_is_its_reduced_form(top: int, bottom: int, factor: int) -> None:
+    assert normalize(f"{top * factor}/{bottom * factor}") == normalize(f"{top}/{bottom}")
+
+
+@given(st.integers(0, 10**29))
+def test_a_finite_fraction_is_its_exact_decimal(thousandths: int) -> None:
+    decimal = f"{thousandths // 1000}.{thousandths % 1000:03}"
+    assert normalize(f"-{thousandths}/1000") == normalize(f"-{decimal}")
