@@ -1,0 +1,106 @@
+"""Fingerprints: what a calibration was measured on, and the refusal of anything else."""
+
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import HumanMessage, SystemMessage
+
+from langchain_reasc.calibration import Calibration, Fingerprint, check_fingerprint, fingerprint_of
+from langchain_reasc.exceptions import FingerprintMismatch
+
+THEN = Fingerprint(
+    model="small.gguf",
+    model_sha256="aa",
+    quantization="F16",
+    sampling={"temperature": 0.7, "top_k": 40},
+    prompt_sha256="cc",
+)
+
+
+def calibrated(on: Fingerprint, template: Calibration) -> Calibration:
+    return template.model_copy(update={"fingerprint": on})
+
+
+@pytest.mark.parametrize(
+    ("running", "named", "then", "now"),
+    [
+        ({"model_sha256": "bb"}, "model_sha256", "'aa'", "'bb'"),
+        ({"model_sha256": None, "model": "large.gguf"}, "model", "'small.gguf'", "'large.gguf'"),
+        ({"quantization": "Q4_K_M"}, "quantization", "'F16'", "'Q4_K_M'"),
+        ({"prompt_sha256": "dd"}, "prompt_sha256", "'cc'", "'dd'"),
+        ({"sampling": {"temperature": 1.0, "top_k": 40}}, "temperature", "0.7", "1.0"),
+        ({"sampling": {"top_k": 0}}, "top_k", "40", "0"),
+    ],
+)
+def test_a_mismatch_shows_both_sides_and_the_override(
+    offline: Calibration, running: dict[str, Any], named: str, then: str, now: str
+) -> None:
+    with pytest.raises(FingerprintMismatch) as raised:
+        check_fingerprint(calibrated(THEN, offline), THEN.model_copy(update=running))
+    message = str(raised.value)
+    assert f"({named}: calibrated on {then}, running {now})" in message, "that difference and no other"
+    assert "allow_fingerprint_mismatch=True" in message and "reasc calibrate" in message
+
+
+def test_every_difference_is_shown_at_once(offline: Calibration) -> None:
+    running = THEN.model_copy(update={"quantization": "Q8_0", "sampling": {"temperature": 0.2}})
+    with pytest.raises(FingerprintMismatch, match=r"quantization: .*; temperature: "):
+        check_fingerprint(calibrated(THEN, offline), running)
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        {},
+        {"model": "renamed.gguf"},  # the same file under another name
+        {"model_sha256": None},
+        {"quantization": None, "prompt_sha256": None},
+        {"sampling": {}},
+        {"sampling": {"temperature": 0.7, "top_k": None, "min_p": 0.05}},
+        {"sampling": {"temperature": 0.7, "top_k": 40.0}},
+    ],
+)
+def test_what_is_unknown_or_the_same_is_accepted(offline: Calibration, running: dict[str, Any]) -> None:
+    now = THEN.model_copy(update=running)
+    check_fingerprint(calibrated(THEN, offline), now)
+    check_fingerprint(calibrated(now, offline), THEN)
+    check_fingerprint(calibrated(Fingerprint(), offline), now)
+
+
+class Described(FakeListChatModel):
+    """A chat model with sampling parameters, as providers' models have them."""
+
+    model_name: str = "described"
+    temperature: float | None = 0.5
+    top_p: float | None = None
+
+
+class Fingerprinted(Described):
+    def calibration_fingerprint(self, **kwargs: Any) -> dict[str, Any]:
+        return {"model": "own.gguf", "model_sha256": "ee", "sampling": {"temperature": 0.1, **kwargs}}
+
+
+def test_the_fingerprint_of_any_chat_model() -> None:
+    found = fingerprint_of(Described(responses=["1"]))
+    assert found.model and found.model_sha256 is None and found.prompt_sha256 is None
+    assert found.sampling == {"temperature": 0.5}
+    assert fingerprint_of(Described(responses=["1"]), kwargs={"temperature": 0.9}).sampling == {"temperature": 0.9}
+
+
+def test_a_model_that_knows_itself_is_asked() -> None:
+    found = fingerprint_of(Fingerprinted(responses=["1"]), kwargs={"top_p": 0.9})
+    assert (found.model, found.model_sha256) == ("own.gguf", "ee")
+    assert found.sampling == {"temperature": 0.1, "top_p": 0.9}
+
+
+def test_the_prompt_is_its_system_messages() -> None:
+    model = Described(responses=["1"])
+
+    def of(*messages: SystemMessage | HumanMessage) -> str | None:
+        return fingerprint_of(model, messages=messages).prompt_sha256
+
+    system = SystemMessage("Answer with a number.")
+    assert of(system, HumanMessage("1 + 1?")) == of(system, HumanMessage("2 + 2?"))
+    assert of(system, HumanMessage("1 + 1?")) != of(HumanMessage("1 + 1?"))
+    assert of(system) != of(SystemMessage("Answer with a letter."))

@@ -1,0 +1,210 @@
+"""Algorithm 2: hand-made mixtures, fitted ones, closed gates, and learning one response at a time."""
+
+import functools
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from langchain_reasc.calibration import Calibration, Mixture, OnlineCalibrator, calibrate_online
+from langchain_reasc.calibration import online as algorithm
+from langchain_reasc.confidence import Measure
+from langchain_reasc.exceptions import CalibrationDataError
+
+GRID = np.linspace(-10, 10, 201)  # scores -10.0, -9.9, ..., 10.0
+run = functools.partial(calibrate_online, measure=Measure())
+
+
+def mixture(
+    low: tuple[float, float], high: tuple[float, float], upper_weight: float = 0.5, **changes: object
+) -> Mixture:
+    """Components as (mean, std)."""
+    fields = dict(
+        weights=(1 - upper_weight, upper_weight),
+        means=(low[0], high[0]),
+        stds=(low[1], high[1]),
+        converged=True,
+        aic={k: float(k != 2) for k in (1, 2, 3, 4)},
+        bic={k: float(k != 2) for k in (1, 2, 3, 4)},
+    )
+    return Mixture(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def fitted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mixture], Calibration]:
+    """Algorithm 2 on GRID as if the fit had found this mixture."""
+
+    def calibrated(found: Mixture) -> Calibration:
+        monkeypatch.setattr(algorithm, "_fit", lambda scores, seed: found)
+        return run(GRID)
+
+    return calibrated
+
+
+@pytest.mark.parametrize(
+    ("found", "target_part", "threshold"),
+    [
+        # log odds 4(t - 2) reach ln 9 at 2.549; the upper mean is higher
+        (mixture((0, 1), (4, 1)), 2.6, 4.0),
+        # log odds t - 1/2 reach ln 9 at 2.697, above the upper mean
+        (mixture((0, 1), (1, 1)), 2.7, 2.7),
+        # ln(1/9) + 2(t - 1) reach ln 9 at 3.197
+        (mixture((0, 1), (2, 1), upper_weight=0.1), 3.2, 3.2),
+        # certain already at the lower mean: the first score above it
+        (mixture((0, 1), (1, 1), upper_weight=0.99), 0.1, 1.0),
+    ],
+)
+def test_algorithm_2_by_hand(
+    fitted: Callable[[Mixture], Calibration], found: Mixture, target_part: float, threshold: float
+) -> None:
+    gate = fitted(found).gate
+    assert (gate.target_part, gate.threshold) == (pytest.approx(target_part), pytest.approx(threshold))
+    assert gate.mean_part == found.means[1]
+
+
+def test_a_wide_upper_component_that_wins_again_far_below_is_not_believed(
+    fitted: Callable[[Mixture], Calibration],
+) -> None:
+    wide = mixture((0, 0.5), (3, 4))
+    assert algorithm.posterior_upper(np.array([-9.0, 0.0, 3.0]), wide) == pytest.approx([1, 0.09, 1], abs=0.02)
+    gate = fitted(wide).gate
+    assert gate.target_part == pytest.approx(1.5), "-10 has posterior 1 too, and a scan from below would stop there"
+    assert gate.threshold == 3.0
+    assert (algorithm.posterior_upper(GRID[gate.target_part <= GRID], wide) >= 0.9).all()
+
+
+def test_a_fitted_wide_upper_component_is_not_believed_far_below() -> None:
+    rng = np.random.default_rng(1)
+    scores = np.concatenate([rng.normal(0, 0.3, 64), rng.normal(2, 2, 64)])
+    calibration = run(scores)
+    assert calibration.mixture is not None and calibration.mixture.stds[1] > 2 * calibration.mixture.stds[0]
+    assert algorithm.posterior_upper(scores.min(keepdims=True), calibration.mixture)[0] > 0.99
+    assert calibration.gate.target_part is not None and calibration.gate.target_part > calibration.mixture.means[0]
+
+
+def test_two_clear_components_are_found(online: Calibration) -> None:
+    found = online.mixture
+    assert found is not None and found.converged
+    assert found.means == pytest.approx((0, 4), abs=0.4)
+    assert found.stds == pytest.approx((0.5, 0.5), abs=0.15)
+    assert found.weights == pytest.approx((30 / 80, 50 / 80), abs=0.01)
+    assert min(found.bic, key=lambda k: found.bic[k]) == 2 and set(found.aic) == {1, 2, 3, 4}
+    assert online.gate.threshold == online.gate.mean_part == found.means[1]
+    assert 1 < online.gate.target_part < 3.5  # type: ignore[operator]
+    assert online.auroc is None and online.accuracy is None and online.fallback is None
+
+
+def test_criteria_are_those_of_the_scores_themselves(online: Calibration) -> None:
+    """The fit works on z-scores; its AIC and BIC must not. One Gaussian has a closed form."""
+    log_likelihood = -online.n / 2 * (np.log(2 * np.pi * online.std**2) + 1)
+    assert online.mixture is not None
+    assert online.mixture.aic[1] == pytest.approx(2 * 2 - 2 * log_likelihood, rel=1e-3)
+    assert online.mixture.bic[1] == pytest.approx(2 * np.log(online.n) - 2 * log_likelihood, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (mixture((0, 1), (4, 1), converged=False), "the two-component mixture did not converge"),
+        (mixture((0, 1), (4, 1), bic={1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}), "BIC prefers one component (1.0) to two (2.0)"),
+        (mixture((0, 1), (4, 1), bic={1: 1.0, 2: 2.0, 3: 0.0, 4: 4.0}), "BIC prefers one component (1.0) to two (2.0)"),
+        (mixture((0, 1), (0.01, 1)), "no score reaches a mixture posterior of 0.9"),
+        (mixture((30, 1), (40, 1)), "no score reaches a mixture posterior of 0.9"),
+    ],
+)
+def test_a_mixture_without_a_gate_says_why(
+    fitted: Callable[[Mixture], Calibration], found: Mixture, message: str
+) -> None:
+    calibration = fitted(found)
+    assert calibration.gate.threshold is None and calibration.gate.target_part is None
+    assert message in (calibration.gate.closed_because or "")
+    assert calibration.mixture == found, "what was fitted is kept to be looked at"
+    assert calibration.rule().gate is None and calibration.rule().weight == "reasc"
+
+
+def test_a_real_fit_that_does_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sklearn.mixture
+
+    hurried = functools.partial(sklearn.mixture.GaussianMixture, tol=1e-12)
+    monkeypatch.setattr(
+        sklearn.mixture, "GaussianMixture", lambda k, **options: hurried(k, **{**options, "max_iter": 1})
+    )
+    calibration = run(np.random.default_rng(0).gamma(2, 1, 60))
+    assert calibration.gate.closed_because == "the two-component mixture did not converge"
+
+
+def test_one_group_of_scores_keeps_the_gate_closed() -> None:
+    assert "BIC prefers one component" in (run(np.random.default_rng(5).normal(3, 1, 100)).gate.closed_because or "")
+
+
+def test_too_few_for_a_mixture_still_standardize() -> None:
+    calibration = run(np.arange(15.0))
+    assert calibration.gate.closed_because == "15 responses are too few for a two-component mixture (16 at least)"
+    assert calibration.mixture is None and calibration.mean == 7.0
+    assert run(np.arange(16.0)).mixture is not None
+
+
+@pytest.mark.parametrize("scores", [[1.0, 2.0] * 10, [1.0] * 30 + [2.0], [1.0, 2.0, 3.0] * 7])
+def test_a_handful_of_distinct_scores(scores: list[float]) -> None:
+    """Repeated values make narrow components, never a crash; the highest value alone passes."""
+    threshold = run(scores).gate.threshold
+    assert threshold is not None
+    assert {score for score in scores if score >= threshold} == {max(scores)}
+
+
+@pytest.mark.parametrize(("a", "b"), [(1e-3, 0.0), (1.0, 1e4), (250.0, -30.0), (1e-12, 0.0)])
+def test_the_gate_accepts_the_same_responses_in_any_unit(a: float, b: float) -> None:
+    rng = np.random.default_rng(6)
+    scores = np.concatenate([rng.normal(0, 1, 60), rng.normal(4, 0.7, 60)])
+    plain, moved = run(scores).gate.threshold, run(a * scores + b).gate.threshold
+    assert plain is not None and moved is not None
+    np.testing.assert_array_equal(scores >= plain, a * scores + b >= moved)
+
+
+def test_the_calibrator_opens_when_it_has_seen_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    original = algorithm.calibrate_online
+    monkeypatch.setattr(
+        algorithm,
+        "calibrate_online",
+        lambda scores, **options: (sizes.append(len(scores)), original(scores, **options))[1],
+    )
+    calibrator = OnlineCalibrator(measure=Measure(), minimum=20)
+    for n, score in enumerate(np.random.default_rng(7).normal(0, 1, 40), 1):
+        assert (calibrator.calibration is None) is (n <= 20)
+        calibrator.observe(float(score))
+    assert sizes == [20, 25, 32, 40], "refitted each time it has grown by a quarter"
+    assert calibrator.calibration is not None and calibrator.calibration.n == 40
+
+
+def test_the_calibrator_waits_for_scores_that_differ() -> None:
+    calibrator = OnlineCalibrator(measure=Measure(), minimum=4)
+    for score in (1.0, 1.0, 1.0, 1.0, 1.0):
+        calibrator.observe(score)
+    assert calibrator.calibration is None
+    calibrator.observe(2.0)
+    assert calibrator.calibration is not None and calibrator.calibration.n == 6
+
+
+def test_the_calibrator_refuses_what_would_spoil_all_later_fits() -> None:
+    calibrator = OnlineCalibrator(measure=Measure(), minimum=2)
+    with pytest.raises(CalibrationDataError, match="nan"):
+        calibrator.observe(float("nan"))
+    for score in (1.0, 2.0):
+        calibrator.observe(score)
+    assert calibrator.calibration is not None and calibrator.calibration.n == 2
+
+
+def test_the_calibrator_loses_nothing_between_threads() -> None:
+    calibrator = OnlineCalibrator(measure=Measure(), minimum=400)
+    scores = np.random.default_rng(8).normal(0, 1, 400).reshape(4, 100)
+    threads = [
+        threading.Thread(target=lambda part=part: [calibrator.observe(float(s)) for s in part]) for part in scores
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert calibrator.calibration is not None and calibrator.calibration.n == 400
+    assert calibrator.calibration.mean == pytest.approx(scores.mean())
