@@ -1,0 +1,95 @@
+"""Calibrating on recorded first responses, offline or online."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from langchain_reasc.calibration import Calibration, Fingerprint, calibrate_offline, calibrate_online
+from langchain_reasc.confidence import Measure
+from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
+from langchain_reasc.exceptions import ConfigurationError
+
+__all__ = ["calibrate_offline_on", "calibrate_online_on", "recorded_measure"]
+
+Firsts = Sequence[tuple[int, int]]
+
+
+def calibrate_offline_on(
+    pool: Pool, scores: PoolScores, firsts: Firsts, spec: MeasureSpec, *, p_target: float = 0.9, seed: int = 0
+) -> Calibration:
+    """Algorithm 1 on recorded responses.
+
+    Args:
+        pool: recorded responses.
+        scores: of the same pool.
+        firsts: (question, response) pairs, one per calibration question; those without a score are left out.
+        spec: the measure; ``"auto"`` chooses it on these pairs alone.
+        p_target: accuracy asked of what the gate accepts.
+        seed: of folds and intervals.
+
+    Raises:
+        CalibrationDataError: the responses do not determine a calibration, or a choice of measure.
+        PoolError: the pool lacks what the measure needs.
+    """
+    selection = scores.select(firsts, seed=seed) if spec == "auto" else None
+    measure = selection.measure if selection else spec
+    labelled = [
+        (score, pool.questions[question].responses[response].correct)
+        for question, response in firsts
+        if (score := scores.scores(measure)[question][response]) is not None
+    ]
+    return calibrate_offline(
+        [score for score, _ in labelled],
+        [bool(correct) for _, correct in labelled],
+        measure=_named(pool, measure),
+        p_target=p_target,
+        rejected=selection.rejected if selection else (),
+        cross_validated=selection.cross_validated if selection else None,
+        seed=seed,
+        **_provenance(pool),
+    )
+
+
+def calibrate_online_on(
+    pool: Pool, scores: PoolScores, firsts: Firsts, measure: Measure | str, *, p_target: float = 0.9, seed: int = 0
+) -> Calibration:
+    """Algorithm 2 on recorded responses; arguments and errors as :func:`calibrate_offline_on`, labels unused."""
+    held = [scores.scores(measure)[question][response] for question, response in firsts]
+    return calibrate_online(
+        [score for score in held if score is not None],
+        measure=_named(pool, measure),
+        p_target=p_target,
+        seed=seed,
+        **_provenance(pool),
+    )
+
+
+def recorded_measure(pool: Pool) -> Measure | None:
+    """How the pool's own scores were made, where its metadata says so."""
+    described = pool.metadata.get("measure")
+    try:
+        return Measure(**described) if isinstance(described, dict) else None
+    except (TypeError, ConfigurationError):
+        return None
+
+
+def _named(pool: Pool, measure: Measure | str) -> Measure:
+    """The measure behind recorded scores; where nobody knows, the paper's name stands in (replay never shows it)."""
+    return measure if isinstance(measure, Measure) else recorded_measure(pool) or Measure()
+
+
+def _provenance(pool: Pool) -> dict[str, Any]:
+    """What the recorder knew of the model, for the calibration's own record."""
+    info = pool.metadata.get("signals_info")
+    known = info if isinstance(info, dict) else {}
+    try:
+        fingerprint = Fingerprint.model_validate(pool.metadata.get("fingerprint") or {})
+    except ValidationError:  # a pool made by others
+        fingerprint = Fingerprint()
+    return {
+        "top_k": known.get("top_k"),
+        "vocabulary_size": known.get("vocabulary_size"),
+        "fingerprint": fingerprint,
+    }

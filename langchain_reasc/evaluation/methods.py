@@ -1,0 +1,127 @@
+"""The methods that are compared, each as the stopping rule that a live run would use."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.confidence import Measure
+from langchain_reasc.evaluation.from_pool import calibrate_offline_on, calibrate_online_on
+from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
+from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.stopping import ASC, DEFAULT_BUDGET, ESC, Cap, FixedBudget, StoppingRule
+
+__all__ = ["ASC_ROW", "OFFLINE", "ONLINE", "SAFEGUARDED", "Method", "MethodSettings", "Split", "counting", "weighing"]
+
+ASC_ROW = "ASC"
+OFFLINE, SAFEGUARDED, ONLINE = "ReASC (offline)", "ReASC (offline, safeguarded)", "ReASC (online)"
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSettings:
+    """What all methods share.
+
+    Attributes:
+        max_samples: the budget; every method is ``| Cap(max_samples)``.
+        p_target: accuracy asked of what ReASC's gate accepts.
+        seed: of mixtures, folds and intervals within a calibration.
+    """
+
+    max_samples: int = DEFAULT_BUDGET
+    p_target: float = 0.9
+    seed: int = 0
+
+    @property
+    def fixed_budget(self) -> str:
+        """The name of self-consistency at this budget."""
+        return f"SC@{self.max_samples}"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One arrangement of a pool.
+
+    Attributes:
+        calibration: indices of the questions whose first responses calibrate.
+        tested: indices of the questions on which methods are compared.
+        orders: per question of the pool, its responses (indices) in the order in which methods see them.
+    """
+
+    calibration: Sequence[int]
+    tested: Sequence[int]
+    orders: Sequence[Sequence[int]]
+
+    def firsts(self, questions: Sequence[int]) -> list[tuple[int, int]]:
+        """The (question, response) pairs that come first."""
+        return [(question, self.orders[question][0]) for question in questions]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A stopping rule under its name, with what it was calibrated from.
+
+    Attributes:
+        name: of its row.
+        rule: composed with the cap on samples.
+        spec: the measure that was asked for, by which rows are kept apart; None for the methods that count votes.
+        measure: how responses are scored; None where only answers count.
+        calibration: behind a ReASC rule; None where the data determined none, and the rule counts votes.
+        problem: why there is no calibration.
+    """
+
+    name: str
+    rule: StoppingRule
+    spec: MeasureSpec | None = None
+    measure: Measure | str | None = None
+    calibration: Calibration | None = None
+    problem: str | None = None
+
+
+def counting(settings: MethodSettings) -> list[Method]:
+    """The methods that need answers only."""
+    cap = Cap(settings.max_samples)
+    return [
+        Method("pass@1", FixedBudget(1)),
+        Method(settings.fixed_budget, FixedBudget(settings.max_samples)),
+        Method("ESC (w=4)", ESC(4) | cap),
+        Method(ASC_ROW, ASC() | cap),
+    ]
+
+
+def weighing(
+    pool: Pool, scores: PoolScores, split: Split, spec: MeasureSpec, settings: MethodSettings
+) -> Iterator[Method]:
+    """ReASC as the paper has it, calibrated on this split; and under the safeguard, where that changes it.
+
+    Offline calibration sees the labelled first responses of the calibration questions; online calibration the
+    unlabelled first responses of the tested ones (it is transductive).
+    """
+    measure: Measure | str | None = None if spec == "auto" else spec
+    labelled, unlabelled = split.firsts(split.calibration), split.firsts(split.tested)
+    try:
+        offline = calibrate_offline_on(pool, scores, labelled, spec, p_target=settings.p_target, seed=settings.seed)
+    except CalibrationDataError as error:
+        yield _impossible(OFFLINE, spec, settings, error)
+    else:
+        measure = offline.measure if spec == "auto" else spec
+        yield _calibrated(OFFLINE, spec, measure, settings, offline)
+        if offline.fallback:
+            yield _calibrated(SAFEGUARDED, spec, measure, settings, offline)
+    if measure is None:  # nothing could be chosen
+        return
+    try:
+        online = calibrate_online_on(pool, scores, unlabelled, measure, p_target=settings.p_target, seed=settings.seed)
+        yield _calibrated(ONLINE, spec, measure, settings, online)
+    except CalibrationDataError as error:
+        yield _impossible(ONLINE, spec, settings, error)
+
+
+def _calibrated(
+    name: str, spec: MeasureSpec, measure: Measure | str, settings: MethodSettings, calibration: Calibration
+) -> Method:
+    rule = calibration.rule(safeguard=name == SAFEGUARDED, on_missing_confidence="count")
+    return Method(name, rule | Cap(settings.max_samples), spec, measure, calibration)
+
+
+def _impossible(name: str, spec: MeasureSpec, settings: MethodSettings, error: Exception) -> Method:
+    return Method(name, ASC() | Cap(settings.max_samples), spec, problem=str(error))

@@ -1,0 +1,218 @@
+"""Replaying recorded responses: every method on the same ones, through the decision function that runs live."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.confidence import Measure
+from langchain_reasc.evaluation.methods import (
+    OFFLINE,
+    SAFEGUARDED,
+    Method,
+    MethodSettings,
+    Split,
+    counting,
+    weighing,
+)
+from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.stopping import Response, decide
+
+__all__ = ["COLUMNS", "Outcomes", "Replay", "replay", "splits"]
+
+COLUMNS = ("correct", "samples", "tokens", "prompt_tokens", "gated")
+Cells = npt.NDArray[np.float64]
+RowKey = tuple[str, MeasureSpec | None]
+
+
+@dataclass
+class Outcomes:
+    """What one method did on every question of every shuffle.
+
+    Attributes:
+        cells: shape (shuffles, questions, 5), the columns of :data:`COLUMNS`; NaN where a question was not tested.
+        calibrations: one per shuffle, where the method has them.
+        problems: why there was none, in shuffles where it counted votes instead.
+    """
+
+    cells: Cells
+    calibrations: list[Calibration] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def chosen(self) -> Counter[str]:
+        """Measures of the calibrations, with the number of shuffles that had each."""
+        return Counter(str(calibration.measure) for calibration in self.calibrations)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """All outcomes.
+
+    Attributes:
+        pool: what was replayed.
+        settings: what all methods shared.
+        shuffles: how often the pool was rearranged; 0 for the recorded order.
+        calibration_size: calibration questions per arrangement; 0 where nothing was calibrated.
+        tested: tested questions per arrangement.
+        seed: of the shuffles.
+        outcomes: (method, measure asked for) -> what it did.
+        notes: of the pool and of this replay.
+    """
+
+    pool: Pool
+    settings: MethodSettings
+    shuffles: int
+    calibration_size: int
+    tested: int
+    seed: int
+    outcomes: dict[RowKey, Outcomes]
+    notes: tuple[str, ...]
+
+    @property
+    def arrangements(self) -> int:
+        """Arrangements of the pool that were replayed."""
+        return max(1, self.shuffles)
+
+
+def replay(
+    pool: Pool,
+    measures: Sequence[MeasureSpec] = (),
+    *,
+    shuffles: int = 0,
+    seed: int = 0,
+    calibration_size: int = 128,
+    settings: MethodSettings | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Replay:
+    """Run every method over recorded responses.
+
+    Args:
+        pool: recorded responses.
+        measures: ReASC has its rows for each of these; none compares only the methods that count votes, on all
+            questions.
+        shuffles: 0 keeps the recorded order, calibrates on the first ``calibration_size`` questions and tests on the
+            rest; N > 0 rearranges questions and the responses of each N times.
+        seed: of the shuffles.
+        calibration_size: questions whose first responses calibrate.
+        settings: budget, p_target.
+        on_progress: called with (arrangements done, arrangements).
+
+    Raises:
+        ConfigurationError: too few questions, or a number out of range.
+        PoolError: the pool lacks what a measure needs.
+    """
+    settings = settings or MethodSettings()
+    scores = PoolScores(pool)
+    size = calibration_size if measures else 0
+    _check(pool, size, shuffles)
+    notes = (*pool.notes, *_notes(pool, scores, measures, settings))
+    run = Replay(pool, settings, shuffles, size, len(pool.questions) - size, seed, {}, notes)
+    recorded = _Recorded(pool)
+    for at, split in enumerate(splits(pool, size, shuffles=shuffles, seed=seed)):
+        methods = counting(settings)
+        for spec in measures:
+            methods += weighing(pool, scores, split, spec, settings)
+        for method in methods:
+            cells = recorded.outcome(method, scores.responses(method.measure), split, settings.max_samples)
+            _enter(run, at, method, cells)
+        if on_progress:
+            on_progress(at + 1, run.arrangements)
+    _drop_idle_safeguards(run)
+    return run
+
+
+def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> Iterator[Split]:
+    """The arrangements: the recorded one, or N shuffled ones; shuffle i draws from ``default_rng([seed, i])``."""
+    questions = list(range(len(pool.questions)))
+    lengths = [len(question.responses) for question in pool.questions]
+    if shuffles == 0:
+        yield Split(questions[:calibration_size], questions[calibration_size:], [range(length) for length in lengths])
+    for at in range(shuffles):
+        rng = np.random.default_rng([seed, at])
+        order = rng.permutation(len(questions)).tolist()
+        orders = [rng.permutation(length).tolist() for length in lengths]
+        yield Split(order[:calibration_size], order[calibration_size:], orders)
+
+
+class _Recorded:
+    """A pool as arrays: what a decision after n responses costs, and whether its answer is right."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._tokens = [[response.completion_tokens for response in q.responses] for q in pool.questions]
+        self._prompts = [[response.prompt_tokens for response in q.responses] for q in pool.questions]
+        # Of equal answers the first recorded one says whether it is right, in every arrangement alike.
+        self._right = [
+            {response.answer: bool(response.correct) for response in reversed(q.responses)} for q in pool.questions
+        ]
+        self._questions = len(pool.questions)
+
+    def outcome(self, method: Method, responses: Sequence[Sequence[Response]], split: Split, budget: int) -> Cells:
+        """What a method does on the tested questions, shape (questions, 5); NaN elsewhere."""
+        cells = np.full((self._questions, len(COLUMNS)), np.nan)
+        for question in split.tested:
+            order = split.orders[question][:budget]
+            decision = decide(method.rule, [responses[question][at] for at in order])
+            used = order[: decision.samples]
+            prompts = [tokens for at in used if (tokens := self._prompts[question][at]) is not None]
+            cells[question] = (
+                self._right[question].get(decision.answer, False),
+                decision.samples,
+                sum(self._tokens[question][at] for at in used),
+                sum(prompts) if len(prompts) == len(used) else np.nan,
+                decision.reason == "gate",
+            )
+        return cells
+
+
+def _enter(run: Replay, at: int, method: Method, cells: Cells) -> None:
+    # Where the safeguard does not bite, its row repeats the paper's; where it does, its own outcome comes next.
+    names = (OFFLINE, SAFEGUARDED) if method.name == OFFLINE else (method.name,)
+    for name in names:
+        key = (name, method.spec)
+        if key not in run.outcomes:
+            run.outcomes[key] = Outcomes(np.full((run.arrangements, *cells.shape), np.nan))
+        held = run.outcomes[key]
+        held.cells[at] = cells
+        held.problems += [method.problem] if method.problem else []
+        held.calibrations += [method.calibration] if method.calibration and name == method.name else []
+
+
+def _drop_idle_safeguards(run: Replay) -> None:
+    for key in [key for key, held in run.outcomes.items() if key[0] == SAFEGUARDED and not held.calibrations]:
+        del run.outcomes[key]
+
+
+def _check(pool: Pool, calibration_size: int, shuffles: int) -> None:
+    if shuffles < 0:
+        raise ConfigurationError(f"shuffles is a number of rearrangements, 0 for the recorded order; got {shuffles}")
+    if calibration_size and calibration_size < 2:
+        raise ConfigurationError(f"calibration-size is at least 2 questions, got {calibration_size}")
+    if len(pool.questions) <= calibration_size:
+        raise ConfigurationError(
+            f"{pool.path} holds {len(pool.questions)} questions; a calibration on {calibration_size} leaves none to "
+            f"test. Record more, or pass a calibration-size below {len(pool.questions)}"
+        )
+
+
+def _notes(pool: Pool, scores: PoolScores, measures: Sequence[MeasureSpec], settings: MethodSettings) -> Iterator[str]:
+    short = sum(len(question.responses) < settings.max_samples for question in pool.questions)
+    if short:
+        yield (
+            f"{short} of {len(pool.questions)} questions hold fewer than {settings.max_samples} responses; there every "
+            "method stops with what it has"
+        )
+    for measure in measures:
+        if measure != "auto" and (unscored := scores.unscored(measure)):
+            yield f"{unscored} responses have no score by {measure}; each counts as one vote, and none calibrates"
+    for window in {m.window for m in measures if isinstance(m, Measure) and m.score != "mean"}:
+        if (share := scores.shorter_than(window)) > 0.5:
+            yield (
+                f"{share:.0%} of the responses are shorter than the window of {window} tokens, so their score is the "
+                "plain mean; a smaller --window may separate better"
+            )

@@ -1,0 +1,113 @@
+"""Scores of a pool's responses under any measure, each computed once and kept."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.calibration import Selection, select_measure
+from langchain_reasc.confidence import Measure
+from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, PoolError
+from langchain_reasc.stopping import Response
+
+__all__ = ["RECORDED", "MeasureSpec", "PoolScores"]
+
+RECORDED: Final = "recorded"
+MeasureSpec = Measure | Literal["recorded", "auto"]
+"""A measure, the scores that the pool itself carries, or the choice of a measure on the calibration split."""
+
+
+class PoolScores:
+    """What decisions on a pool need to know of its responses, under each measure.
+
+    Args:
+        pool: recorded responses.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._scores: dict[Measure | str, list[list[float | None]]] = {}
+        self._responses: dict[Measure | str | None, list[list[Response]]] = {}
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The token signals that can be replayed."""
+        return self._pool.signals.names if self._pool.signals else ()
+
+    def scores(self, measure: Measure | str) -> list[list[float | None]]:
+        """S(y) of each response of each question, in recorded order; None where there is none.
+
+        Raises:
+            PoolError: the pool does not carry what the measure needs.
+        """
+        if measure not in self._scores:
+            self._scores[measure] = self._scored(measure) if isinstance(measure, Measure) else self._recorded()
+        return self._scores[measure]
+
+    def responses(self, measure: Measure | str | None) -> list[list[Response]]:
+        """What a stopping rule sees of each question; without a measure, answers alone."""
+        if measure not in self._responses:
+            answers = [[response.answer for response in question.responses] for question in self._pool.questions]
+            unscored: list[list[float | None]] = [[None] * len(row) for row in answers]
+            scores = unscored if measure is None else self.scores(measure)
+            self._responses[measure] = [
+                [Response(*pair) for pair in zip(*rows, strict=True)] for rows in zip(answers, scores, strict=True)
+            ]
+        return self._responses[measure]
+
+    def select(self, firsts: Sequence[tuple[int, int]], *, seed: int) -> Selection:
+        """Choose a measure on the given (question, response) pairs alone.
+
+        Raises:
+            CalibrationDataError: too few correct or wrong responses to compare signals.
+        """
+        signals, correct = [], []
+        for question, response in firsts:
+            held = self._signals_of(question)[response]
+            if all(np.size(values) for values in held.values()) and held:
+                signals.append(held)
+                correct.append(bool(self._pool.questions[question].responses[response].correct))
+        if not signals:
+            raise CalibrationDataError("no calibration response carries token signals")
+        return select_measure(signals, correct, seed=seed)
+
+    def unscored(self, measure: Measure | str) -> int:
+        """Responses without a score."""
+        return sum(score is None for row in self.scores(measure) for score in row)
+
+    def shorter_than(self, window: int) -> float:
+        """Share of the responses that have fewer tokens than a window; their windowed scores are plain means."""
+        if self._pool.signals is None:
+            return 0.0
+        lengths = np.concatenate([self._pool.signals.lengths(question.id) for question in self._pool.questions])
+        return float((lengths < window).mean())
+
+    def _scored(self, measure: Measure) -> list[list[float | None]]:
+        if measure.signal not in self.signals:
+            held = ", ".join(self.signals) or "none; record it with `reasc record` to have them"
+            raise PoolError(f"{self._pool.path} has no {measure.signal!r} signal (it has: {held})")
+        return [
+            [_score(measure, signals) for signals in self._signals_of(question)]
+            for question in range(len(self._pool.questions))
+        ]
+
+    def _recorded(self) -> list[list[float | None]]:
+        if not self._pool.has_scores:
+            raise PoolError(f"{self._pool.path} has no recorded scores; choose a signal it has, or record it again")
+        return [[response.score for response in question.responses] for question in self._pool.questions]
+
+    def _signals_of(self, question: int) -> list[dict[str, npt.NDArray[np.float32]]]:
+        if self._pool.signals is None:
+            raise PoolError(
+                f"{self._pool.path} has no token signals beside it; only its recorded scores can be replayed"
+            )
+        return self._pool.signals.of(self._pool.questions[question].id)
+
+
+def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike]) -> float | None:
+    try:
+        return measure(signals)
+    except ConfidenceError:  # an empty response has no confidence
+        return None
