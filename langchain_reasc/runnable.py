@@ -51,7 +51,7 @@ class ReASCRunnable(TransductiveBatch):
     """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
     concurrency: int = Field(4, ge=1)
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
-    open gate may accept the first response, that one is launched alone."""
+    open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` lowers it."""
     confidence: float = Field(DEFAULT_CONFIDENCE, gt=0.5, lt=1)
     """C_threshold: the posterior at which the evidence is sufficient."""
     on_missing_confidence: Literal["error", "count"] = "error"
@@ -175,7 +175,7 @@ class ReASCRunnable(TransductiveBatch):
         **kwargs: Any,
     ) -> ReASCResult:
         messages = to_messages(input)
-        course = self._deliberation(messages, start, on_response)
+        course = self._deliberation(messages, config, start, on_response)
         source = self._source.bind(kwargs)
         below = patch_config(config, callbacks=run_manager.get_child())
         while indices := course.next_wave():
@@ -197,7 +197,7 @@ class ReASCRunnable(TransductiveBatch):
         **kwargs: Any,
     ) -> ReASCResult:
         messages = to_messages(input)
-        course = self._deliberation(messages, start, on_response)
+        course = self._deliberation(messages, config, start, on_response)
         source = self._source.bind(kwargs)
         below = patch_config(config, callbacks=run_manager.get_child())
         while indices := course.next_wave():
@@ -209,7 +209,11 @@ class ReASCRunnable(TransductiveBatch):
         return self._learn(course)
 
     def _deliberation(
-        self, messages: list[BaseMessage], start: TransductiveStart | None, on_response: ResponseListener | None
+        self,
+        messages: list[BaseMessage],
+        config: RunnableConfig,
+        start: TransductiveStart | None,
+        on_response: ResponseListener | None,
     ) -> Deliberation:
         if self._calibration and not self.allow_fingerprint_mismatch:
             check_fingerprint(self._calibration, self._source.fingerprint(messages))
@@ -220,7 +224,7 @@ class ReASCRunnable(TransductiveBatch):
             extract=self._extract,
             measure=current.measure if current else self._online.measure if self._online else None,
             max_samples=self.max_samples,
-            concurrency=self.concurrency,
+            concurrency=min(self.concurrency, config.get("max_concurrency") or self.concurrency),
             required=self.on_missing_confidence == "error" and self.calibration is not None,
             notices=start.notices if start else notices,
             on_response=on_response,
