@@ -35,11 +35,9 @@ def token_signals_of(message: BaseMessage) -> Signals:
     if not content:
         raise LogprobsUnavailable(f"the response carries no token logprobs; {_REQUEST}")
     chosen = _values([token.get("logprob") for token in content])
-    ranked = [[entry.get("logprob") for entry in token.get("top_logprobs") or ()] for token in content]
+    ranked = [_values([entry.get("logprob") for entry in token.get("top_logprobs") or ()]) for token in content]
     common = min(map(len, ranked))  # some servers return k + 1 where the chosen token is not among the k
-    alternatives = np.array([_values(sorted(row, reverse=True)[:common]) for row in ranked]).reshape(
-        len(ranked), common
-    )
+    alternatives = np.array([np.sort(row)[::-1][:common] for row in ranked])
     if len(chosen) > 1 and not chosen.any() and not alternatives.any():
         raise LogprobsUnavailable(
             "every token logprob is exactly 0.0, which no model returns; speculative decoding on the server does this: "
