@@ -83,7 +83,7 @@ def wave(
 
     A failing sample comes out with its error and costs only itself.
     """
-    draw_them = _parallel if isinstance(source.model, ParallelSampler) else _separate
+    draw_them = _parallel if _in_parallel(source) else _separate
     return draw_them(source, messages, indices, config, stop)
 
 
@@ -91,7 +91,7 @@ def awave(
     source: Source, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig, stop: threading.Event
 ) -> AsyncGenerator[Sample]:
     """The asynchronous :func:`wave`."""
-    draw_them = _aparallel if isinstance(source.model, ParallelSampler) else _aseparate
+    draw_them = _aparallel if _in_parallel(source) else _aseparate
     return draw_them(source, messages, indices, config, stop)
 
 
@@ -135,6 +135,10 @@ def _batches(first: int, n: int, size: int) -> list[range]:
     return [range(at, min(at + size, first + n)) for at in range(first, first + n, size)]
 
 
+def _in_parallel(source: Source) -> bool:
+    return source.streams and isinstance(source.model, ParallelSampler)  # fallbacks only look like their first model
+
+
 def _parallel(
     source: Source, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig, stop: threading.Event
 ) -> Generator[Sample]:
@@ -149,6 +153,8 @@ def _parallel(
                 yield _finished(index, message)
                 if stop.is_set():
                     stream.cancel()
+        if missing and not stop.is_set():
+            raise SamplingError(f"the model handed over no sample {min(missing)}")
         runs.fail(SamplingError("cancelled before its first token"))
     except Exception as error:
         runs.fail(error)
@@ -173,6 +179,8 @@ async def _aparallel(
                 yield _finished(index, message)
                 if stop.is_set():
                     stream.cancel()
+        if missing and not stop.is_set():
+            raise SamplingError(f"the model handed over no sample {min(missing)}")
         await runs.fail(SamplingError("cancelled before its first token"))
     except Exception as error:
         await runs.fail(error)
@@ -231,7 +239,7 @@ async def _aseparate(
             for task in sorted(done, key=tasks.index):
                 # A task cancelled before its first step never reached the handler inside.
                 yield Sample(indices[tasks.index(task)], None, "cancelled") if task.cancelled() else task.result()
-                if stop.is_set():
+                if stop.is_set() and source.streams:  # a cancelled `ainvoke` leaves its run open in tracers
                     for other in waiting:
                         other.cancel()
     finally:
@@ -249,7 +257,6 @@ async def _aone(
     try:
         if not source.streams:
             return Sample(index, _merged([await source.model.ainvoke(messages, call, **arguments)]))
-        # A cancelled `ainvoke` would leave its run open in tracers for ever; a closed stream ends it.
         async with aclosing(source.astream(messages, call, **arguments)) as stream:
             async for chunk in stream:
                 chunks.append(chunk)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
-from langchain_core.runnables.config import merge_configs, patch_config
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
@@ -45,13 +46,11 @@ class Source:
             **kwargs: further arguments of every call; they win over bound ones.
         """
         config: RunnableConfig = {}
-        while type(model) is RunnableBinding:  # not its subclasses: a retry is more than a binding
+        while isinstance(model, RunnableBinding) and not model.config_factories:  # which hold listeners
             kwargs = {**model.kwargs, **kwargs}
             config = merge_configs(model.config, config)
             model = model.bound
-        if isinstance(model, BaseChatModel):
-            model = _prepared(model, logprobs=logprobs, bound=kwargs)
-        return cls(model, kwargs, config)
+        return cls(_prepared(model, logprobs=logprobs, bound=kwargs), kwargs, config)
 
     def bind(self, kwargs: Mapping[str, Any]) -> "Source":
         """The same source with further arguments for every call."""
@@ -79,13 +78,13 @@ class Source:
 
     def call_kwargs(self, index: int) -> dict[str, Any]:
         """The arguments of sample ``index``: a seed that is set is moved on, or all samples would be the same."""
-        seed = self.kwargs.get("seed", getattr(self.model, "seed", None))
+        seed = self.kwargs.get("seed", _seed(self.model))
         return {**self.kwargs, **({"seed": seed + index} if isinstance(seed, int) else {})}
 
     def call_config(self, config: RunnableConfig, index: int) -> RunnableConfig:
         """The config of sample ``index``. LangGraph shows no tokens of runs tagged ``nostream``."""
-        tagged = merge_configs(self.config, config, {"tags": ["nostream", f"reasc:sample:{index}"]})
-        return patch_config(tagged, run_name=None)
+        above = cast(RunnableConfig, {key: value for key, value in config.items() if key not in ("run_name", "run_id")})
+        return merge_configs(self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]})
 
     def fingerprint(self, messages: Sequence[BaseMessage] | None = None) -> Fingerprint:
         """What a calibration measured on this source would hold for."""
@@ -104,7 +103,7 @@ def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
         messages: list[BaseMessage] = [HumanMessage(value)]
     elif isinstance(value, PromptValue):
         messages = value.to_messages()
-    elif isinstance(value, Sequence):
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
         messages = convert_to_messages(value)
     else:
         raise ConfigurationError(
@@ -115,8 +114,22 @@ def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
     return messages
 
 
-def _prepared(model: BaseChatModel, *, logprobs: bool, bound: Mapping[str, Any]) -> BaseChatModel:
-    """A copy that returns a fresh sample each time, with what the decision reads."""
+def _seed(model: Runnable[Any, Any]) -> Any:
+    while isinstance(model, RunnableBindingBase) and "seed" not in model.kwargs:
+        model = model.bound
+    return model.kwargs["seed"] if isinstance(model, RunnableBindingBase) else getattr(model, "seed", None)
+
+
+def _prepared(model: Runnable[Any, Any], *, logprobs: bool, bound: Mapping[str, Any]) -> Runnable[Any, Any]:
+    """A copy whose chat models return a fresh sample each time, with what the decision reads."""
+    if isinstance(model, RunnableBindingBase):  # a retry, say
+        inner = _prepared(model.bound, logprobs=logprobs, bound={**model.kwargs, **bound})
+        return model.model_copy(update={"bound": inner})
+    if isinstance(model, RunnableWithFallbacks):
+        first, *others = (_prepared(one, logprobs=logprobs, bound=bound) for one in model.runnables)
+        return model.model_copy(update={"runnable": first, "fallbacks": others})
+    if not isinstance(model, BaseChatModel):
+        return model
     fields = type(model).model_fields
     update: dict[str, Any] = {"cache": False}  # the global cache would return one sample n times
     if "use_responses_api" in fields:
