@@ -93,7 +93,7 @@ class Deliberation:
             decide(self._rule, list(self._responses.values())), stop=True, reason="budget"
         )
         samples = [self._samples[index] for index in sorted(self._samples)]
-        usage = total_usage(samples, used=self._next)
+        usage = total_usage(samples, used=self._responses)
         responses = self._sampled(samples)
         failed = sum(sample.status == "failed" for sample in samples)
         notices = [*self._notices, *([f"{failed} of {len(samples)} samples failed"] if failed else [])]

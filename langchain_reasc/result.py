@@ -1,6 +1,6 @@
 """What a question came to: the decision, every response behind it, and what was spent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -101,8 +101,8 @@ def output_tokens(message: AIMessage | None) -> tuple[int, bool]:
     return len(listed) or -(-len(str(message.text)) // 4), True  # four characters a token, where nothing says better
 
 
-def total_usage(samples: Sequence[Sample], used: int) -> Usage:
-    """Add up a question's samples, of which ``used`` are the last launched that the decision rests on."""
+def total_usage(samples: Sequence[Sample], used: Collection[int]) -> Usage:
+    """Add up a question's samples; ``used`` are the indices of those that the decision rests on."""
     reported = [s.message.usage_metadata for s in samples if s.message and s.message.usage_metadata]
     prompt = max((usage["input_tokens"] for usage in reported), default=0)
     counts = {sample.index: output_tokens(sample.message) for sample in samples}
@@ -111,7 +111,7 @@ def total_usage(samples: Sequence[Sample], used: int) -> Usage:
         input_tokens=sum(usage["input_tokens"] for usage in reported) + prompt * (len(samples) - len(reported)),
         cached_tokens=sum(usage.get("input_token_details", {}).get("cache_read", 0) or 0 for usage in reported),
         output_tokens=sum(count for count, _ in counts.values()),
-        unused_output_tokens=sum(count for index, (count, _) in counts.items() if index >= used),
+        unused_output_tokens=sum(count for index, (count, _) in counts.items() if index not in used),
         estimated=any(estimated for _, estimated in counts.values()),
     )
 
