@@ -1,0 +1,99 @@
+"""One behaviour, two ways to call it: every test with a ``runner`` runs synchronously and in an event loop."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from langchain_reasc.sampling import awave, wave
+
+
+class Runner:
+    """Calls the synchronous methods."""
+
+    is_async = False
+
+    def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return runnable.invoke(*args, **kwargs)
+
+    def solve(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return runnable.solve(*args, **kwargs)
+
+    def batch(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return runnable.batch(*args, **kwargs)
+
+    def batch_as_completed(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return list(runnable.batch_as_completed(*args, **kwargs))
+
+    def stream(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return list(runnable.stream(*args, **kwargs))
+
+    def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
+        drawn = []
+        for sample in wave(*args):
+            drawn.append(sample)
+            then(sample)
+        return drawn
+
+
+class AsyncRunner:
+    """Calls their asynchronous twins, each in an event loop in which no task may be left."""
+
+    is_async = True
+
+    def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return _run(runnable.ainvoke(*args, **kwargs))
+
+    def solve(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return _run(runnable.asolve(*args, **kwargs))
+
+    def batch(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return _run(runnable.abatch(*args, **kwargs))
+
+    def batch_as_completed(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return _run(_collected(runnable.abatch_as_completed(*args, **kwargs)))
+
+    def stream(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return _run(_collected(runnable.astream(*args, **kwargs)))
+
+    def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
+        async def drawn() -> list[Any]:
+            samples = []
+            async for sample in awave(*args):
+                samples.append(sample)
+                then(sample)
+            return samples
+
+        return _run(drawn())
+
+
+@pytest.fixture(params=[Runner, AsyncRunner], ids=["sync", "async"])
+def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
+    yield request.param()
+    await_no_sampling_threads()
+
+
+def await_no_sampling_threads(seconds: float = 5) -> None:
+    """Pool threads end a moment after their last task; they must end."""
+    deadline = time.monotonic() + seconds
+    while left := [thread.name for thread in threading.enumerate() if thread.name.startswith("reasc")]:
+        assert time.monotonic() < deadline, f"threads left behind: {left}"
+        time.sleep(0.002)
+
+
+async def _collected(stream: Any) -> list[Any]:
+    return [one async for one in stream]
+
+
+def _run(main: Coroutine[Any, Any, Any]) -> Any:
+    async def alone() -> Any:
+        try:
+            return await main
+        finally:
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left, f"tasks left behind: {left}"
+
+    return asyncio.run(alone())

@@ -1,0 +1,207 @@
+"""A scripted chat model: what each sample of each question says, when, and with which logprobs."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.outputs.chat_generation import merge_chat_generation_chunks
+from langchain_core.runnables import RunnableConfig
+from pydantic import Field
+
+from langchain_reasc.calibration import Calibration, Fingerprint, Gate
+from langchain_reasc.calibration.schema import now
+from langchain_reasc.confidence import Measure
+
+TOP_K = Measure("top_k", "mean")
+PROMPT_TOKENS = 7
+TIMEOUT = 10
+CONFIG: ContextVar[RunnableConfig] = ContextVar("CONFIG")  # of the running call
+
+
+@dataclass
+class Reply:
+    """One sample: its words are its tokens.
+
+    ``opens`` is waited for before token ``wait_at``; ``done`` is set at the end; ``logprob`` is every token's (None: no
+    logprobs); an endless reply says its last word for ever; ``error`` is raised after the words.
+    """
+
+    text: str = "the answer is 42"
+    logprob: float | None = -0.1
+    usage: bool = True
+    error: Exception | None = None
+    endless: bool = False
+    opens: threading.Event | None = None
+    wait_at: int = 0
+    done: threading.Event | None = None
+
+    def tokens(self) -> Iterator[str]:
+        words = self.text.split()
+        yield from (word if at == 0 else f" {word}" for at, word in enumerate(words))
+        yield from (f" {words[-1]}" for _ in (count() if self.endless else ()))
+
+
+@dataclass
+class Log:
+    """What was asked of a model and all its copies."""
+
+    calls: list[tuple[str, int]] = field(default_factory=list)
+    kwargs: list[dict[str, Any]] = field(default_factory=list)
+    tokens: Counter[tuple[str, int]] = field(default_factory=Counter)
+    live: int = 0
+    most_live: int = 0
+    lock: Any = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def call(self, key: tuple[str, int], kwargs: dict[str, Any]) -> Iterator[None]:
+        with self.lock:
+            self.calls.append(key)
+            self.kwargs.append(kwargs)
+            self.live += 1
+            self.most_live = max(self.most_live, self.live)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.live -= 1
+
+
+Script = Callable[[str, int], Reply]
+
+
+class Scripted(BaseChatModel):
+    """Replies as ``script(question, sample index)`` says; the index is read from the tag its run carries."""
+
+    script: Any
+    model_name: str = "scripted"
+    temperature: float | None = 1.0
+    seed: int | None = None
+    log: Any = Field(default_factory=Log)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def stream(self, input: Any, config: Any = None, **kwargs: Any) -> Iterator[Any]:
+        CONFIG.set(config or {})
+        yield from super().stream(input, config, **kwargs)
+
+    async def astream(self, input: Any, config: Any = None, **kwargs: Any) -> AsyncIterator[Any]:
+        CONFIG.set(config or {})
+        async with aclosing(super().astream(input, config, **kwargs)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        CONFIG.set(config or {})
+        return super().invoke(input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        CONFIG.set(config or {})
+        return await super().ainvoke(input, config, **kwargs)
+
+    def _begin(self, messages: list[BaseMessage]) -> tuple[Reply, tuple[str, int]]:
+        tags = [tag for tag in CONFIG.get().get("tags") or [] if tag.startswith("reasc:sample:")]
+        key = str(messages[-1].content), int(tags[-1].rpartition(":")[2]) if tags else 0
+        return self.script(*key), key
+
+    def _chunk(self, reply: Reply, token: str, key: tuple[str, int]) -> ChatGenerationChunk:
+        self.log.tokens[key] += 1
+        info = {} if reply.logprob is None else {"logprobs": {"content": [openai_token(token, reply.logprob)]}}
+        return ChatGenerationChunk(message=AIMessageChunk(content=token, response_metadata=info))
+
+    def _last(self, reply: Reply, key: tuple[str, int]) -> ChatGenerationChunk:
+        if reply.error:
+            raise reply.error
+        output = self.log.tokens[key]
+        usage = {"input_tokens": PROMPT_TOKENS, "output_tokens": output, "total_tokens": PROMPT_TOKENS + output}
+        message = AIMessageChunk(
+            content="",
+            usage_metadata=usage if reply.usage else None,
+            response_metadata={"finish_reason": "stop", "model_name": self.model_name},
+        )
+        return ChatGenerationChunk(message=message)
+
+    def _stream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        reply, key = self._begin(messages)
+        with self.log.call(key, kwargs | {"stop": stop}):
+            for at, token in enumerate(reply.tokens()):
+                if reply.opens and at == reply.wait_at:
+                    assert reply.opens.wait(TIMEOUT), f"sample {key} was never let go"
+                yield self._chunk(reply, token, key)
+            yield self._last(reply, key)
+        if reply.done:
+            reply.done.set()
+
+    async def _astream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        reply, key = self._begin(messages)
+        with self.log.call(key, kwargs | {"stop": stop}):
+            for at, token in enumerate(reply.tokens()):
+                await asyncio.sleep(0)
+                if reply.opens and at == reply.wait_at:
+                    async with asyncio.timeout(TIMEOUT):
+                        while not reply.opens.is_set():
+                            await asyncio.sleep(0.001)
+                yield self._chunk(reply, token, key)
+            yield self._last(reply, key)
+        if reply.done:
+            reply.done.set()
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        whole = merge_chat_generation_chunks(list(self._stream(messages, stop, run_manager, **kwargs)))
+        return ChatResult(generations=[whole])
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        whole = merge_chat_generation_chunks([c async for c in self._astream(messages, stop, run_manager, **kwargs)])
+        return ChatResult(generations=[whole])
+
+
+def openai_token(token: str, logprob: float, k: int = 2) -> dict[str, Any]:
+    """A token in the shape of OpenAI's chat API, all k alternatives as likely as itself: top_k is -logprob."""
+    return {
+        "token": token,
+        "logprob": logprob,
+        "bytes": None,
+        "top_logprobs": [{"token": token, "logprob": logprob, "bytes": None} for _ in range(k)],
+    }
+
+
+def saying(*answers: str | Reply) -> Scripted:
+    """A model whose sample i gives ``answers[i]`` (the last one for all beyond)."""
+    replies = [one if isinstance(one, Reply) else Reply(f"the answer is {one}") for one in answers]
+    return Scripted(script=lambda question, index: replies[min(index, len(replies) - 1)])
+
+
+def calibration(*, mean: float = 1.0, gate: float | None = None, **fields: Any) -> Calibration:
+    """A calibration over the top_k signal; z-scores have σ = 1. A Reply's S(y) is minus its logprob."""
+    closed = None if gate is not None else "closed by the test"
+    return Calibration(
+        **{
+            "schema_version": 1,
+            "method": "offline",
+            "signal": "top_k",
+            "score": "mean",
+            "window": 128,
+            "n": 64,
+            "mean": mean,
+            "std": 1.0,
+            "gate": Gate(threshold=gate, closed_because=closed),
+            "library_version": "test",
+            "created_at": now(),
+            "fingerprint": Fingerprint(model="scripted", sampling={"temperature": 1.0}),
+            **fields,
+        }
+    )

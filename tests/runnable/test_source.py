@@ -1,0 +1,166 @@
+"""What is sampled: a fresh response each time, however the model was wrapped."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.globals import set_llm_cache
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.sampling import Sample
+from langchain_reasc.source import Source, to_messages
+
+from .fakes import CONFIG, Reply, Scripted, saying
+
+WRAPPINGS = {
+    "plain": lambda model: model,
+    "not streaming": lambda model: model.model_copy(update={"disable_streaming": True}),
+    "bound": lambda model: model.bind(stop=["END"]).with_config(tags=["mine"]),
+    "retry": lambda model: model.with_retry(stop_after_attempt=2, wait_exponential_jitter=False),
+    "fallbacks": lambda model: model.with_fallbacks([saying("fallback")]),
+    "listeners": lambda model: model.with_listeners(on_end=lambda run: None),
+    "bound retry": lambda model: model.with_retry().bind(stop=["END"]),
+}
+
+
+def drawn(runner: Any, model: Runnable[Any, Any], n: int = 3, config: RunnableConfig | None = None) -> list[Sample]:
+    source = Source.of(model, logprobs=True)
+    return sorted(
+        runner.wave(source, to_messages("q"), range(n), config or {}, threading.Event()), key=lambda s: s.index
+    )
+
+
+@pytest.fixture
+def global_cache() -> Iterator[None]:
+    set_llm_cache(InMemoryCache())
+    yield
+    set_llm_cache(None)
+
+
+@pytest.mark.parametrize("wrap", WRAPPINGS.values(), ids=WRAPPINGS)
+def test_the_global_cache_does_not_collapse_samples(runner: Any, wrap: Any, global_cache: None) -> None:
+    for _ in range(2):  # the second time a cache would have them all
+        samples = drawn(runner, wrap(saying("1", "2", "3")))
+        assert [sample.message.text for sample in samples] == [f"the answer is {n}" for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("wrap", WRAPPINGS.values(), ids=WRAPPINGS)
+@pytest.mark.parametrize("seed", [5, None])
+def test_a_set_seed_is_moved_on_from_sample_to_sample(runner: Any, wrap: Any, seed: int | None) -> None:
+    model = saying("1").model_copy(update={"seed": seed})
+    drawn(runner, wrap(model))
+    assert sorted(kwargs.get("seed", -1) for kwargs in model.log.kwargs) == ([5, 6, 7] if seed else [-1, -1, -1])
+
+
+def test_a_bound_seed_wins_and_is_moved_on(runner: Any) -> None:
+    model = saying("1").model_copy(update={"seed": 5})
+    drawn(runner, model.bind(seed=20))
+    assert sorted(kwargs["seed"] for kwargs in model.log.kwargs) == [20, 21, 22]
+
+
+class Watch(Scripted):
+    """Remembers the tags and metadata of its runs."""
+
+    seen: Any = None
+
+    def _begin(self, messages: Any) -> Any:
+        self.seen.append((CONFIG.get()["tags"], CONFIG.get()["metadata"]))
+        return super()._begin(messages)
+
+
+def test_bound_arguments_and_config_reach_every_call(runner: Any) -> None:
+    model = Watch(script=saying("1").script, seen=[])
+    inner = model.bind(stop=["a"], flavour="x").with_config(tags=["inner"], metadata={"who": "inner", "kept": 1})
+    drawn(runner, inner.bind(stop=["b"]), config={"tags": ["call"], "metadata": {"who": "call"}})
+    assert [(kwargs["stop"], kwargs["flavour"]) for kwargs in model.log.kwargs] == [(["b"], "x")] * 3
+    assert len(model.seen) == 3
+    for tags, metadata in model.seen:
+        assert {"inner", "call", "nostream"} <= set(tags)
+        assert (metadata["who"], metadata["kept"]) == ("call", 1)
+
+
+def test_a_retried_model_is_retried(runner: Any) -> None:
+    failed = threading.Event()
+
+    def once_down(question: str, index: int) -> Reply:
+        if index == 1 and not failed.is_set():
+            failed.set()
+            return Reply(error=ConnectionError("down"))
+        return Reply(f"answer {index}")
+
+    model = Scripted(script=once_down)
+    samples = drawn(runner, model.with_retry(stop_after_attempt=2, wait_exponential_jitter=False))
+    assert [sample.status for sample in samples] == ["complete"] * 3
+    assert len(model.log.calls) == 4
+
+
+def test_listeners_hear_every_sample(runner: Any) -> None:
+    heard: list[Any] = []
+    drawn(runner, saying("1").with_listeners(on_end=heard.append))
+    assert len(heard) == 3
+
+
+class Parallel(Scripted):
+    """Samples in parallel itself, but only to fail."""
+
+    def sample(self, messages: Any, *, n: int, first: int = 0, **kwargs: Any) -> Any:
+        raise ConnectionError("parallel sampler down")
+
+    asample = sample
+
+    def _begin(self, messages: Any) -> Any:
+        raise ConnectionError("down")
+
+
+def test_fallbacks_are_not_bypassed_by_parallel_sampling(runner: Any) -> None:
+    model = Parallel(script=None).with_fallbacks([saying("7")])
+    assert [sample.message and sample.message.text for sample in drawn(runner, model)] == ["the answer is 7"] * 3
+
+
+def test_a_chain_that_ends_in_a_model_can_be_sampled(runner: Any) -> None:
+    chain = ChatPromptTemplate.from_template("{q}") | saying("1", "2")
+    samples = drawn(runner, RunnableLambda(lambda messages: {"q": messages[-1].content}) | chain, n=2)
+    assert [sample.message.text for sample in samples] == ["the answer is 1", "the answer is 2"]
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model | StrOutputParser(), lambda model: model | (lambda m: 3)])
+def test_a_model_that_returns_no_message_is_a_configuration_error(runner: Any, wrap: Any) -> None:
+    for sample in drawn(runner, wrap(saying("1")), n=2):
+        assert sample.status == "failed"
+        with pytest.raises(ConfigurationError, match=r"AIMessages, got (TextAccessor|int); put ReASCRunnable before"):
+            raise sample.error
+
+
+def test_the_original_model_is_left_as_it_was() -> None:
+    model = saying("1")
+    prepared = Source.of(model.with_retry()).model
+    assert model.cache is None
+    assert prepared.bound.cache is False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("value", [3, None, {"q": 1}, b"bytes"])
+def test_an_input_no_chat_model_takes_is_refused_by_type(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"got {type(value).__name__}"):
+        to_messages(value)
+
+
+def test_an_empty_conversation_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no message"):
+        to_messages([])
+
+
+def test_messages_of_every_form_are_taken() -> None:
+    forms = [
+        "q",
+        [("human", "q")],
+        [{"role": "user", "content": "q"}],
+        ChatPromptTemplate.from_template("q").invoke({}),
+    ]
+    assert {to_messages(form)[-1].content for form in forms} == {"q"}
+    assert to_messages([AIMessage("a")])[0].content == "a"
