@@ -110,11 +110,13 @@ def append_signals(path: Path, question: str, responses: Sequence[TokenSignals])
     Args:
         path: the signals file.
         question: its id.
-        responses: per response, signal name -> shape (T,); only signals that all of them carry are kept.
+        responses: per response, signal name -> shape (T,), or nothing where a response has none; only signals that
+            all others carry are kept.
     """
-    names = [name for name in responses[0] if all(name in one for one in responses)] if responses else []
-    lengths = [int(np.size(one[names[0]])) for one in responses] if names else [0] * len(responses)
-    packed = {name: _packed([one[name] for one in responses]) for name in names}
+    carrying = [one for one in responses if one]
+    names = [name for name in carrying[0] if all(name in one for one in carrying)] if carrying else []
+    lengths = [int(np.size(one[names[0]])) if one else 0 for one in responses]
+    packed = {name: _packed([one[name] for one in carrying]) for name in names}
     line = json.dumps({"id": question, "lengths": lengths, "signals": packed}) + "\n"
     with path.open("ab") as file:
         file.write(gzip.compress(line.encode(), mtime=0))

@@ -1,0 +1,133 @@
+"""Two pictures: accuracy against tokens, and the Beta posteriors of a worked question (the paper's Fig. 4)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from langchain_reasc.evaluation.methods import OFFLINE, ONLINE, SAFEGUARDED
+from langchain_reasc.evaluation.metrics import Row
+from langchain_reasc.evaluation.worked import Worked
+from langchain_reasc.exceptions import missing_extra
+from langchain_reasc.stopping import DEFAULT_CONFIDENCE, Decision
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_posteriors", "plot_tradeoff"]
+
+_COLOURS = {"ASC": "tab:green", "ReASC": "tab:red"}
+_COUNTING = {"pas": "0.6", "SC@": "0.3", "ESC": "0.45", "ASC": "black"}
+_MARKERS = {OFFLINE: "o", SAFEGUARDED: "s", ONLINE: "^"}
+_PANELS = 8  # posteriors in a row, at most
+
+
+def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
+    """Accuracy against generated tokens per question, with 95 % intervals.
+
+    Args:
+        rows: of :func:`~langchain_reasc.evaluation.metrics.summarize`.
+        path: of the PNG.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    figure = _figure(9.5, 5)
+    axes = figure.subplots()
+    measures = list(dict.fromkeys(row.spec for row in rows if row.spec is not None))
+    for row in rows:
+        accuracy = row.accuracy
+        axes.errorbar(
+            row.tokens.value,
+            100 * accuracy.value,
+            xerr=[[row.tokens.value - row.tokens.low], [row.tokens.high - row.tokens.value]],
+            yerr=[[100 * (accuracy.value - accuracy.low)], [100 * (accuracy.high - accuracy.value)]],
+            fmt=_MARKERS.get(row.method, "D"),
+            color=_COUNTING.get(row.method[:3], "black") if row.spec is None else f"C{measures.index(row.spec)}",
+            markersize=7,
+            elinewidth=0.8,
+            alpha=0.85,
+            label=_title(row),
+        )
+    axes.set_xlabel("generated tokens per question")
+    axes.set_ylabel("accuracy (%)")
+    axes.grid(alpha=0.25)
+    # Rows lie close together: a legend beside the axes names them without covering any.
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False, borderaxespad=0)
+    return _save(figure, path)
+
+
+def plot_posteriors(worked: Worked, path: Path) -> Path:
+    """How the Beta posterior moves sample by sample: ASC above, ReASC below, on the same responses.
+
+    Each panel shows Beta(v1 + 1, v2 + 1) after n samples, shaded where the leader is ahead (p > 1/2).
+
+    Args:
+        worked: one question.
+        path: of the PNG.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    columns = min(_PANELS, max(len(worked.asc), len(worked.reasc)))
+    figure = _figure(1.9 * columns + 0.6, 4.6)
+    grid = figure.subplots(2, columns, sharey=True, squeeze=False)
+    for axes, decisions, name in ((grid[0], worked.asc, "ASC"), (grid[1], worked.reasc, "ReASC")):
+        shown = _thinned(decisions, columns)
+        for at, panel in enumerate(axes):
+            if at < len(shown):
+                _posterior(panel, shown[at], _COLOURS[name])
+            else:
+                panel.axis("off")
+        axes[0].set_ylabel(f"{name}\n{len(decisions)} samples", fontsize=11)
+    figure.supxlabel("p, the leading answer's share", fontsize=10)
+    figure.tight_layout()
+    return _save(figure, path)
+
+
+def _posterior(axes: "Axes", decision: Decision, colour: str) -> None:
+    from scipy.stats import beta
+
+    first, second = [*sorted(decision.evidence.values(), reverse=True)[:2], 0.0, 0.0][:2]
+    p = np.linspace(0, 1, 201)
+    density = beta.pdf(p, first + 1, second + 1)
+    axes.plot(p, density, color=colour, linewidth=1.5)
+    axes.fill_between(p, density, where=p >= 0.5, color=colour, alpha=0.3 if decision.stop else 0.15)
+    axes.axvline(0.5, color="black", linewidth=0.6, linestyle=":")
+    axes.set_xticks([0, 0.5, 1], ["0", "½", "1"])
+    axes.set_yticks([])
+    end = (
+        f"\nstops: ≥ {DEFAULT_CONFIDENCE:g}" if decision.reason == "evidence" else "\nstops" if decision.stop else "\n"
+    )
+    axes.set_title(
+        f"n = {decision.samples},  v = {first:.3g} : {second:.3g}\nP = {decision.posterior:.3f}{end}",
+        fontsize=8.5,
+        fontweight="bold" if decision.stop else "normal",
+    )
+
+
+def _thinned(decisions: Sequence[Decision], columns: int) -> list[Decision]:
+    """The first ones and the last, where not all fit."""
+    return list(decisions) if len(decisions) <= columns else [*decisions[: columns - 1], decisions[-1]]
+
+
+def _figure(width: float, height: float) -> "Figure":
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise missing_extra("plot", "matplotlib") from None
+    figure = Figure(figsize=(width, height), dpi=150)
+    FigureCanvasAgg(figure)  # draws without a display, and touches no global state
+    return figure
+
+
+def _save(figure: "Figure", path: Path) -> Path:
+    figure.savefig(path, bbox_inches="tight")
+    return path
+
+
+def _title(row: Row) -> str:
+    return row.method if row.spec is None else f"{row.method}, {row.spec}"

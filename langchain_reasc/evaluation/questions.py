@@ -1,0 +1,108 @@
+"""Labelled questions from JSON Lines or CSV."""
+
+import csv
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from langchain_reasc.answers import boxed, normalize
+from langchain_reasc.exceptions import ConfigurationError
+
+__all__ = ["LabelledQuestion", "read_questions"]
+
+_QUESTION_FIELDS = ("question", "input", "problem", "prompt", "query")
+_ANSWER_FIELDS = ("answer", "reference", "target", "label", "solution")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledQuestion:
+    """A question and its right answer, normalized."""
+
+    id: str
+    input: str
+    reference: str
+
+
+def read_questions(
+    path: str | os.PathLike[str],
+    *,
+    question_field: str | None = None,
+    answer_field: str | None = None,
+    limit: int | None = None,
+) -> list[LabelledQuestion]:
+    """Read questions with their answers.
+
+    The answer may be plain (``42``), end a worked solution after ``####`` (GSM8K), or be boxed in one (MATH).
+
+    Args:
+        path: a ``.csv`` file with a header, or JSON Lines.
+        question_field: where the question is; None finds it among the usual names (question, input, problem, ...).
+        answer_field: where the answer is; None finds it likewise (answer, reference, target, ...).
+        limit: read at most this many.
+
+    Raises:
+        ConfigurationError: no such file, a line that cannot be read, or no such field; it names the line.
+    """
+    source = Path(path)
+    questions: dict[str, LabelledQuestion] = {}
+    for number, record in _records(source):
+        if limit is not None and len(questions) >= limit:
+            break
+        where = f"{source}, line {number}"
+        question = _field(record, question_field, _QUESTION_FIELDS, "question", where)
+        reference = _reference(_field(record, answer_field, _ANSWER_FIELDS, "answer", where))
+        name = str(record.get("id") or number)
+        if name in questions:
+            raise ConfigurationError(f"{where}: id {name!r} appears a second time; ids must be unique")
+        questions[name] = LabelledQuestion(name, question, reference)
+    if not questions:
+        raise ConfigurationError(f"{source} holds no question")
+    return list(questions.values())
+
+
+def _records(source: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        with source.open(encoding="utf-8-sig", newline="") as file:
+            if source.suffix.lower() == ".csv":
+                reader = csv.DictReader(file)
+                yield from ((reader.line_num, record) for record in reader)
+            else:
+                yield from (
+                    (number, _parsed(line, source, number)) for number, line in enumerate(file, 1) if line.strip()
+                )
+    except FileNotFoundError:
+        raise ConfigurationError(f"no questions at {source}: there is no such file") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"cannot read questions from {source}: {error}") from error
+
+
+def _parsed(line: str, source: Path, number: int) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ConfigurationError(
+            f"{source}, line {number} is not valid JSON ({error.msg}); questions come as JSON Lines, or as .csv"
+        ) from None
+    if not isinstance(record, dict):
+        raise ConfigurationError(f"{source}, line {number}: a question is a JSON object, got {record!r:.60}")
+    return record
+
+
+def _field(record: dict[str, Any], named: str | None, usual: tuple[str, ...], what: str, where: str) -> str:
+    names = (named,) if named else usual
+    found = next((record[name] for name in names if record.get(name) not in (None, "")), None)
+    if found is None:
+        raise ConfigurationError(
+            f"{where} has no {what} (looked for {', '.join(names)}; it has {', '.join(map(str, record))}); "
+            f"name the field with --{what}-field"
+        )
+    return str(found)
+
+
+def _reference(text: str) -> str:
+    if "####" in text:
+        return normalize(text.rpartition("####")[2])
+    return boxed()(text) or normalize(text)

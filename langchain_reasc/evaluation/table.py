@@ -1,0 +1,138 @@
+"""The comparison as a table: for a terminal, or as Markdown where there is none."""
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from langchain_reasc.evaluation.methods import OFFLINE, SAFEGUARDED
+from langchain_reasc.evaluation.metrics import RESAMPLES, Estimate, Row
+from langchain_reasc.evaluation.replay import Replay
+from langchain_reasc.evaluation.scoring import MeasureSpec
+from langchain_reasc.evaluation.worked import Worked
+
+__all__ = ["comparison", "footnotes", "live_rule", "print_comparison", "worked_table"]
+
+
+def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None:
+    """The table with what has to be known to read it."""
+    console.print(comparison(rows))
+    for line in footnotes(run, rows):
+        console.print(escape(line), soft_wrap=not console.is_terminal)
+
+
+def comparison(rows: Sequence[Row]) -> Table:
+    """One row per method and measure, within 100 columns.
+
+    Args:
+        rows: of :func:`~langchain_reasc.evaluation.metrics.summarize`.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("Method", min_width=20, max_width=32)
+    for name in ("Accuracy %", "Samples", "Tokens", "/SC", "/ASC", "Δ acc. to ASC"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if any(row.tflops is not None for row in rows):
+        table.add_column("TFLOPs", justify="right", no_wrap=True)
+    previous: MeasureSpec | None = None
+    for row in rows:
+        if row.spec != previous:
+            table.add_row(f"[italic]{_section(row)}[/]")
+        previous = row.spec
+        table.add_row(*_cells(row), *([f"{row.tflops:.2g}"] if row.tflops is not None else []))
+    return table
+
+
+def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
+    """What the columns mean, how the numbers were had, which rule a live run would use, and what is missing."""
+    arranged = f"mean of {run.shuffles} shuffles (seed {run.seed})" if run.shuffles else "recorded order"
+    calibrated = f", calibrated on the first responses of {run.calibration_size} others" if run.calibration_size else ""
+    yield f"{run.tested} questions{calibrated}; {arranged}."
+    prompts = next((row.prompt_tokens / row.samples.value for row in rows if row.prompt_tokens is not None), None)
+    yield (
+        f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, paired for Δ (in points). Tokens: "
+        "generated, per question, in the samples a method used"
+        + (f"; the prompt has {prompts:.0f} more." if prompts is not None else ".")
+    )
+    yield from _live_rules(run, rows)
+    for row in rows:
+        if problems := row.outcomes.problems:
+            yield f"{row.method} counted votes in {len(problems)} of {run.arrangements} arrangements: {problems[0]}"
+    for note in run.notes:
+        yield f"Note: {note}."
+
+
+def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
+    """Which of the offline rows a live run would be, and why."""
+    held = run.outcomes.get((SAFEGUARDED, spec))
+    if held is None:
+        return OFFLINE, "the safeguard against weak signals leaves it as it is"
+    times = "" if run.arrangements == 1 else f" in {len(held.calibrations)} of {run.arrangements} shuffles"
+    return SAFEGUARDED, f"it counts votes{times}: {held.calibrations[0].fallback}"
+
+
+def _live_rules(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
+    specs = list(dict.fromkeys(row.spec for row in rows if row.spec is not None))
+    rules: dict[tuple[str, str], list[str]] = {}
+    for spec in specs:
+        rules.setdefault(live_rule(run, spec), []).append(_name(spec))
+    for (name, why), names in rules.items():
+        which = "" if len(specs) == 1 else f" (by {', '.join(names)})"
+        yield f"A live run{which} is the row '{name}': {why}."
+
+
+def worked_table(worked: Worked) -> Table:
+    """The evidence growing sample by sample under ReASC, with ASC's posterior beside it."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("#", "Answer", "Score", "Weight", "Evidence", "P(ReASC)", "P(ASC)", "Decision"):
+        table.add_column(name, justify="left" if name in ("Answer", "Evidence", "Decision") else "right")
+    for at, counted in enumerate(worked.asc):
+        response = worked.responses[at]
+        weighed = worked.reasc[at] if at < len(worked.reasc) else None
+        table.add_row(
+            str(at + 1),
+            escape(str(response.answer)),
+            "-" if response.score is None else f"{response.score:.3f}",
+            f"{worked.weights[at]:.2f}",
+            "" if weighed is None else "  ".join(f"{escape(a)}: {v:.2f}" for a, v in weighed.evidence.items()),
+            "" if weighed is None else f"{weighed.posterior:.3f}",
+            f"{counted.posterior:.3f}",
+            _course(at, worked),
+        )
+    return table
+
+
+def _course(at: int, worked: Worked) -> str:
+    last = [name for name, course in (("ReASC", worked.reasc), ("ASC", worked.asc)) if at == len(course) - 1]
+    return f"{' and '.join(last)} {'stop' if len(last) > 1 else 'stops'}" if last else "go on"
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        escape(row.method),
+        _interval(row.accuracy, "{:.1f}"),
+        f"{row.samples.value:.2f}",
+        f"{row.tokens.value:,.0f}",
+        f"{row.tokens_vs_sc.value:.2f}",
+        f"{row.tokens_vs_asc.value:.2f}",
+        _interval(row.accuracy_vs_asc, "{:+.1f}"),
+    ]
+
+
+def _interval(estimate: Estimate, style: str) -> str:
+    value, low, high = (style.format(100 * part) for part in (estimate.value, estimate.low, estimate.high))
+    return f"{value} \\[{low}, {high}]"
+
+
+def _section(row: Row) -> str:
+    chosen = row.outcomes.chosen
+    if row.spec == "auto" and chosen:
+        best, times = chosen.most_common(1)[0]
+        of = "" if chosen.total() == 1 else f" in {times} of {chosen.total()}"
+        return escape(f"auto: {best}{of}".replace("/", " "))
+    return escape(_name(row.spec).replace("/", " "))
+
+
+def _name(spec: MeasureSpec | None) -> str:
+    return "recorded score" if spec == "recorded" else str(spec)
