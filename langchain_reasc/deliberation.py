@@ -121,9 +121,10 @@ class Deliberation:
             try:
                 score = self._measure(token_signals_of(sample.message))
             except (LogprobsUnavailable, ConfidenceError) as error:
-                if self._required and answer is not None:
-                    raise
-                self._notices[f"no confidence, so counted as one vote: {error}"] = None
+                if answer is not None:  # without an answer there is no vote to weigh
+                    if self._required:
+                        raise
+                    self._notices[f"no confidence, so counted as one vote: {error}"] = None
         return Response(answer, score)
 
     def _sampled(self, samples: list[Sample]) -> tuple[SampledResponse, ...]:

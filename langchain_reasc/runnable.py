@@ -3,19 +3,20 @@
 import threading
 from contextlib import aclosing, closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import patch_config
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from langchain_reasc.answers import AnswerSpec, Extractor, extractor
 from langchain_reasc.calibration import Calibration, OnlineCalibrator, check_fingerprint, load_calibration
 from langchain_reasc.confidence import Measure
 from langchain_reasc.deliberation import Deliberation, ResponseListener
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.result import ReASCResult
 from langchain_reasc.sampling import awave, wave
 from langchain_reasc.source import Source, to_messages
@@ -79,6 +80,22 @@ class ReASCRunnable(TransductiveBatch):
         if self._calibration and not self.allow_fingerprint_mismatch:
             check_fingerprint(self._calibration, self._source.fingerprint())
         return self
+
+    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+
+        def __init__(self, **fields: Any) -> None:
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise _explained(error) from None
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "ReASCRunnable":
+        """A copy that shares the model and what ``"online"`` has learned."""
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the configuration only: ``"online"`` starts anew, so save :attr:`learned` to keep it."""
+        return _remade, (type(self), {name: getattr(self, name) for name in self.model_fields_set})
 
     @classmethod
     def get_lc_namespace(cls) -> list[str]:
@@ -145,10 +162,10 @@ class ReASCRunnable(TransductiveBatch):
         result: ReASCResult = await run
         return result
 
-    def _transductive(self, kwargs: dict[str, Any]) -> tuple[Source, Measure, bool] | None:
+    def _transductive(self, kwargs: dict[str, Any]) -> tuple[Source, Measure] | None:
         if self._online is None:
             return None
-        return self._source.bind(kwargs), self._online.measure, self.on_missing_confidence == "error"
+        return self._source.bind(kwargs), self._online.measure
 
     def _answer(
         self, input: LanguageModelInput, run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
@@ -175,8 +192,8 @@ class ReASCRunnable(TransductiveBatch):
         **kwargs: Any,
     ) -> ReASCResult:
         messages = to_messages(input)
-        course = self._deliberation(messages, config, start, on_response)
         source = self._source.bind(kwargs)
+        course = self._deliberation(source, messages, config, start, on_response)
         below = patch_config(config, callbacks=run_manager.get_child())
         while indices := course.next_wave():
             stop = threading.Event()
@@ -197,8 +214,8 @@ class ReASCRunnable(TransductiveBatch):
         **kwargs: Any,
     ) -> ReASCResult:
         messages = to_messages(input)
-        course = self._deliberation(messages, config, start, on_response)
         source = self._source.bind(kwargs)
+        course = self._deliberation(source, messages, config, start, on_response)
         below = patch_config(config, callbacks=run_manager.get_child())
         while indices := course.next_wave():
             stop = threading.Event()
@@ -210,13 +227,14 @@ class ReASCRunnable(TransductiveBatch):
 
     def _deliberation(
         self,
+        source: Source,
         messages: list[BaseMessage],
         config: RunnableConfig,
         start: TransductiveStart | None,
         on_response: ResponseListener | None,
     ) -> Deliberation:
         if self._calibration and not self.allow_fingerprint_mismatch:
-            check_fingerprint(self._calibration, self._source.fingerprint(messages))
+            check_fingerprint(self._calibration, source.fingerprint(messages))
         current = start.calibration if start else self.learned
         rule, notices = self._rule(current)
         course = Deliberation(
@@ -225,13 +243,17 @@ class ReASCRunnable(TransductiveBatch):
             measure=current.measure if current else self._online.measure if self._online else None,
             max_samples=self.max_samples,
             concurrency=min(self.concurrency, config.get("max_concurrency") or self.concurrency),
-            required=self.on_missing_confidence == "error" and self.calibration is not None,
+            required=self.on_missing_confidence == "error" and not self._counts(current),
             notices=start.notices if start else notices,
             on_response=on_response,
         )
         if start and start.sample.status == "complete":
             course.add(start.sample)
         return course
+
+    def _counts(self, calibration: Calibration | None) -> bool:
+        """Whether votes are counted, whatever the confidence, and go on being so."""
+        return self.calibration is None or bool(calibration and calibration.fallback)
 
     def _rule(self, calibration: Calibration | None) -> tuple[StoppingRule, tuple[str, ...]]:
         if calibration is None:
@@ -249,3 +271,19 @@ class ReASCRunnable(TransductiveBatch):
         if self._online and course.first_score is not None:
             self._online.observe(course.first_score)
         return result
+
+
+def _remade(kind: type[ReASCRunnable], fields: dict[str, Any]) -> ReASCRunnable:
+    return kind(**fields)
+
+
+def _explained(error: ValidationError) -> ConfigurationError:
+    """Pydantic's findings, a line each."""
+    return ConfigurationError(
+        "; ".join(
+            f"{'.'.join(map(str, found['loc']))}: {found['msg']}, got {found['input']!r}"
+            if found["loc"]
+            else found["msg"].removeprefix("Value error, ")
+            for found in error.errors(include_url=False)
+        )
+    )

@@ -9,6 +9,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -48,8 +49,8 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
     """The batch methods of a runnable whose online calibration sees the whole batch."""
 
     @abstractmethod
-    def _transductive(self, kwargs: dict[str, Any]) -> tuple[Source, Measure, bool] | None:
-        """What first responses are drawn from, how they are scored, and whether a score is required; None to not."""
+    def _transductive(self, kwargs: dict[str, Any]) -> tuple[Source, Measure] | None:
+        """What first responses are drawn from and how they are scored; None where the batch calibrates nothing."""
 
     def batch(
         self,
@@ -60,8 +61,6 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
         **kwargs: Any,
     ) -> list[AIMessage]:
         """One winning response per input; ``calibration="online"`` calibrates on all first responses (Algorithm 2)."""
-        if self._transductive(kwargs) is None:
-            return super().batch(inputs, config, return_exceptions=return_exceptions, **kwargs)
         outputs = dict(self._completed(inputs, config, return_exceptions, kwargs))
         return [cast(AIMessage, outputs[index]) for index in range(len(inputs))]
 
@@ -74,8 +73,6 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
         **kwargs: Any,
     ) -> list[AIMessage]:
         """The asynchronous :meth:`batch`."""
-        if self._transductive(kwargs) is None:
-            return await super().abatch(inputs, config, return_exceptions=return_exceptions, **kwargs)
         outputs = dict([pair async for pair in self._acompleted(inputs, config, return_exceptions, kwargs)])
         return [cast(AIMessage, outputs[index]) for index in range(len(inputs))]
 
@@ -88,12 +85,6 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
         **kwargs: Any,
     ) -> Iterator[tuple[int, AIMessage | Exception]]:
         """(index, winning response) in order of completion."""
-        if self._transductive(kwargs) is None:
-            whole: Any = super().batch_as_completed
-            return cast(
-                Iterator[tuple[int, AIMessage | Exception]],
-                whole(inputs, config, return_exceptions=return_exceptions, **kwargs),
-            )
         return self._completed(inputs, config, return_exceptions, kwargs)
 
     def abatch_as_completed(  # type: ignore[override]
@@ -105,23 +96,18 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
         **kwargs: Any,
     ) -> AsyncIterator[tuple[int, AIMessage | Exception]]:
         """The asynchronous :meth:`batch_as_completed`."""
-        if self._transductive(kwargs) is None:
-            whole: Any = super().abatch_as_completed
-            return cast(
-                AsyncIterator[tuple[int, AIMessage | Exception]],
-                whole(inputs, config, return_exceptions=return_exceptions, **kwargs),
-            )
         return self._acompleted(inputs, config, return_exceptions, kwargs)
 
     def _completed(
         self, inputs: Sequence[LanguageModelInput], config: Any, return_exceptions: bool, kwargs: dict[str, Any]
     ) -> Iterator[tuple[int, AIMessage | Exception]]:
-        source, measure, required = cast(tuple[Source, Measure, bool], self._transductive(kwargs))
         configs = get_config_list(config, len(inputs))
         if not configs:
             return
 
-        def decide(value: LanguageModelInput, one: RunnableConfig, start: TransductiveStart) -> AIMessage | Exception:
+        def decide(
+            value: LanguageModelInput, one: RunnableConfig, start: TransductiveStart | None
+        ) -> AIMessage | Exception:
             try:
                 return self.invoke(value, one, start=start, **kwargs)
             except Exception as error:
@@ -130,25 +116,31 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
                 return error
 
         with get_executor_for_config(configs[0]) as threads:
-            firsts = list(threads.map(lambda value, one: _first(source, value, one), inputs, configs))
-            starts = _starts(firsts, measure, source, required=required)
+            starts: Sequence[TransductiveStart | None] = [None] * len(inputs)
+            if calibrating := self._transductive(kwargs):
+                source, measure = calibrating
+                firsts = list(threads.map(lambda value, one: _first(source, value, one), inputs, configs))
+                starts = _starts(firsts, measure, source)
             running = {
                 threads.submit(decide, value, one, start): index
                 for index, (value, one, start) in enumerate(zip(inputs, configs, starts, strict=True))
             }
-            for done in as_completed(running):
-                yield running[done], done.result()
+            try:
+                for done in as_completed(running):
+                    yield running[done], done.result()
+            finally:
+                for waiting in running:  # after a failure, what has not begun is not paid for
+                    waiting.cancel()
 
     async def _acompleted(
         self, inputs: Sequence[LanguageModelInput], config: Any, return_exceptions: bool, kwargs: dict[str, Any]
     ) -> AsyncIterator[tuple[int, AIMessage | Exception]]:
-        source, measure, required = cast(tuple[Source, Measure, bool], self._transductive(kwargs))
         configs = get_config_list(config, len(inputs))
         if not configs:
             return
         gate = asyncio.Semaphore(configs[0].get("max_concurrency") or len(inputs))
 
-        async def decide(index: int, start: TransductiveStart) -> tuple[int, AIMessage | Exception]:
+        async def decide(index: int, start: TransductiveStart | None) -> tuple[int, AIMessage | Exception]:
             try:
                 return index, await self.ainvoke(inputs[index], configs[index], start=start, **kwargs)
             except Exception as error:
@@ -156,9 +148,12 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
                     raise
                 return index, error
 
-        drawing = (_afirst(source, value, one) for value, one in zip(inputs, configs, strict=True))
-        firsts = await asyncio.gather(*(gated_coro(gate, one) for one in drawing))
-        starts = _starts(firsts, measure, source, required=required)
+        starts: Sequence[TransductiveStart | None] = [None] * len(inputs)
+        if calibrating := self._transductive(kwargs):
+            source, measure = calibrating
+            drawing = (_afirst(source, value, one) for value, one in zip(inputs, configs, strict=True))
+            firsts = await asyncio.gather(*(gated_coro(gate, one) for one in drawing))
+            starts = await asyncio.to_thread(_starts, firsts, measure, source)  # fits mixtures
         tasks = [asyncio.create_task(gated_coro(gate, decide(*pair))) for pair in enumerate(starts)]
         try:
             for done in asyncio.as_completed(tasks):
@@ -186,9 +181,9 @@ async def _afirst(source: Source, value: LanguageModelInput, config: RunnableCon
         return Sample(0, None, "failed", error)
 
 
-def _starts(firsts: Sequence[Sample], measure: Measure, source: Source, *, required: bool) -> list[TransductiveStart]:
+def _starts(firsts: Sequence[Sample], measure: Measure, source: Source) -> list[TransductiveStart]:
     """Algorithm 2 on the first responses; where it is not possible, every input counts votes and says why."""
-    scores, shorter = _scores(firsts, measure, required=required)
+    scores, shorter = _scores(firsts, measure)
     notices: tuple[str, ...] = ()
     if measure.score != "mean" and 2 * shorter > len(scores) > 0:
         notices = (
@@ -205,16 +200,13 @@ def _starts(firsts: Sequence[Sample], measure: Measure, source: Source, *, requi
     return [TransductiveStart(sample, calibration, notices) for sample in firsts]
 
 
-def _scores(firsts: Sequence[Sample], measure: Measure, *, required: bool) -> tuple[list[float], int]:
+def _scores(firsts: Sequence[Sample], measure: Measure) -> tuple[list[float], int]:
     scores, shorter = [], 0
     for sample in firsts:
         if sample.status != "complete" or sample.message is None:
             continue
-        try:
+        with suppress(LogprobsUnavailable, ConfidenceError):  # its own decision reports that
             signals = token_signals_of(sample.message)
             scores.append(measure(signals))
             shorter += len(signals[measure.signal]) < measure.window
-        except (LogprobsUnavailable, ConfidenceError):
-            if required:
-                raise
     return scores, shorter
