@@ -1,0 +1,56 @@
+"""Ctrl-C in the middle of endless samples: the process ends at once, with a KeyboardInterrupt."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+SCRIPT = """
+import asyncio
+from langchain_reasc import ReASCRunnable
+from runnable.fakes import Reply, Scripted
+
+class Announcing(Scripted):
+    def _begin(self, messages):
+        print("drawing", flush=True)
+        return super()._begin(messages)
+
+reasc = ReASCRunnable(model=Announcing(script=lambda question, index: Reply("a", endless=True)))
+try:
+    {call}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    raise
+"""
+CALLS = {"sync": 'reasc.invoke("q")', "async": 'asyncio.run(reasc.ainvoke("q"))'}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_an_interrupt_ends_streams_and_threads_promptly(call: str) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(call=call)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "drawing\n"
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert time.monotonic() - sent < 10
+    assert "interrupted" in out
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert process.returncode == -signal.SIGINT

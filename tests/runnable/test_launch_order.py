@@ -1,0 +1,84 @@
+"""The decision is made in launch order: it does not depend on which sample arrives first."""
+
+import threading
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.stopping import decide
+
+from .fakes import Reply, Scripted, calibration
+
+ANSWERS = [("7", -0.5), ("8", -3.0), ("7", -1.0), ("9", -2.0), ("8", -3.5)]
+
+
+def finishing_in(order: tuple[int, ...]) -> Scripted:
+    """Sample order[k + 1] says its last word only after order[k] has ended."""
+    ended = {index: threading.Event() for index in order}
+    before: dict[int, threading.Event | None] = dict(zip(order, [None, *(ended[i] for i in order)], strict=False))
+
+    def script(question: str, index: int) -> Reply:
+        answer, logprob = ANSWERS[index]
+        return Reply(f"it is {answer}", logprob, opens=before[index], wait_at=2, done=ended[index])
+
+    return Scripted(script=script)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(5)))[::13], ids=str)
+def test_any_order_of_completion_gives_the_same_decision(runner: Any, order: tuple[int, ...]) -> None:
+    heard: list[int] = []
+    reasc = ReASCRunnable(model=finishing_in(order), calibration=calibration(mean=1.0), max_samples=5, concurrency=5)
+    result = runner.solve(reasc, "q", on_response=lambda response, _: heard.append(response.index))
+    assert result.answer == "8"
+    assert result.decision.samples == len(heard) == 5
+    assert heard == [0, 1, 2, 3, 4]
+    assert [response.index for response in result.responses] == [0, 1, 2, 3, 4]
+
+
+def test_the_live_decision_is_the_pure_one(runner: Any) -> None:
+    from langchain_reasc import Cap, Response
+
+    measured = calibration(mean=1.0)
+    live = runner.solve(
+        ReASCRunnable(model=finishing_in((3, 1, 4, 0, 2)), calibration=measured, max_samples=5, concurrency=5), "q"
+    )
+    replayed = decide(measured.rule() | Cap(5), [Response(answer, -logprob) for answer, logprob in ANSWERS])
+    assert live.decision.answer == replayed.answer
+    assert live.decision.evidence == pytest.approx(replayed.evidence)
+    assert live.decision.posterior == pytest.approx(replayed.posterior)
+
+
+@pytest.mark.parametrize(("gate", "together"), [(2.0, 1), (None, 5)])
+def test_the_first_sample_goes_alone_while_the_gate_is_open(runner: Any, gate: float | None, together: int) -> None:
+    everyone = threading.Barrier(together) if together > 1 else None
+
+    def script(question: str, index: int) -> Reply:
+        if everyone and not runner.is_async:
+            everyone.wait(10)  # only passes once all five run
+        return Reply("it is 7", -3.0)  # S(y) = 3 reaches the gate, and its weight decides alone without one
+
+    model = Scripted(script=script)
+    result = runner.solve(ReASCRunnable(model=model, calibration=calibration(gate=gate), concurrency=5), "q")
+    assert len(result.responses) == together
+    assert (result.decision.samples, result.decision.stage) == (1, 1 if gate else 2)
+
+
+def test_after_a_refusal_at_the_gate_whole_waves_follow(runner: Any) -> None:
+    model = Scripted(script=lambda question, index: Reply(f"it is {index}", -1.0))
+    result = runner.solve(
+        ReASCRunnable(model=model, calibration=calibration(gate=2.0), concurrency=4, max_samples=7), "q"
+    )
+    assert [response.index for response in result.responses] == list(range(7))  # 1 + 4 + 2
+    assert model.log.most_live <= 4
+    assert (result.answer, result.decision.reason) == ("0", "budget")
+
+
+@pytest.mark.parametrize("concurrency", [1, 3, 16])
+def test_concurrency_bounds_the_calls_in_flight_and_changes_no_decision(runner: Any, concurrency: int) -> None:
+    answers = "1 2 1 3 1 1 2 1 1 1 1 1 1 1 1 1".split()
+    model = Scripted(script=lambda question, index: Reply(f"it is {answers[index]}"))
+    result = runner.solve(ReASCRunnable(model=model, concurrency=concurrency), "q")
+    assert model.log.most_live <= concurrency
+    assert (result.answer, result.decision.samples) == ("1", 11)
