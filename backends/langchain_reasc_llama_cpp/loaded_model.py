@@ -3,7 +3,7 @@
 import secrets
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
@@ -20,6 +20,8 @@ from langchain_reasc_llama_cpp.sampler import SEEDS
 
 __all__ = ["LoadedModel"]
 
+_MAX_CELLS: Final = 1 << 24  # beyond any model; llama.cpp would fill the machine's memory before it gives up
+
 
 class LoadedModel(BaseChatModel, GenerationFields):
     """A GGUF, loaded when the object is made and freed by :meth:`close`, ``with``, or the garbage collector."""
@@ -28,9 +30,9 @@ class LoadedModel(BaseChatModel, GenerationFields):
 
     model_path: str | Path | None = None
     """The GGUF; None takes the small model that comes with the package."""
-    n_ctx: Annotated[int | None, Field(ge=8)] = None
+    n_ctx: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
     """Tokens of prompt and response together. None: what the model was trained for, at most 4,096."""
-    n_cells: Annotated[int | None, Field(ge=8)] = None
+    n_cells: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
     """Tokens the KV cache holds over all parallel samples, which share their prompt's; never fewer than ``n_ctx``.
     None: ``n_ctx * n_parallel``, at most 8,192 (or ``n_ctx``). When it is full, the youngest samples wait."""
     n_batch: Annotated[int, Field(ge=1)] = 512
@@ -45,6 +47,8 @@ class LoadedModel(BaseChatModel, GenerationFields):
     """Strings that end a response, and are not part of it; a call's own ``stop`` replaces them."""
     chat_template: str | None = None
     """A Jinja chat template to use instead of the GGUF's own."""
+    streaming: bool = False
+    """Generate by streaming in ``invoke`` too, so that callbacks hear of each token."""
     verbose: bool = False
     """Let llama.cpp print its log (one switch for all models of the process)."""
 

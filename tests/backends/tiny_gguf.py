@@ -41,7 +41,7 @@ def write_tiny_model(
         context: the training context it claims, in tokens.
         seed: of the random weights.
         scale: standard deviation of the weights; larger makes a more opinionated model.
-        ends: False leaves the model without an end token, so that responses run to their limit.
+        ends: False makes the end token impossible, so that responses run to their limit.
         architecture: what ``general.architecture`` claims.
         tokenizer: what ``tokenizer.ggml.model`` claims; "no_vocab" writes no tokens at all.
         metadata: further keys.
@@ -64,11 +64,10 @@ def write_tiny_model(
     if tokenizer != "no_vocab":
         kinds = [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL]
         writer.add_tokenizer_pre("qwen2")
-        writer.add_token_list([*byte_alphabet(), END if ends else "<|other|>", START, "th"])
+        writer.add_token_list([*byte_alphabet(), END, START, "th"])
         writer.add_token_types(kinds)
         writer.add_token_merges(["t h"])
-        if ends:
-            writer.add_eos_token_id(256)
+        writer.add_eos_token_id(256)
         writer.add_bos_token_id(257)
         writer.add_add_bos_token(False)
     if chat_template is not None:
@@ -81,18 +80,26 @@ def write_tiny_model(
         return (rng.standard_normal(shape) * scale).astype(np.float32)
 
     ones = np.ones(width, dtype=np.float32)
-    writer.add_tensor("token_embd.weight", weights(vocabulary, width))
+    # The first hidden value is a positive constant that no layer changes: a bias that output weights can use.
+    embeddings = weights(vocabulary, width)
+    embeddings[:, 0] = 1
+    writer.add_tensor("token_embd.weight", embeddings)
     for layer in range(layers):
         block = f"blk.{layer}."
-        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+        for name in ("attn_q", "attn_k", "attn_v"):
             writer.add_tensor(f"{block}{name}.weight", weights(width, width))
+        for name, inputs in (("attn_output", width), ("ffn_down", hidden)):
+            writes = weights(width, inputs)
+            writes[0] = 0
+            writer.add_tensor(f"{block}{name}.weight", writes)
         writer.add_tensor(f"{block}attn_norm.weight", ones)
         writer.add_tensor(f"{block}ffn_norm.weight", ones)
         writer.add_tensor(f"{block}ffn_gate.weight", weights(hidden, width))
         writer.add_tensor(f"{block}ffn_up.weight", weights(hidden, width))
-        writer.add_tensor(f"{block}ffn_down.weight", weights(width, hidden))
     writer.add_tensor("output_norm.weight", ones)
     output = weights(vocabulary, width)
+    if not ends:
+        output[256] = np.eye(1, width) * -1000
     if poison is not None:
         output[:] = poison
     writer.add_tensor("output.weight", output)

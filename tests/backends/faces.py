@@ -1,0 +1,83 @@
+"""The sync and the async methods of a chat model behind one set of names, so that a test is written once."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import LLMResult
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+Samples = list[tuple[int, AIMessage]]
+
+
+class Face(Protocol):
+    def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage: ...
+    def batch(self, model: Any, given: list[Any], **options: Any) -> list[AIMessage]: ...
+    def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]: ...
+    def generate(self, model: ChatLlamaCpp, given: list[Any], **options: Any) -> LLMResult: ...
+    def sample(self, model: ChatLlamaCpp, given: Any, *, cancel_after: int = -1, **options: Any) -> Samples: ...
+
+
+class SyncFace:
+    def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage:
+        answer: AIMessage = model.invoke(given, **options)
+        return answer
+
+    def batch(self, model: Any, given: list[Any], **options: Any) -> list[AIMessage]:
+        answers: list[AIMessage] = model.batch(given, **options)
+        return answers
+
+    def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]:
+        return list(model.stream(given, **options))
+
+    def generate(self, model: ChatLlamaCpp, given: list[Any], **options: Any) -> LLMResult:
+        return model.generate(given, **options)
+
+    def sample(self, model: ChatLlamaCpp, given: Any, *, cancel_after: int = -1, **options: Any) -> Samples:
+        got: Samples = []
+        with model.sample(given, **options) as samples:
+            for pair in samples:
+                got.append(pair)
+                if len(got) == cancel_after:
+                    samples.cancel()
+        return got
+
+
+class AsyncFace:
+    def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage:
+        answer: AIMessage = asyncio.run(model.ainvoke(given, **options))
+        return answer
+
+    def batch(self, model: Any, given: list[Any], **options: Any) -> list[AIMessage]:
+        answers: list[AIMessage] = asyncio.run(model.abatch(given, **options))
+        return answers
+
+    def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]:
+        async def collect() -> list[AIMessageChunk]:
+            return [chunk async for chunk in model.astream(given, **options)]
+
+        return asyncio.run(collect())
+
+    def generate(self, model: ChatLlamaCpp, given: list[Any], **options: Any) -> LLMResult:
+        return asyncio.run(model.agenerate(given, **options))
+
+    def sample(self, model: ChatLlamaCpp, given: Any, *, cancel_after: int = -1, **options: Any) -> Samples:
+        async def collect() -> Samples:
+            got: Samples = []
+            async with model.asample(given, **options) as samples:
+                async for pair in samples:
+                    got.append(pair)
+                    if len(got) == cancel_after:
+                        samples.cancel()
+            return got
+
+        return asyncio.run(collect())
+
+
+def merged(chunks: Iterable[AIMessageChunk]) -> AIMessageChunk:
+    """The chunks of a stream, added up."""
+    first, *rest = chunks
+    for chunk in rest:
+        first = first + chunk
+    return first

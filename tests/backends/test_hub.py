@@ -1,0 +1,145 @@
+"""Models from a Hugging Face hub: a small one on the loopback interface, which speaks the part the client needs."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+COMMIT = "c0ffee" + "0" * 34
+
+
+class Hub(ThreadingHTTPServer):
+    """Serves one file of one repository, and remembers what it was asked."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(("127.0.0.1", 0), HubHandler)
+        self.content, self.asked = content, list[tuple[str, str]]()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class HubHandler(BaseHTTPRequestHandler):
+    server: Hub
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self.answer(with_body=False)
+
+    def do_GET(self) -> None:
+        self.answer(with_body=True)
+
+    def answer(self, *, with_body: bool) -> None:
+        self.server.asked.append((self.command, self.path))
+        repository, _, rest = self.path.partition("/resolve/")
+        error = None
+        if repository != "/someone/tiny-model":
+            error = "RepoNotFound"
+        elif not rest.endswith("/tiny.gguf"):
+            error = "EntryNotFound"
+        body = b"" if error else self.server.content
+        self.send_response(404 if error else 200)
+        if error:
+            self.send_header("X-Error-Code", error)
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+
+@pytest.fixture
+def hub(tiny_path: Path) -> Iterator[Hub]:
+    server = Hub(tiny_path.read_bytes())
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def load(endpoint: str, cache: Path, script: str, **further: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process of its own: the client reads HF_ENDPOINT when it is imported."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.upper().endswith("_PROXY")},
+        "TQDM_POSITION": "-1",  # show progress though stderr is no terminal
+        **{"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"},
+        **further,
+    }
+    prelude = "from langchain_reasc_llama_cpp import ChatLlamaCpp\nload = ChatLlamaCpp.from_hugging_face\n"
+    command = [sys.executable, "-c", prelude + script]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_model_is_downloaded_once(hub: Hub, tmp_path: Path) -> None:
+    script = """
+model = load("someone/tiny-model", "tiny.gguf", revision="main", max_tokens=3, seed=1)
+message = model.invoke("hi")
+print(message.response_metadata["model_name"], message.usage_metadata["output_tokens"])
+again = load("someone/tiny-model", "tiny.gguf", max_tokens=3, seed=1)
+print(again.invoke("hi").content == message.content)
+"""
+    done = load(hub.endpoint, tmp_path, script)
+    assert (done.returncode, done.stdout) == (0, "tiny.gguf 3\nTrue\n"), done.stderr
+    assert "tiny.gguf" in done.stderr  # the client's progress bar
+    assert [method for method, _ in hub.asked].count("GET") == 1
+
+
+def test_what_is_cached_needs_no_hub(hub: Hub, tmp_path: Path) -> None:
+    script = "print(load('someone/tiny-model', 'tiny.gguf', max_tokens=3).invoke('hi').usage_metadata['output_tokens'])"
+    assert load(hub.endpoint, tmp_path, script).returncode == 0
+    asked = len(hub.asked)
+    hub.shutdown()
+    hub.server_close()
+    done = load(hub.endpoint, tmp_path, script)
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+    assert len(hub.asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("load('someone/tiny-model', 'other.gguf')", "there is no 'other.gguf'"),
+        (
+            "load('nobody/nothing', 'tiny.gguf')",
+            "there is no 'tiny.gguf' of the Hugging Face repository 'nobody/nothing'",
+        ),
+        ("load('not a name', 'tiny.gguf')", "not a repository name"),
+        ("load('someone/tiny-model', 'tiny.gguf', n_paralel=1)", "did you mean 'n_parallel'"),
+    ],
+)
+def test_what_is_not_there_is_said(hub: Hub, tmp_path: Path, call: str, says: str) -> None:
+    script = f"""
+from langchain_reasc.exceptions import ReASCError
+try:
+    {call}
+except ReASCError as error:
+    print(error)
+"""
+    done = load(hub.endpoint, tmp_path, script)
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
+
+
+def test_no_hub_and_nothing_cached(tmp_path: Path) -> None:
+    script = """
+from langchain_reasc.exceptions import ModelFileError
+try:
+    load("someone/tiny-model", "tiny.gguf")
+except ModelFileError as error:
+    print(error)
+"""
+    done = load("http://127.0.0.1:9", tmp_path, script, HF_HUB_OFFLINE="1")
+    assert done.returncode == 0, done.stderr
+    assert "the hub cannot be reached" in done.stdout
