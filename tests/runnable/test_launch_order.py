@@ -77,7 +77,7 @@ def test_after_a_refusal_at_the_gate_whole_waves_follow(runner: Any) -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 3, 16])
 def test_concurrency_bounds_the_calls_in_flight_and_changes_no_decision(runner: Any, concurrency: int) -> None:
-    answers = "1 2 1 3 1 1 2 1 1 1 1 1 1 1 1 1".split()
+    answers = [*"1213112111111111"]
     model = Scripted(script=lambda question, index: Reply(f"it is {answers[index]}"))
     result = runner.solve(ReASCRunnable(model=model, concurrency=concurrency), "q")
     assert model.log.most_live <= concurrency

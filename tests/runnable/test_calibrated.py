@@ -1,0 +1,156 @@
+"""With a calibration: the gate, weights, what is refused, and what is announced."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage, SystemMessage
+
+from langchain_reasc import ReASCRunnable, save_calibration
+from langchain_reasc.calibration import Fingerprint
+from langchain_reasc.calibration.fingerprint import prompt_hash
+from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch, LogprobsUnavailable
+
+from .fakes import Reply, calibration, saying
+
+SURE, UNSURE = Reply("it is 7", -3.0), Reply("it is 8", -0.5)
+
+
+def test_the_gate_accepts_a_confident_first_response(runner: Any) -> None:
+    model = saying(SURE)
+    message = runner.invoke(ReASCRunnable(model=model, calibration=calibration(gate=2.5)), "q")
+    account = message.response_metadata["reasc"]
+    assert (account["method"], account["stage"], account["reason"], account["samples"]) == ("reasc", 1, "gate", 1)
+    assert len(model.log.calls) == 1
+    assert account["notices"] == []
+
+
+def test_a_score_at_the_gate_is_accepted_and_one_below_is_not(runner: Any) -> None:
+    at, below = (calibration(gate=gate, mean=3.0) for gate in (3.0, 3.0000001))
+    assert runner.solve(ReASCRunnable(model=saying(SURE), calibration=at), "q").decision.samples == 1
+    assert runner.solve(ReASCRunnable(model=saying(SURE), calibration=below), "q").decision.samples == 4
+
+
+def test_the_refused_response_is_the_first_vote_of_stage_two(runner: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=calibration(gate=9.0)), "q")
+    assert result.answer == "7"
+    assert result.decision.evidence == {"8": 1.0, "7": pytest.approx(2 * 2.718281828 ** (0.7 * 2.0))}
+    assert result.decision.stage == 2
+
+
+def test_a_calibration_comes_as_an_object_a_path_or_a_string(runner: Any, tmp_path: Path) -> None:
+    measured = calibration(gate=2.5)
+    path = save_calibration(measured, tmp_path / "calibration.json")
+    for given in (measured, path, str(path)):
+        reasc = ReASCRunnable(model=saying(SURE), calibration=given)
+        assert reasc.learned == measured
+        assert runner.solve(reasc, "q").decision.reason == "gate"
+
+
+def test_a_missing_file_is_refused_when_the_runnable_is_made(tmp_path: Path) -> None:
+    missing = tmp_path / "none.json"
+    with pytest.raises(CalibrationFileError, match=re.escape(str(missing))):
+        ReASCRunnable(model=saying(SURE), calibration=missing)
+
+
+def test_without_a_calibration_votes_are_counted_and_it_says_so(runner: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=saying(SURE)), "q")
+    assert result.decision.samples == 4
+    assert result.notices == ("no calibration: counting votes (ASC)",)
+    assert result.message.response_metadata["reasc"]["method"] == "asc"
+
+
+def test_a_closed_gate_says_why(runner: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=saying(UNSURE), calibration=calibration()), "q")
+    assert result.notices == ("the gate is closed: closed by the test",)
+    assert result.message.response_metadata["reasc"]["method"] == "reasc"
+
+
+@pytest.mark.parametrize("reply", [SURE, Reply("it is 7", logprob=None)], ids=["with logprobs", "without logprobs"])
+def test_a_weak_calibration_counts_votes_and_says_why(runner: Any, reply: Reply) -> None:
+    weak = calibration(gate=2.5, fallback="the score does not separate right from wrong")
+    result = runner.solve(ReASCRunnable(model=saying(reply), calibration=weak), "q")
+    assert (result.decision.samples, result.decision.evidence) == (4, {"7": 4.0})
+    assert result.notices[0] == "counting votes (ASC): the score does not separate right from wrong"
+    assert result.message.response_metadata["reasc"]["method"] == "asc"
+
+
+def test_missing_logprobs_are_an_error_that_says_what_to_do(runner: Any) -> None:
+    reasc = ReASCRunnable(model=saying(Reply("it is 7", logprob=None)), calibration=calibration(gate=2.5))
+    with pytest.raises(LogprobsUnavailable, match="top_logprobs=20"):
+        runner.invoke(reasc, "q")
+
+
+def test_missing_logprobs_can_be_counted_and_that_is_announced(runner: Any) -> None:
+    model = saying(Reply("it is 7", logprob=None))
+    reasc = ReASCRunnable(model=model, calibration=calibration(gate=2.5), on_missing_confidence="count")
+    result = runner.solve(reasc, "q")
+    assert result.decision.evidence == {"7": 4.0}
+    assert [response.score for response in result.responses[:4]] == [None] * 4
+    assert any("counted as one vote" in notice and "logprobs" in notice for notice in result.notices)
+
+
+def test_a_signal_the_model_does_not_give_is_refused_by_name(runner: Any) -> None:
+    reasc = ReASCRunnable(model=saying(SURE), calibration=calibration(signal="self_certainty"))
+    with pytest.raises(LogprobsUnavailable, match=r"'self_certainty' signal.*carries: top_k, token_logprob"):
+        runner.invoke(reasc, "q")
+
+
+@pytest.mark.parametrize(
+    ("measured_on", "both_sides"),
+    [
+        ({"model": "other"}, "model: calibrated on 'other', running 'scripted'"),
+        ({"sampling": {"temperature": 0.3}}, "temperature: calibrated on 0.3, running 1.0"),
+    ],
+)
+def test_another_model_or_sampling_is_refused_with_both_sides(
+    runner: Any, measured_on: dict[str, Any], both_sides: str
+) -> None:
+    made = calibration(gate=2.5, fingerprint=Fingerprint(**measured_on))
+    with pytest.raises(FingerprintMismatch, match=f"{both_sides}.*allow_fingerprint_mismatch=True"):
+        ReASCRunnable(model=saying(SURE), calibration=made)
+    reasc = ReASCRunnable(model=saying(SURE), calibration=made, allow_fingerprint_mismatch=True)
+    assert runner.solve(reasc, "q").decision.reason == "gate"
+
+
+@pytest.mark.parametrize("how", ["bound to the model", "bound to the runnable", "given to the call"])
+def test_a_temperature_given_elsewhere_is_checked_too(runner: Any, how: str) -> None:
+    def call() -> Any:
+        model = saying(SURE)
+        given = {"temperature": 0.2}
+        reasc: Any = ReASCRunnable(
+            model=model.bind(**given) if how == "bound to the model" else model, calibration=calibration(gate=2.5)
+        )
+        reasc = reasc.bind(**given) if how == "bound to the runnable" else reasc
+        return runner.invoke(reasc, "q", **(given if how == "given to the call" else {}))
+
+    with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on 1.0, running 0.2"):
+        call()
+
+
+def test_another_system_prompt_is_refused_and_the_same_accepted(runner: Any) -> None:
+    system = SystemMessage("Think step by step.")
+    made = calibration(gate=2.5, fingerprint=Fingerprint(prompt_sha256=prompt_hash([system])))
+    reasc = ReASCRunnable(model=saying(SURE), calibration=made)
+    assert runner.solve(reasc, [system, HumanMessage("another question")]).decision.reason == "gate"
+    for other in ("q", [SystemMessage("Be brief."), HumanMessage("q")]):
+        with pytest.raises(FingerprintMismatch, match="prompt_sha256"):
+            runner.invoke(reasc, other)
+        lenient = ReASCRunnable(model=saying(SURE), calibration=made, allow_fingerprint_mismatch=True)
+        assert runner.solve(lenient, other).decision.reason == "gate"
+
+
+def test_the_message_holds_no_token_signals_and_the_result_does(runner: Any) -> None:
+    class Recording(type(saying(SURE))):  # type: ignore[misc]
+        def _last(self, reply: Reply, key: Any) -> Any:
+            chunk = super()._last(reply, key)
+            chunk.message.response_metadata |= {"token_signals": {"top_k": [3.0]}, "token_signals_info": {"top_k": 2}}
+            return chunk
+
+    result = runner.solve(
+        ReASCRunnable(model=Recording(script=lambda *_: SURE), calibration=calibration(gate=2.5)), "q"
+    )
+    assert not [key for key in result.message.response_metadata if key.startswith("token_signals")]
+    assert result.responses[0].message.response_metadata["token_signals"] == {"top_k": [3.0]}
+    assert result.responses[0].score == 3.0

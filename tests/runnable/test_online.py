@@ -1,0 +1,147 @@
+"""calibration="online": a batch is the paper's Algorithm 2; single calls count votes until they have seen enough."""
+
+import random
+import threading
+from typing import Any
+
+import pytest
+
+from langchain_reasc import Cap, ReASCRunnable, Response, calibrate_online, decide
+from langchain_reasc.exceptions import LogprobsUnavailable
+
+from .fakes import TOP_K, Reply, Scripted
+
+QUESTIONS = [f"q{i}" for i in range(40)]
+BUDGET = 6
+
+
+def drawn(question: str, index: int) -> Reply:
+    """Two groups of questions, one the model is sure of; every sample is fixed by its question and index."""
+    rng = random.Random(f"{question} {index}")
+    sure = int(question[1:]) % 2 == 0
+    score = max(0.01, rng.gauss(3.0 if sure else 1.0, 0.2))
+    return Reply(f"it is {1 if sure else rng.choice([1, 2, 3])}", -round(score, 3))
+
+
+def online(**fields: Any) -> ReASCRunnable:
+    fields = {"model": Scripted(script=drawn), "measure": TOP_K, "max_samples": BUDGET, **fields}
+    return ReASCRunnable(calibration="online", **fields)
+
+
+def score(question: str, index: int = 0) -> float:
+    return -(drawn(question, index).logprob or 0)
+
+
+def answer(question: str, index: int) -> str:
+    return drawn(question, index).text.split()[-1]
+
+
+def test_a_batch_equals_calibrating_on_first_scores_then_deciding(runner: Any) -> None:
+    messages = runner.batch(online(), QUESTIONS)
+    rule = calibrate_online([score(q) for q in QUESTIONS], measure=TOP_K).rule() | Cap(BUDGET)
+    expected = [decide(rule, [Response(answer(q, i), score(q, i)) for i in range(BUDGET)]) for q in QUESTIONS]
+    accounts = [message.response_metadata["reasc"] for message in messages]
+    assert [a["answer"] for a in accounts] == [e.answer for e in expected]
+    assert [a["samples"] for a in accounts] == [e.samples for e in expected]
+    assert [a["reason"] for a in accounts] == [e.reason for e in expected]
+    assert {"gate"} < {a["reason"] for a in accounts}  # both stages are in play
+
+
+def test_completion_order_and_concurrency_change_nothing(runner: Any) -> None:
+    def decisions(messages: list[Any]) -> list[Any]:
+        accounts = [message.response_metadata["reasc"] for message in messages]
+        return [(account["answer"], account["samples"], account["evidence"]) for account in accounts]
+
+    whole = decisions(runner.batch(online(), QUESTIONS))
+    narrow = decisions(runner.batch(online(concurrency=1), QUESTIONS, {"max_concurrency": 3}))
+    as_completed = dict(runner.batch_as_completed(online(), QUESTIONS))
+    assert whole == narrow == decisions([as_completed[at] for at in range(len(QUESTIONS))])
+
+
+def test_all_first_responses_are_drawn_before_any_decision(runner: Any) -> None:
+    reasc = online()
+    runner.batch(reasc, QUESTIONS, {"max_concurrency": 4})
+    calls = reasc.model.log.calls  # type: ignore[attr-defined]
+    assert sorted(calls[: len(QUESTIONS)]) == sorted((question, 0) for question in QUESTIONS)
+    assert len(set(calls)) == len(calls)  # and none is drawn twice
+
+
+def test_a_failing_input_costs_only_itself(runner: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        return Reply("", error=ConnectionError("down")) if question == "q3" else drawn(question, index)
+
+    outputs = runner.batch(online(model=Scripted(script=script)), QUESTIONS, return_exceptions=True)
+    assert [at for at, output in enumerate(outputs) if isinstance(output, Exception)] == [3]
+    others = [score(question) for question in QUESTIONS if question != "q3"]
+    rule = calibrate_online(others, measure=TOP_K).rule() | Cap(BUDGET)
+    expected = decide(rule, [Response(answer("q0", i), score("q0", i)) for i in range(BUDGET)])
+    assert outputs[0].response_metadata["reasc"]["evidence"] == pytest.approx(expected.evidence)
+
+
+def test_a_first_sample_that_failed_is_drawn_again(runner: Any) -> None:
+    failed = threading.Event()
+
+    def script(question: str, index: int) -> Reply:
+        if (question, index) == ("q3", 0) and not failed.is_set():
+            failed.set()
+            return Reply("", error=ConnectionError("down"))
+        return drawn(question, index)
+
+    outputs = runner.batch(online(model=Scripted(script=script)), QUESTIONS)
+    assert outputs[3].response_metadata["reasc"]["failed"] == 0
+
+
+def test_scores_that_determine_nothing_fall_back_to_counting_and_say_so(runner: Any) -> None:
+    model = Scripted(script=lambda question, index: Reply("it is 1", -1.0))
+    for message in runner.batch(online(model=model), QUESTIONS[:20]):
+        account = message.response_metadata["reasc"]
+        assert (account["method"], account["samples"]) == ("asc", 4)
+        [notice] = account["notices"]
+        assert "counting votes (ASC)" in notice and "all 20 scores equal" in notice
+
+
+def test_too_few_inputs_for_a_mixture_keep_the_gate_closed_and_say_so(runner: Any) -> None:
+    for message in runner.batch(online(), QUESTIONS[:4]):
+        [notice] = message.response_metadata["reasc"]["notices"]
+        assert notice.startswith("the gate is closed: 4 responses are too few")
+
+
+def test_one_response_without_logprobs_fails_alone(runner: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        return Reply("it is 1", logprob=None) if question == "q3" else drawn(question, index)
+
+    outputs = runner.batch(online(model=Scripted(script=script)), QUESTIONS, return_exceptions=True)
+    assert [at for at, output in enumerate(outputs) if isinstance(output, LogprobsUnavailable)] == [3]
+    counting = online(model=Scripted(script=script), on_missing_confidence="count")
+    notices = runner.batch(counting, QUESTIONS)[3].response_metadata["reasc"]["notices"]
+    assert any("counted as one vote" in notice for notice in notices)
+
+
+def test_windows_longer_than_the_responses_are_pointed_out(runner: Any) -> None:
+    measure = type(TOP_K)("top_k", "bottom_group", 128)
+    for message in runner.batch(online(measure=measure), QUESTIONS[:20]):
+        assert "shorter than the window (128 tokens)" in message.response_metadata["reasc"]["notices"][0]
+
+
+def test_single_calls_count_votes_until_enough_was_seen(runner: Any) -> None:
+    reasc = online()
+    questions = [f"q{i}" for i in range(64)]
+    before = [runner.solve(reasc, question) for question in questions]
+    expected = calibrate_online([score(question) for question in questions], measure=TOP_K)
+    assert reasc.learned is not None
+    assert (reasc.learned.n, reasc.learned.mean) == (64, pytest.approx(expected.mean))
+    assert reasc.learned.gate.threshold == pytest.approx(expected.gate.threshold)
+    assert reasc.learned.fingerprint.model == "scripted"
+    for result in before:
+        assert result.message.response_metadata["reasc"]["method"] == "asc"
+        assert result.notices == ("online calibration has seen too few responses yet: counting votes (ASC)",)
+    after = runner.solve(reasc, max(questions, key=score))
+    assert (after.decision.reason, after.message.response_metadata["reasc"]["method"]) == ("gate", "reasc")
+
+
+def test_what_was_learned_starts_the_next_process_warm(runner: Any) -> None:
+    reasc = online()
+    for question in [f"q{i}" for i in range(64)]:
+        runner.invoke(reasc, question)
+    warm = ReASCRunnable(model=Scripted(script=drawn), calibration=reasc.learned)
+    assert runner.solve(warm, max(QUESTIONS, key=score)).decision.reason == "gate"
