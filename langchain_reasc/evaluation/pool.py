@@ -13,7 +13,7 @@ that pools made by others can be read. Token signals may lie beside it (see :mod
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,12 +62,14 @@ class Pool:
         path: the file it was read from.
         questions: in recorded order; answers normalized, ``correct`` filled in.
         metadata: of the first line; empty where there is none.
+        signals_files: where its token signals lie; none where it has none.
         notes: what the reader of a result should know of this pool, such as what cannot be computed from it.
     """
 
     path: Path
     questions: tuple[PoolQuestion, ...]
     metadata: dict[str, Any] = field(default_factory=dict)
+    signals_files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
 
     @cached_property
@@ -77,10 +79,13 @@ class Pool:
         Raises:
             PoolError: that file is damaged, or does not fit the pool.
         """
-        path = signals_path(self.path)
-        if not path.exists():
+        if not self.signals_files:
             return None
-        signals = load_signals(path)
+        records = {id: record for path in self.signals_files for id, record in load_signals(path).records.items()}
+        signals = PoolSignals(
+            self.signals_files[-1],
+            {question.id: records[question.id] for question in self.questions if question.id in records},
+        )
         signals.check({question.id: len(question.responses) for question in self.questions})
         return signals
 
@@ -93,6 +98,22 @@ class Pool:
     def has_prompt_tokens(self) -> bool:
         """Whether every response says how long its prompt was."""
         return all(response.prompt_tokens is not None for response in self._responses())
+
+    def __add__(self, other: "Pool") -> "Pool":
+        """This pool's questions, then the other's.
+
+        Raises:
+            PoolError: both hold a question with the same id.
+        """
+        if shared := {q.id for q in self.questions} & {q.id for q in other.questions}:
+            raise PoolError(f"{self.path} and {other.path} both hold question {min(shared)!r}")
+        return Pool(
+            other.path,
+            self.questions + other.questions,
+            other.metadata,
+            self.signals_files + other.signals_files,
+            tuple(dict.fromkeys(self.notes + other.notes)),
+        )
 
     def _responses(self) -> Iterator[PoolResponse]:
         return (response for question in self.questions for response in question.responses)
@@ -117,8 +138,9 @@ def read_pool(path: str | os.PathLike[str]) -> Pool:
         questions[question.id] = question
     if not questions:
         raise PoolError(f"{source} holds no question; record one with `reasc record`, one JSON object a line")
-    pool = Pool(source, tuple(questions.values()), metadata, notes)
-    return Pool(source, pool.questions, metadata, (*notes, *_missing(pool)))
+    beside = signals_path(source)
+    pool = Pool(source, tuple(questions.values()), metadata, (beside,) if beside.exists() else ())
+    return replace(pool, notes=(*notes, *_missing(pool)))
 
 
 def _records(source: Path) -> tuple[dict[str, Any], list[tuple[int, Any]], tuple[str, ...]]:
@@ -207,7 +229,7 @@ def _graded(response: PoolResponse, reference: str) -> PoolResponse:
 def _missing(pool: Pool) -> Sequence[str]:
     """One message for the whole pool that says what cannot be computed."""
     lacking = []
-    if not pool.has_scores and not signals_path(pool.path).exists():
+    if not pool.has_scores and not pool.signals_files:
         lacking.append("no scores or token signals, so ReASC cannot be replayed (only the methods that count votes)")
     if not pool.has_prompt_tokens:
         lacking.append("no prompt tokens, so only generated tokens are counted")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from langchain_reasc.source import Source
 
 __all__ = ["record_pool"]
 
+_SEED_BLOCKS = 1_000_003
 _CONCURRENCY = 8  # requests at once to a model that does not sample in parallel itself
 
 
@@ -64,6 +66,7 @@ def record_pool(
     target, measure = Path(path), measure or Measure()
     source = Source.of(model, logprobs=True)
     metadata = _metadata(source, samples=samples, answer=answer, system=system, measure=measure)
+    target.parent.mkdir(parents=True, exist_ok=True)
     done = _resume(target, metadata, questions)
     missing = [question for question in questions if question.id not in done]
     extract = extractor(answer)
@@ -162,7 +165,10 @@ def _drawn(
     model: Runnable[LanguageModelInput, Any], messages: list[BaseMessage], samples: int, question: str
 ) -> list[AIMessage]:
     concurrency = samples if isinstance(Source.of(model).model, ParallelSampler) else _CONCURRENCY
-    drawn = draw(model, messages, samples, concurrency=concurrency)
+    # Sample i is drawn with seed + i. Were i to start at 0 for each question, all first responses would share one
+    # stream of random numbers: one style of answering, not a fair sample.
+    first = zlib.crc32(question.encode()) % _SEED_BLOCKS * samples
+    drawn = draw(model, messages, samples, first=first, concurrency=concurrency)
     complete = [sample.message for sample in drawn if sample.status == "complete" and sample.message is not None]
     if len(complete) < samples:
         raise _failure(drawn, question)

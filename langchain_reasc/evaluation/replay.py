@@ -111,7 +111,7 @@ def replay(
     scores = PoolScores(pool)
     size = calibration_size if measures else 0
     _check(pool, size, shuffles)
-    notes = (*pool.notes, *_notes(pool, scores, measures, settings))
+    notes = (*pool.notes, *_notes(pool, scores, measures, settings, tested_from=0 if shuffles else size))
     run = Replay(pool, settings, shuffles, size, len(pool.questions) - size, seed, {}, notes)
     recorded = _Recorded(pool)
     for at, split in enumerate(splits(pool, size, shuffles=shuffles, seed=seed)):
@@ -200,11 +200,14 @@ def _check(pool: Pool, calibration_size: int, shuffles: int) -> None:
         )
 
 
-def _notes(pool: Pool, scores: PoolScores, measures: Sequence[MeasureSpec], settings: MethodSettings) -> Iterator[str]:
-    short = sum(len(question.responses) < settings.max_samples for question in pool.questions)
+def _notes(
+    pool: Pool, scores: PoolScores, measures: Sequence[MeasureSpec], settings: MethodSettings, *, tested_from: int
+) -> Iterator[str]:
+    tested = pool.questions[tested_from:]
+    short = sum(len(question.responses) < settings.max_samples for question in tested)
     if short:
         yield (
-            f"{short} of {len(pool.questions)} questions hold fewer than {settings.max_samples} responses; there every "
+            f"{short} of {len(tested)} questions hold fewer than {settings.max_samples} responses; there every "
             "method stops with what it has"
         )
     for measure in measures:

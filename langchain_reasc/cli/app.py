@@ -1,0 +1,79 @@
+"""The commands, and how they fail."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from langchain_reasc._version import __version__
+from langchain_reasc.cli import ask, calibrate, demo, record, replay
+from langchain_reasc.cli.console import stderr
+from langchain_reasc.exceptions import ReASCError
+
+__all__ = ["app", "main"]
+
+_HELP = """
+More reliable answers from a language model, for fewer tokens (ReASC).
+
+[bold]reasc demo --plot[/]    see it work, on the small model that comes along
+
+[bold]reasc ask "..."[/]    one question
+
+[bold]reasc calibrate data.jsonl --model my.gguf[/]    can its confidence be trusted?
+
+[bold]reasc record data.jsonl --model my.gguf --out pool.jsonl[/]    keep responses
+
+[bold]reasc replay pool.jsonl[/]    compare pass@1, SC, ESC, ASC and ReASC on them
+"""
+
+
+class _Commands(TyperGroup):
+    """Turns the library's errors into one line and an exit code, whoever calls the app."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ReASCError as error:
+            stderr().print(f"[bold red]error:[/] {_escaped(error)}", soft_wrap=True, highlight=False)
+            raise typer.Exit(1) from None
+        except BrokenPipeError:  # the reader of a pipe has left; typer knows what to do
+            raise
+        except OSError as error:
+            stderr().print(f"[bold red]error:[/] {_escaped(error)}", soft_wrap=True, highlight=False)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            stderr().print("interrupted")
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help=_HELP,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo.demo, ask.ask, calibrate.calibrate, record.record, replay.replay):
+    app.command()(command)
+
+
+def main() -> None:
+    """The entry point."""
+    app(prog_name="reasc")
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")
+) -> None:
+    if version:
+        typer.echo(f"reasc {__version__}")
+        raise typer.Exit
+
+
+def _escaped(error: Exception) -> str:
+    from rich.markup import escape
+
+    return escape(" ".join(str(error).split()))

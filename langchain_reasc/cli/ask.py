@@ -1,0 +1,134 @@
+"""``reasc ask``: a question in, the answer out, with what was spent and why it stopped."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from langchain_reasc.cli.console import print_json, remark, stderr, stdout
+from langchain_reasc.cli.models import embedded, open_model
+from langchain_reasc.cli.options import AnswerSpec, AsJson, MaxTokens, Model, System, Temperature
+
+if TYPE_CHECKING:
+    from langchain_reasc.result import ReASCResult, SampledResponse
+    from langchain_reasc.stopping import Decision
+
+__all__ = ["ask", "outcome"]
+
+_WHY = {
+    "gate": "its confidence passed the gate",
+    "evidence": "the evidence is sufficient",
+    "budget": "the budget of samples is spent",
+    "window": "a window was unanimous",
+}
+
+
+def ask(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help='The question; "-" reads it from stdin.')],
+    model: Model = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="From reasc calibrate; none counts votes. [default: the shipped model's own]"
+        ),
+    ] = None,
+    max_samples: Annotated[int, typer.Option(min=1, help="Samples at most.")] = 16,
+    concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
+    system: System = None,
+    answer: AnswerSpec = "auto",
+    temperature: Temperature = None,
+    max_tokens: MaxTokens = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="For the same samples each time.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Show the samples as they arrive.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Answer one question, sampling only as often as the evidence asks for.
+
+    [bold]Examples[/]
+
+    reasc ask "Kira has 7 roses. Kira buys 5 more. How many roses does Kira have now?" --trace
+
+    reasc ask "What is 17 * 23?" --model qwen.gguf --calibration calibration.json
+
+    reasc ask - --model hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json < question.txt
+    """
+    from langchain_core.messages import HumanMessage, SystemMessage
+
+    from langchain_reasc.runnable import ReASCRunnable
+
+    text = typer.get_text_stream("stdin").read().strip() if question == "-" else question.strip()
+    if not text:
+        raise typer.BadParameter("the question is empty")
+    messages = [*([SystemMessage(system)] if system else []), HumanMessage(text)]
+    with open_model(model, temperature=temperature, max_tokens=max_tokens, seed=seed) as chat_model:
+        reasc = ReASCRunnable(
+            model=chat_model,
+            calibration=_calibration(calibration, shipped=model is None),
+            max_samples=max_samples,
+            concurrency=concurrency,
+            answer=answer,
+        )
+        result = reasc.solve(messages, on_response=_show_sample if trace else None)
+    if as_json:
+        print_json(_as_data(result))
+        return
+    stdout().print(result.answer if result.answer is not None else "(no answer found)", markup=False, soft_wrap=True)
+    remark(outcome(result))
+    for notice in result.notices:
+        remark(f"note: {notice}")
+
+
+def outcome(result: "ReASCResult") -> str:
+    """What was spent and why it stopped, in a line."""
+    decision, usage = result.decision, result.usage
+    launched = len(result.responses)
+    beside = f" ({launched} launched)" if launched > decision.samples else ""
+    evidence = ", ".join(f"{answer}: {weight:.2f}" for answer, weight in decision.evidence.items()) or "none"
+    about = "about " if usage.estimated else ""
+    return (
+        f"{decision.samples} sample{'s' if decision.samples > 1 else ''}{beside}, {about}{usage.output_tokens} tokens; "
+        f"stopped because {_WHY[decision.reason or 'budget']} (P = {decision.posterior:.3f}; evidence {evidence})"
+    )
+
+
+def _calibration(chosen: str | None, *, shipped: bool) -> Path | None:
+    if chosen == "none":
+        return None
+    if chosen is not None:
+        return Path(chosen)
+    own = embedded("calibration.json")
+    return own if shipped and own.exists() else None
+
+
+def _show_sample(response: "SampledResponse", decision: "Decision") -> None:
+    text = " ".join(str(response.message.text).split()) if response.message else ""
+    score = "" if response.score is None else f"  score {response.score:.3f}"
+    after = "stop" if decision.stop else "go on"
+    console = stderr()
+    console.print(
+        f"#{response.index + 1}  answer {response.answer}{score}  weight {response.weight:.2f}  "
+        f"P = {decision.posterior:.3f}  {after}",
+        markup=False,
+    )
+    console.print(f"    {text}", markup=False, style="dim")
+
+
+def _as_data(result: "ReASCResult") -> dict[str, Any]:
+    account = result.message.response_metadata["reasc"]
+    return {
+        "answer": result.answer,
+        "text": str(result.message.text),
+        **{name: value for name, value in account.items() if name != "answer"},
+        "responses": [
+            {
+                "text": str(response.message.text) if response.message else None,
+                "answer": response.answer,
+                "score": response.score,
+                "weight": response.weight,
+                "status": response.status,
+                "used": response.used,
+                "output_tokens": response.output_tokens,
+            }
+            for response in result.responses
+        ],
+    }

@@ -1,0 +1,143 @@
+"""``reasc calibrate``: labelled questions in, calibration.json out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from langchain_reasc.cli.console import remark, stdout
+from langchain_reasc.cli.models import open_model
+from langchain_reasc.cli.options import (
+    AnswerField,
+    AnswerSpec,
+    MaxTokens,
+    Model,
+    PTarget,
+    QuestionField,
+    Score,
+    Seed,
+    System,
+    Temperature,
+    Window,
+    measure_spec,
+)
+from langchain_reasc.cli.record import record_with_progress
+
+if TYPE_CHECKING:
+    from langchain_reasc.calibration import Calibration
+    from langchain_reasc.evaluation.pool import Pool
+    from langchain_reasc.evaluation.scoring import MeasureSpec
+
+__all__ = ["calibrate", "calibrate_pool", "explained"]
+
+
+def calibrate(
+    data: Annotated[
+        Path | None, typer.Argument(metavar="[DATA]", help="Questions with answers: JSON Lines, or .csv with a header.")
+    ] = None,
+    pool: Annotated[
+        Path | None, typer.Option("--pool", metavar="POOL", help="Calibrate on recorded responses instead of a model.")
+    ] = None,
+    model: Model = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.")] = Path("calibration.json"),
+    signal: Annotated[
+        str, typer.Option(help="Token signal; auto chooses signal, score and window by cross-validation.")
+    ] = "auto",
+    score: Score = "bottom_group",
+    window: Window = 128,
+    p_target: PTarget = 0.9,
+    limit: Annotated[int, typer.Option(min=2, help="Questions to calibrate on.")] = 128,
+    system: System = None,
+    answer: AnswerSpec = "auto",
+    question_field: QuestionField = None,
+    answer_field: AnswerField = None,
+    temperature: Temperature = None,
+    max_tokens: MaxTokens = None,
+    seed: Seed = 0,
+) -> None:
+    """Measure how far a model's confidence can be trusted, on questions whose answers you know.
+
+    One response to each of 128 questions is enough. A calibration holds for this model file, these sampling parameters
+    and this system message; ReASCRunnable refuses it elsewhere. Responses are kept beside the calibration, so that an
+    interrupted run goes on, and another signal can be tried without the model (--pool).
+
+    [bold]Examples[/]
+
+    reasc calibrate gsm8k.jsonl --model qwen.gguf
+
+    reasc calibrate quiz.csv --model qwen.gguf --answer choice --system "Answer with one letter." --out quiz.json
+
+    reasc calibrate --pool pool.jsonl --signal token_logprob
+    """
+    if (data is None) == (pool is None):
+        raise typer.BadParameter("give either DATA, to be answered by the model, or --pool, with recorded responses")
+    spec = measure_spec(signal, score, window)
+    if data is not None:
+        from langchain_reasc.evaluation.questions import read_questions
+
+        questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
+        responses = out.with_suffix(".pool.jsonl")
+        with open_model(model, temperature=temperature, max_tokens=max_tokens, seed=seed) as chat_model:
+            recorded = record_with_progress(
+                "Calibrating", chat_model, questions, responses, samples=1, answer=answer, system=system
+            )
+        wanted = {question.id for question in questions}
+    else:
+        from langchain_reasc.evaluation.pool import read_pool
+
+        recorded = read_pool(pool or Path())
+        wanted = {question.id for question in recorded.questions[:limit]}
+    calibration = calibrate_pool(recorded, spec, out, p_target=p_target, seed=seed, only=wanted)
+    console = stdout()
+    for line in explained(calibration):
+        console.print(line, soft_wrap=True, markup=False)
+    remark(f'wrote {out}; use it with ReASCRunnable(model=..., calibration="{out}")')
+
+
+def calibrate_pool(
+    pool: "Pool", spec: "MeasureSpec", out: Path, *, p_target: float = 0.9, seed: int = 0, only: set[str] | None = None
+) -> "Calibration":
+    """Calibrate on the first responses of a pool's questions, and save.
+
+    Raises:
+        PoolError: the pool's own scores are to be used, but it does not say how they were made.
+    """
+    from langchain_reasc.calibration import save_calibration
+    from langchain_reasc.evaluation.from_pool import calibrate_offline_on, recorded_measure
+    from langchain_reasc.evaluation.scoring import PoolScores
+    from langchain_reasc.exceptions import PoolError
+
+    if spec == "recorded" and recorded_measure(pool) is None:
+        raise PoolError(
+            f"{pool.path} does not say how its scores were made, so nothing could use a calibration on them; its "
+            'metadata needs "measure": {"signal": ..., "score": ..., "window": ...}'
+        )
+    firsts = [(at, 0) for at, question in enumerate(pool.questions) if only is None or question.id in only]
+    calibration = calibrate_offline_on(pool, PoolScores(pool), firsts, spec, p_target=p_target, seed=seed)
+    save_calibration(calibration, out)
+    return calibration
+
+
+def explained(calibration: "Calibration") -> Iterator[str]:
+    """A calibration in a few readable lines."""
+    from langchain_reasc.confidence import Measure
+
+    auroc, gate = calibration.auroc, calibration.gate
+    if calibration.accuracy is not None:
+        yield f"First responses     {calibration.n}, of which {calibration.accuracy:.1%} right"
+    held_out = f", {auroc.cross_validated:.2f} held out" if auroc and auroc.cross_validated is not None else ""
+    yield f"Confidence measure  {calibration.measure}"
+    if auroc:
+        interval = f"[{auroc.low:.2f}, {auroc.high:.2f}]"
+        yield f"                    tells right from wrong with AUROC {auroc.value:.2f} {interval}{held_out}"
+    for other in calibration.rejected:
+        measure = Measure(other.signal, other.score, other.window)
+        yield f"  rather than       {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})"
+    yield f"Scores              mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}"
+    if gate.threshold is not None:
+        yield f"Gate                accepts a first response scoring {gate.threshold:.4g} or more"
+    else:
+        yield f"Gate                closed: {gate.closed_because}"
+    if calibration.fallback:
+        yield f"Safeguard           a live run counts votes (ASC) instead: {calibration.fallback}"

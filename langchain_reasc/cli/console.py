@@ -1,0 +1,77 @@
+"""Where commands print: results on stdout; progress, remarks and errors on stderr."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["print_json", "progress", "remark", "stderr", "stdout"]
+
+_WIDTH = 100  # of tables where there is no terminal to ask
+
+
+def stdout() -> "Console":
+    """For results."""
+    return _console(stderr=False)
+
+
+def stderr() -> "Console":
+    """For everything else."""
+    return _console(stderr=True)
+
+
+def remark(text: str) -> None:
+    """Something the user should know, beside the result."""
+    from rich.markup import escape
+
+    stderr().print(f"[dim]{escape(text)}[/]", soft_wrap=True, highlight=False)
+
+
+def print_json(data: Any) -> None:
+    """One indented JSON document on stdout."""
+    import json
+    import sys
+
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, moved by calling what it yields with (done, total).
+
+    Where stderr is no terminal there is no bar; a line at the end says what was done.
+    """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = stderr()
+    reached = (0, 0)
+    with Progress(
+        *columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(title, total=None)
+
+        def move(done: int, total: int) -> None:
+            nonlocal reached
+            reached = (done, total)
+            bar.update(task, completed=done, total=total)
+
+        yield move
+    if not console.is_terminal:
+        remark(f"{title}: {reached[0]} of {reached[1]}")
+
+
+def _console(*, stderr: bool) -> "Console":
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False)
+    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDTH)

@@ -1,0 +1,159 @@
+"""``reasc demo``: the whole method on the model that comes with the package."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from langchain_reasc.cli.calibrate import calibrate_pool, explained
+from langchain_reasc.cli.console import remark, stdout
+from langchain_reasc.cli.models import embedded, open_model
+from langchain_reasc.cli.options import PTarget, Seed
+from langchain_reasc.cli.record import record_with_progress
+from langchain_reasc.cli.replay import AllSignals, measures_for, run_replay, show
+
+if TYPE_CHECKING:
+    from langchain_reasc.calibration import Calibration
+    from langchain_reasc.evaluation.metrics import Row
+    from langchain_reasc.evaluation.pool import Pool
+    from langchain_reasc.evaluation.questions import LabelledQuestion
+    from langchain_reasc.evaluation.worked import Worked
+
+__all__ = ["demo"]
+
+_PARALLEL = 16  # sequences decoded together: a whole question
+_LIVE = 5  # questions of the live chain
+
+
+def demo(
+    problems: Annotated[int, typer.Option(min=2, help="Held-out problems to compare the methods on.")] = 200,
+    calibration_size: Annotated[int, typer.Option(min=2, help="Problems whose first response calibrates.")] = 128,
+    samples: Annotated[int, typer.Option(min=1, help="Responses per problem.")] = 16,
+    shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the problems this often; 0: recorded order.")] = 0,
+    signals: AllSignals = None,
+    out: Annotated[Path, typer.Option(help="Where pools, calibration and pictures go.")] = Path("demo-output"),
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw accuracy against tokens, and the Beta posteriors.")
+    ] = False,
+    p_target: PTarget = 0.9,
+    seed: Seed = 0,
+) -> None:
+    """Run the small model that comes with the package on word problems it has never seen.
+
+    It records its responses, calibrates on 128 first responses, compares pass@1, SC, ESC, ASC and ReASC on the rest,
+    works one question through, and runs a live chain that stops early. Pools are kept in --out: a second run, or one
+    after Ctrl-C, goes on from there.
+
+    [bold]Examples[/]
+
+    reasc demo --plot
+
+    reasc demo --problems 512 --shuffles 30 --signals all      every signal in its own rows, 30 rearrangements
+    """
+    started = time.perf_counter()
+    with open_model(None, seed=seed, n_parallel=_PARALLEL) as model:
+        calibrating, testing = _recorded(model, problems, calibration_size, samples, out, shuffled=shuffles > 0)
+        calibration = _calibrated(calibrating, out, p_target, seed)
+        _heading("The same responses, method by method")
+        pool = testing if shuffles else calibrating + testing
+        measures = measures_for(pool, signal=None, signals=signals, score="bottom_group", window=128)
+        run, rows = run_replay(
+            pool,
+            measures,
+            shuffles=shuffles,
+            seed=seed,
+            calibration_size=calibration_size,
+            max_samples=samples,
+            p_target=p_target,
+        )
+        show(run, rows, as_json=False)
+        worked = _worked(testing, calibration, samples)
+        _live(model, testing, calibration, samples)
+    if plot:
+        _plotted(rows, worked, out)
+    remark(f"done in {time.perf_counter() - started:.0f} s; everything is in {out}/")
+
+
+def _recorded(
+    model: Any, problems: int, calibration_size: int, samples: int, out: Path, *, shuffled: bool
+) -> "tuple[Pool, Pool]":
+    """The calibration pool, one response each; and the test pool, from which shuffles draw their calibration too."""
+    from langchain_reasc.evaluation.questions import read_questions
+
+    calibrating = read_questions(embedded("calibration.jsonl"), limit=calibration_size)
+    testing = read_questions(embedded("test.jsonl"), limit=problems + (calibration_size if shuffled else 0))
+    return (
+        _only(
+            record_with_progress("Calibration split", model, calibrating, out / "calibration-pool.jsonl", samples=1),
+            calibrating,
+        ),
+        _only(record_with_progress("Test split", model, testing, out / "test-pool.jsonl", samples=samples), testing),
+    )
+
+
+def _only(pool: "Pool", questions: "Sequence[LabelledQuestion]") -> "Pool":
+    """What was asked for, of a pool that may hold more from earlier runs."""
+    from dataclasses import replace
+
+    wanted = {question.id for question in questions}
+    return replace(pool, questions=tuple(question for question in pool.questions if question.id in wanted))
+
+
+def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
+    _heading("Calibration")
+    calibration = calibrate_pool(pool, "auto", out / "calibration.json", p_target=p_target, seed=seed)
+    for line in explained(calibration):
+        stdout().print(line, soft_wrap=True, markup=False)
+    return calibration
+
+
+def _worked(pool: "Pool", calibration: "Calibration", samples: int) -> "Worked":
+    from langchain_reasc.evaluation.table import worked_table
+    from langchain_reasc.evaluation.worked import pick_worked
+
+    _heading("One question, sample by sample")
+    worked = pick_worked(pool, calibration, max_samples=samples)
+    stdout().print(f"{worked.question.input} (answer: {worked.question.reference})", markup=False)
+    stdout().print(worked_table(worked))
+    return worked
+
+
+def _live(model: Any, pool: "Pool", calibration: "Calibration", samples: int) -> None:
+    """A chain on a few of the test problems, against what all their recorded samples took."""
+    from langchain_core.messages import AIMessage
+    from langchain_core.prompts import ChatPromptTemplate
+
+    from langchain_reasc.runnable import ReASCRunnable
+
+    def parser(message: AIMessage) -> dict[str, Any]:
+        account: dict[str, Any] = message.response_metadata["reasc"]
+        return account
+
+    _heading("Live: prompt | ReASCRunnable(model=..., calibration=...) | parser")
+    prompt = ChatPromptTemplate.from_messages([("human", "{question}")])
+    chain = prompt | ReASCRunnable(model=model, calibration=calibration, max_samples=samples) | parser
+    spent = full = 0
+    for question in pool.questions[:_LIVE]:
+        account = chain.invoke({"question": question.input})
+        tokens, all_tokens = account["tokens"]["output"], sum(r.completion_tokens for r in question.responses)
+        spent, full = spent + tokens, full + all_tokens
+        right = "right" if account["answer"] == question.reference else f"wrong, it is {question.reference}"
+        stdout().print(
+            f"{account['answer']!s:>8} ({right}): {account['reason']} after {account['samples']} of {samples} samples, "
+            f"{tokens} tokens instead of {all_tokens}",
+            markup=False,
+        )
+    stdout().print(f"Together {spent} tokens instead of {full}: {spent / max(1, full):.0%}.", markup=False)
+
+
+def _plotted(rows: "list[Row]", worked: "Worked", out: Path) -> None:
+    from langchain_reasc.evaluation.plots import plot_posteriors, plot_tradeoff
+
+    remark(f"wrote {plot_tradeoff(rows, out / 'accuracy-tokens.png')}")
+    remark(f"wrote {plot_posteriors(worked, out / 'beta-posteriors.png')}")
+
+
+def _heading(text: str) -> None:
+    stdout().print(f"\n[bold]{text}[/]")

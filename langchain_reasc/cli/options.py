@@ -1,0 +1,85 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from langchain_reasc.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from langchain_reasc.evaluation.scoring import MeasureSpec
+
+__all__ = [
+    "AnswerField",
+    "AnswerSpec",
+    "AsJson",
+    "Data",
+    "MaxTokens",
+    "Model",
+    "PTarget",
+    "PoolPath",
+    "QuestionField",
+    "Score",
+    "Seed",
+    "System",
+    "Temperature",
+    "Window",
+    "measure_spec",
+]
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="GGUF",
+        help="A GGUF file, or hf:OWNER/REPOSITORY/FILE.gguf. [default: the shipped one]",
+    ),
+]
+Data = Annotated[
+    Path, typer.Argument(metavar="DATA", help="Questions with answers: JSON Lines, or .csv with a header.")
+]
+PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool (JSON Lines).")]
+QuestionField = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Field of the question. [default: question, input, problem, ...]")
+]
+AnswerField = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Field of the answer. [default: answer, reference, target, ...]")
+]
+AnswerSpec = Annotated[
+    str,
+    typer.Option(
+        "--answer",
+        metavar="SPEC",
+        help="Where a response's answer is: auto, boxed, number, choice, regex:..., json:FIELD.",
+    ),
+]
+System = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="A system message in front of each question, the same as in use.")
+]
+Temperature = Annotated[float | None, typer.Option(help="Sampling temperature. [default: the GGUF's]")]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help="Tokens per response at most. [default: the GGUF's]")]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything random; the same seed gives the same result.")]
+Score = Annotated[
+    str, typer.Option(help="Response score: bottom_group, mean, tail_group, average_group or lowest_group.")
+]
+Window = Annotated[int, typer.Option(min=1, help="Tokens per group of the score.")]
+PTarget = Annotated[float, typer.Option(help="Accuracy asked of what the gate accepts from one response.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+def measure_spec(signal: str, score: str, window: int) -> "MeasureSpec":
+    """What ``--signal``, ``--score`` and ``--window`` say together.
+
+    Raises:
+        ConfigurationError: an unknown name, or a score or window beside ``auto``, which chooses them itself.
+    """
+    from langchain_reasc.confidence import Measure
+
+    paper = Measure()
+    if signal not in ("auto", "recorded"):
+        return Measure(signal, score, window)
+    if (score, window) != (paper.score, paper.window):
+        raise ConfigurationError(f"--signal {signal} settles score and window too; name a signal to choose them")
+    return "auto" if signal == "auto" else "recorded"

@@ -1,0 +1,76 @@
+"""``reasc record``: keep a model's responses as a pool."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from langchain_reasc.cli.console import progress, remark
+from langchain_reasc.cli.models import open_model
+from langchain_reasc.cli.options import (
+    AnswerField,
+    AnswerSpec,
+    Data,
+    MaxTokens,
+    Model,
+    QuestionField,
+    Seed,
+    System,
+    Temperature,
+)
+
+if TYPE_CHECKING:
+    from langchain_reasc.evaluation.pool import Pool
+    from langchain_reasc.evaluation.questions import LabelledQuestion
+
+__all__ = ["record", "record_with_progress"]
+
+
+def record(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="POOL", help="The pool to write, or to continue.")],
+    model: Model = None,
+    samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 16,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
+    system: System = None,
+    answer: AnswerSpec = "auto",
+    question_field: QuestionField = None,
+    answer_field: AnswerField = None,
+    temperature: Temperature = None,
+    max_tokens: MaxTokens = None,
+    seed: Seed = 0,
+) -> None:
+    """Record 16 responses to each question, with token signals beside them, for `reasc replay`.
+
+    Interrupt it whenever you like: the same command goes on where it stopped.
+
+    [bold]Examples[/]
+
+    reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf
+
+    reasc record quiz.csv --out quiz.jsonl --model qwen.gguf --answer choice --limit 200
+    """
+    from langchain_reasc.evaluation.questions import read_questions
+
+    questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
+    with open_model(model, temperature=temperature, max_tokens=max_tokens, seed=seed) as chat_model:
+        record_with_progress("Recording", chat_model, questions, out, samples=samples, answer=answer, system=system)
+    remark(f"{out} is ready: reasc replay {out}")
+
+
+def record_with_progress(
+    title: str,
+    model: Any,
+    questions: "Sequence[LabelledQuestion]",
+    out: Path,
+    *,
+    samples: int,
+    answer: str = "auto",
+    system: str | None = None,
+) -> "Pool":
+    """Record under a progress bar."""
+    from langchain_reasc.evaluation.record import record_pool
+
+    with progress(title) as move:
+        return record_pool(model, questions, out, samples=samples, answer=answer, system=system, on_question=move)
