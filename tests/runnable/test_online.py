@@ -11,7 +11,7 @@ from langchain_reasc.exceptions import LogprobsUnavailable
 
 from .fakes import TOP_K, Reply, Scripted
 
-QUESTIONS = [f"q{i}" for i in range(40)]
+QUESTIONS = [f"q{i}" for i in range(24)]
 BUDGET = 6
 
 

@@ -1,0 +1,118 @@
+"""langchain_openai.ChatOpenAI as it is, against a loopback server."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from langchain_reasc import Measure, ReASCRunnable
+from langchain_reasc.calibration import Fingerprint
+from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
+from langchain_reasc.logprobs import token_signals_of
+
+from .chat_server import ChatServer, chat_server
+from .fakes import PROMPT_TOKENS, TOP_K, Reply, calibration
+
+langchain_openai = pytest.importorskip("langchain_openai")
+
+KEY = "sk-this-is-a-secret"
+ON_GPT = Fingerprint(model="gpt-test", sampling={"temperature": 0.7})
+
+
+def chat(served: ChatServer, **fields: Any) -> Any:
+    return langchain_openai.ChatOpenAI(
+        model="gpt-test", base_url=served.url, api_key=KEY, temperature=0.7, max_retries=0, **fields
+    )
+
+
+def always(reply: Reply) -> Callable[[str, int], Reply]:
+    return lambda question, index: reply
+
+
+def test_samples_logprobs_and_usage_arrive_whole(runner: Any) -> None:
+    with chat_server(always(Reply("it is 42", -1.25))) as served:
+        reasc = ReASCRunnable(model=chat(served), calibration=calibration(fingerprint=ON_GPT, mean=3.0))
+        result = runner.solve(reasc, "q")
+    assert (result.answer, result.decision.samples, result.decision.reason) == ("42", 4, "evidence")
+    for response in result.responses:
+        assert response.message.text == "it is 42"
+        assert token_signals_of(response.message)["top_k"].tolist() == [1.25] * 3
+        assert response.score == 1.25
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (4 * PROMPT_TOKENS, 4 * 3)
+    assert not result.usage.estimated
+    for request in served.requests:
+        assert (request["stream"], request["logprobs"], request["top_logprobs"]) == (True, True, 20)
+
+
+def test_without_a_calibration_no_logprobs_are_asked_for(runner: Any) -> None:
+    with chat_server(always(Reply("it is 42"))) as served:
+        message = runner.invoke(ReASCRunnable(model=chat(served)), "q")
+    assert message.response_metadata["reasc"]["answer"] == "42"
+    assert not any(request.get("logprobs") for request in served.requests)
+
+
+def test_a_chosen_number_of_alternatives_is_kept(runner: Any) -> None:
+    with chat_server(always(Reply("it is 42"))) as served:
+        reasc = ReASCRunnable(
+            model=chat(served, logprobs=True, top_logprobs=5), calibration=calibration(fingerprint=ON_GPT)
+        )
+        runner.invoke(reasc, "q")
+    assert {request["top_logprobs"] for request in served.requests} == {5}
+
+
+def test_a_seed_is_moved_on_and_bound_arguments_are_sent(runner: Any) -> None:
+    with chat_server(always(Reply("it is 42"))) as served:
+        runner.invoke(ReASCRunnable(model=chat(served, seed=3).bind(stop=["END"])), "q")
+    assert sorted(request["seed"] for request in served.requests) == [3, 4, 5, 6]
+    assert {request["stop"][0] for request in served.requests} == {"END"}
+
+
+def test_the_gate_and_the_fingerprint_work_on_it(runner: Any) -> None:
+    with chat_server(always(Reply("it is 42", -2.0))) as served:
+        model = chat(served)
+        result = runner.solve(ReASCRunnable(model=model, calibration=calibration(gate=1.5, fingerprint=ON_GPT)), "q")
+        assert (result.decision.reason, len(served.requests)) == ("gate", 1)
+
+
+def test_online_calibration_of_a_batch(runner: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        number = int(question[1:])
+        sure = number % 2 == 0
+        return Reply("it is 7" if sure or index else "it is 8", -(3.0 if sure else 1.0) - 0.01 * number)
+
+    with chat_server(script) as served:
+        reasc = ReASCRunnable(model=chat(served), calibration="online", measure=Measure("top_k", "mean"), max_samples=4)
+        messages = runner.batch(reasc, [f"q{i}" for i in range(20)], {"max_concurrency": 4})
+    accounts = [message.response_metadata["reasc"] for message in messages]
+    assert {account["method"] for account in accounts} == {"reasc"}
+    assert "gate" in {account["reason"] for account in accounts[::2]}
+    assert "gate" not in {account["reason"] for account in accounts[1::2]}
+
+
+def test_missing_logprobs_are_reported(runner: Any) -> None:
+    with chat_server(always(Reply("it is 42", logprob=None))) as served:
+        made = calibration(fingerprint=ON_GPT)
+        with pytest.raises(LogprobsUnavailable, match="top_logprobs=20"):
+            runner.invoke(ReASCRunnable(model=chat(served), calibration=made), "q")
+        reasc = ReASCRunnable(model=chat(served), calibration=made, on_missing_confidence="count")
+        assert runner.solve(reasc, "q").decision.evidence == {"42": 4.0}
+
+
+def test_the_api_key_is_sent_and_shown_nowhere(runner: Any) -> None:
+    with chat_server(lambda q, index: Reply("it is 42", error=ValueError("no") if index == 1 else None)) as served:
+        reasc = ReASCRunnable(model=chat(served), calibration="online", measure=TOP_K)
+        result = runner.solve(reasc, "q")
+        assert served.headers[0]["authorization"] == f"Bearer {KEY}"
+        assert len(result.failures) == 1
+        served.script = always(Reply(error=ValueError("no")))
+        with pytest.raises(SamplingError) as caught:
+            runner.invoke(reasc, "q")
+    shown = [
+        repr(result),
+        repr(reasc),
+        str(caught.value),
+        json.dumps(result.message.response_metadata),
+        *result.notices,
+    ]
+    assert not any(KEY in text for text in shown)

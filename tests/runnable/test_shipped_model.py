@@ -1,0 +1,111 @@
+"""With the model that comes with the package: a real decision, end to end."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from langchain_reasc import Measure, ReASCRunnable, calibrate_online
+from langchain_reasc.calibration import fingerprint_of
+from langchain_reasc.exceptions import ContextOverflowError, FingerprintMismatch
+from langchain_reasc.sampling import draw
+
+from .test_tracing import Runs
+
+backend = pytest.importorskip("langchain_reasc_llama_cpp")
+pytest.importorskip("llama_cpp")
+embedded = pytest.importorskip("langchain_reasc_llama_cpp.embedded_model").embedded_model_path()
+pytestmark = pytest.mark.skipif(not embedded.exists(), reason="the shipped model is not there")
+
+MEASURE = Measure("token_logprob", "mean")
+BUDGET = 8
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Any]:
+    with backend.ChatLlamaCpp(seed=1) as loaded:
+        yield loaded
+
+
+@cache
+def problems() -> list[dict[str, Any]]:
+    with (embedded.parent / "test.jsonl").open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines][:40]
+
+
+def easy() -> dict[str, Any]:
+    return min(problems(), key=lambda problem: problem["level"])
+
+
+def test_it_stops_early_with_an_answer(runner: Any, model: Any) -> None:
+    results = [runner.solve(ReASCRunnable(model=model), problem["question"]) for problem in problems()[:5]]
+    assert all(result.answer is not None for result in results)
+    assert any(result.decision.reason == "evidence" and result.decision.samples < 16 for result in results)
+    for result in results:
+        account = result.message.response_metadata["reasc"]
+        assert json.loads(json.dumps(account)) == account
+        assert result.message.usage_metadata["output_tokens"] == result.usage.output_tokens > 0
+
+
+def test_sync_and_async_decide_the_same(model: Any) -> None:
+    import asyncio
+
+    reasc = ReASCRunnable(model=model, concurrency=4, max_samples=BUDGET)
+    for problem in problems()[:4]:
+        one, other = reasc.solve(problem["question"]), asyncio.run(reasc.asolve(problem["question"]))
+        assert one.decision == other.decision
+        assert one.message.text == other.message.text
+
+
+def test_more_samples_at_once_change_no_decision(runner: Any, model: Any) -> None:
+    problem = problems()[0]["question"]
+    decisions = [
+        runner.solve(ReASCRunnable(model=model, concurrency=at_once, max_samples=BUDGET), problem).decision
+        for at_once in (1, 3, 8)
+    ]
+    assert decisions[0].evidence == decisions[1].evidence == decisions[2].evidence
+
+
+def test_every_paid_token_is_counted(runner: Any, model: Any) -> None:
+    runs = Runs()
+    reasc = ReASCRunnable(model=model, concurrency=8)
+    result = runner.solve(reasc, easy()["question"], {"callbacks": [runs]})
+    reported = [response.message.usage_metadata["output_tokens"] for response in result.responses]
+    assert result.usage.output_tokens == sum(reported)
+    assert not result.usage.estimated
+    unused = [response for response in result.responses if not response.used]
+    assert unused, "a wave of 8 where 4 agree leaves some over"
+    assert result.usage.unused_output_tokens == sum(response.output_tokens for response in unused)
+    for response in result.responses:
+        signals = response.message.response_metadata["token_signals"]
+        assert {len(values) for values in signals.values()} == {response.output_tokens}
+    assert len(runs.of("model")) == len(result.responses)
+    assert set(runs.ended.values()) == {"end"}
+    assert runs.runs.keys() == runs.ended.keys()
+
+
+def test_the_fingerprint_names_the_file_and_another_temperature_is_refused(runner: Any, model: Any) -> None:
+    found = fingerprint_of(model)
+    assert found.model == embedded.name
+    assert found.model_sha256 is not None and len(found.model_sha256) == 64
+    samples = draw(model, easy()["question"], 4)
+    scores = [MEASURE(sample.message.response_metadata["token_signals"]) for sample in samples]
+    made = calibrate_online(scores, measure=MEASURE, fingerprint=found)
+    runner.invoke(ReASCRunnable(model=model, calibration=made, max_samples=2), easy()["question"])
+    with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on .*, running 0\.123"):
+        ReASCRunnable(model=model.bind(temperature=0.123), calibration=made)
+
+
+def test_online_batches_run_on_it(runner: Any, model: Any) -> None:
+    reasc = ReASCRunnable(model=model, calibration="online", measure=MEASURE, max_samples=4)
+    questions = [problem["question"] for problem in problems()[:16]]
+    accounts = [m.response_metadata["reasc"] for m in runner.batch(reasc, questions, {"max_concurrency": 4})]
+    assert {account["method"] for account in accounts} == {"reasc"}
+    assert reasc.learned is None  # 16 are too few for single calls
+
+
+def test_an_error_of_the_model_comes_through(runner: Any, model: Any) -> None:
+    with pytest.raises(ContextOverflowError, match="context holds"):
+        runner.invoke(ReASCRunnable(model=model), "how many " * 5000)
