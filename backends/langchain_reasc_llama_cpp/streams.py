@@ -2,7 +2,9 @@
 
 import asyncio
 import queue
+import weakref
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -17,7 +19,7 @@ MakeRequest = Callable[[Callable[[Event], None]], GenerationRequest]
 
 
 class Events:
-    """Iterates over a request's events, from the thread that made it."""
+    """Iterates over a request's events, from the thread that made it. Dropped, it cancels the request."""
 
     def __init__(self, engine: Engine, make_request: MakeRequest) -> None:
         """Submit the request.
@@ -25,9 +27,9 @@ class Events:
         Raises:
             ModelClosedError: the engine takes no requests.
         """
+        self._over = False
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._engine, self._request = engine, make_request(self._queue.put)
-        self._over = False
         engine.submit(self._request)
 
     def __iter__(self) -> Self:
@@ -58,9 +60,16 @@ class Events:
         self._over = True
         self.cancel()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_request"):
+            self.close()
+
 
 class AsyncEvents:
-    """Iterates over a request's events in an event loop; the work is done in the engine's thread."""
+    """Iterates over a request's events in an event loop; the work is done in the engine's thread.
+
+    Dropped, it cancels the request.
+    """
 
     def __init__(self, engine: Engine, make_request: MakeRequest) -> None:
         """Submit the request from inside a running loop.
@@ -68,10 +77,10 @@ class AsyncEvents:
         Raises:
             ModelClosedError: the engine takes no requests.
         """
+        self._over = False
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
-        self._engine, self._request = engine, make_request(self._receive)
-        self._over = False
+        self._engine, self._request = engine, make_request(partial(_receive, weakref.ref(self)))
         engine.submit(self._request)
 
     @classmethod
@@ -107,11 +116,20 @@ class AsyncEvents:
         self._over = True
         self.cancel()
 
-    def _receive(self, event: Event) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
-        except RuntimeError:  # the loop is closed, so nobody will read this
-            self._request.cancelled = True
+    def __del__(self) -> None:
+        if hasattr(self, "_request"):
+            self.close()
+
+
+def _receive(reader: weakref.ref[AsyncEvents], event: Event) -> None:
+    """Bring an event from the engine's thread to the loop of whoever reads, if anybody still does."""
+    events = reader()
+    if events is None:
+        return
+    try:
+        events._loop.call_soon_threadsafe(events._queue.put_nowait, event)
+    except RuntimeError:  # the loop is closed
+        events._request.cancelled = True
 
 
 class SampleStream:
@@ -156,10 +174,6 @@ class SampleStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_events"):
-            self.close()
 
 
 class AsyncSampleStream:
@@ -214,7 +228,3 @@ class AsyncSampleStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_events", None) is not None:
-            self.close()

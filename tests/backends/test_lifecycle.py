@@ -147,10 +147,14 @@ print("leaving")
 
 def test_an_interrupt_ends_an_invoke(endless_path: Path) -> None:
     script = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 model = ChatLlamaCpp(model_path=sys.argv[1], n_ctx=100_000, signals=())
-threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+def interrupt():
+    while model._engine.context.decoded < 100:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
 try:
     model.invoke("hi")
 except KeyboardInterrupt:
