@@ -51,6 +51,7 @@ class Engine:
         model: the loaded model; tokenizing with it is safe from any thread.
         n_ctx: tokens of prompt and response together, per sequence.
         n_threads: CPU threads it decodes with.
+        context: what the thread decodes with; others may read its counters, nothing else.
     """
 
     def __init__(self, path: Path, settings: EngineSettings) -> None:
@@ -76,7 +77,7 @@ class Engine:
         except BaseException:
             self.model.close()
             raise
-        self.context = context
+        self.context: Final = context
         self._worker = _Worker(self.model, context, settings.n_parallel)
         # Also runs at interpreter exit, so that no thread is inside llama.cpp when its library is torn down.
         self._finalizer = weakref.finalize(self, self._worker.close)

@@ -20,6 +20,7 @@ class NativeModel:
         metadata: its scalar and string keys.
         handle: the ``llama_model *``; None once closed.
         vocabulary_size: V.
+        quantization: name of the weights' format, such as "F16" or "Q4_K - Medium".
         weight_bytes: size of all its tensors.
         training_context: tokens the model was trained to see.
         adds_bos: whether tokenizing puts the begin-of-sequence token first.
@@ -50,18 +51,14 @@ class NativeModel:
             raise
         self._vocabulary = self._llama.llama_model_get_vocab(self.handle)
         self.vocabulary_size: int = self._llama.llama_vocab_n_tokens(self._vocabulary)
+        kind = self._llama.llama_model_ftype(self.handle)
+        self.quantization: str = (self._llama.llama_ftype_name(kind) or f"type {kind}".encode()).decode()
         self.weight_bytes: int = self._llama.llama_model_size(self.handle)
         self.training_context: int = self._llama.llama_model_n_ctx_train(self.handle)
         self._pieces: list[tuple[bytes, bool] | None] = [None] * self.vocabulary_size
         self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(self._vocabulary)
         self.bos = self._special_text(self._llama.llama_vocab_bos(self._vocabulary))
         self.eos = self._special_text(self._llama.llama_vocab_eos(self._vocabulary))
-
-    @property
-    def quantization(self) -> str:
-        """Name of the file's weight format, such as ``"F16"`` or ``"Q4_K - Medium"``."""
-        name = self._llama.llama_ftype_name(int(self.metadata.get("general.file_type", 0)))
-        return name.decode() if name else f"file type {self.metadata.get('general.file_type')}"
 
     @property
     def has_tokenizer(self) -> bool:

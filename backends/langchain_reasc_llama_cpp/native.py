@@ -52,15 +52,21 @@ class NativeLog:
 
 
 log: Final = NativeLog()
+_importing: Final = threading.Lock()
 
 
-@cache
 def library() -> Any:
     """The ``llama_cpp`` module, initialised once.
 
     Raises:
         MissingExtraError: llama-cpp-python is not installed.
     """
+    with _importing:  # two threads may make the first two models
+        return _library()
+
+
+@cache
+def _library() -> Any:
     try:
         import llama_cpp
     except ImportError as error:

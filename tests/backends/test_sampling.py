@@ -183,6 +183,28 @@ async def test_a_cancelled_task_frees_its_sequences(endless: ChatLlamaCpp) -> No
         assert context.decoded - at <= 8
 
 
+async def test_leaving_an_async_stream_frees_its_sequences(endless: ChatLlamaCpp) -> None:
+    context = endless._engine.context
+    for leave in ("break", "break out of samples", "drop"):
+        if leave == "break":
+            async for _chunk in endless.astream("hi", max_tokens=4000):
+                break
+        else:
+            samples = endless.asample("hi", n=8, max_tokens=4000)
+            reading = asyncio.ensure_future(anext(samples))
+            await asyncio.to_thread(wait_until_decoding, endless)
+            reading.cancel()
+            if leave == "break out of samples":
+                await samples.aclose()
+            await asyncio.gather(reading, return_exceptions=True)
+            del samples, reading
+        gc.collect()
+        await asyncio.sleep(0.01)  # an async generator left behind is closed by the loop
+        at = context.decoded
+        await endless.ainvoke("hi", max_tokens=1)  # its turn comes when the abandoned request is over
+        assert context.decoded - at <= 8, leave
+
+
 async def test_the_event_loop_keeps_running(endless: ChatLlamaCpp) -> None:
     ticks = 0
 
