@@ -112,11 +112,12 @@ def main() -> None:
     describe_file(options.folder / "word_problems.gguf")
     prove_disjoint(options.folder)
     rows = read(options.folder / "test.jsonl")[: options.problems]
-    model = ChatLlamaCpp(model_path=options.folder / "word_problems.gguf", seed=0)
+    model = ChatLlamaCpp(model_path=options.folder / "word_problems.gguf")
     answers: list[list[str | None]] = []
     signals: list[list[dict[str, Numbers]]] = []
-    for row in track(rows, description="sampling"):
-        with model.sample(row["question"], n=options.samples) as stream:
+    for number, row in enumerate(track(rows, description="sampling")):
+        # Other seeds for each problem: with the same ones, first responses would all come in the same style.
+        with model.sample(row["question"], n=options.samples, seed=1000 * number) as stream:
             messages = [message for _, message in sorted(stream, key=lambda pair: pair[0])]
         found = [re.findall(r"\\boxed\{([^}]*)\}", message.text) for message in messages]
         answers.append([each[-1] if each else None for each in found])

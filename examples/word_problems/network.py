@@ -23,7 +23,7 @@ class Shape:
     epsilon: float = 1e-5
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc]
     """Attention and SwiGLU, each behind an RMSNorm."""
 
     def __init__(self, shape: Shape) -> None:
@@ -56,7 +56,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
 
-class Llama(nn.Module):
+class Llama(nn.Module):  # type: ignore[misc]
     """The decoder, its output tied to its embeddings."""
 
     cos: Tensor

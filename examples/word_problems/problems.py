@@ -56,6 +56,11 @@ class Problem:
     skeleton: str
     solutions: dict[str, str]
 
+    @property
+    def steps(self) -> int:
+        """Operations that its solution carries out."""
+        return self.solutions["terse"].count("=")
+
 
 @lru_cache(maxsize=1 << 18)
 def split_of(skeleton: str) -> str:

@@ -111,7 +111,7 @@ def main() -> None:
     last_save, started = spent, time.monotonic() - spent
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns) as progress:
-        task = progress.add_task("training", total=budget, completed=spent)
+        task = progress.add_task("training", total=budget, completed=int(spent))
         begun = spent
         for inputs, where, targets in stream(tokenizer, options.seed, position, options.tokens):
             done = min(1.0, spent / budget)
