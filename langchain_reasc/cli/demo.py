@@ -28,7 +28,7 @@ _LIVE = 5  # questions of the live chain
 
 
 def demo(
-    problems: Annotated[int, typer.Option(min=2, help="Held-out problems to compare the methods on.")] = 200,
+    problems: Annotated[int, typer.Option(min=2, help="Held-out problems to compare the methods on.")] = 160,
     calibration_size: Annotated[int, typer.Option(min=2, help="Problems whose first response calibrates.")] = 128,
     samples: Annotated[int, typer.Option(min=1, help="Responses per problem.")] = 16,
     shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the problems this often; 0: recorded order.")] = 0,

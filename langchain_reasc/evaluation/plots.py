@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_posteriors", "plot_tradeoff"]
 
 _COLOURS = {"ASC": "tab:green", "ReASC": "tab:red"}
-_COUNTING = {"pas": "0.6", "SC@": "0.3", "ESC": "0.45", "ASC": "black"}
-_MARKERS = {OFFLINE: "o", SAFEGUARDED: "s", ONLINE: "^"}
+_MARKERS = {OFFLINE: "o", SAFEGUARDED: "h", ONLINE: "^", "pass@1": "v", "ASC": "D", "ESC (w=4)": "P"}
 _PANELS = 8  # posteriors in a row, at most
 
 
@@ -44,8 +43,8 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
             100 * accuracy.value,
             xerr=[[row.tokens.value - row.tokens.low], [row.tokens.high - row.tokens.value]],
             yerr=[[100 * (accuracy.value - accuracy.low)], [100 * (accuracy.high - accuracy.value)]],
-            fmt=_MARKERS.get(row.method, "D"),
-            color=_COUNTING.get(row.method[:3], "black") if row.spec is None else f"C{measures.index(row.spec)}",
+            fmt=_MARKERS.get(row.method, "s"),
+            color="0.35" if row.spec is None else f"C{measures.index(row.spec)}",
             markersize=7,
             elinewidth=0.8,
             alpha=0.85,

@@ -17,7 +17,13 @@ from langchain_reasc.answers import extractor
 from langchain_reasc.confidence import Measure
 from langchain_reasc.evaluation.pool import Pool, read_pool
 from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.signals_file import TokenSignals, append_signals, intact_length, signals_path
+from langchain_reasc.evaluation.signals_file import (
+    TokenSignals,
+    append_signals,
+    intact_length,
+    load_signals,
+    signals_path,
+)
 from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable, PoolError, SamplingError
 from langchain_reasc.logprobs import token_signals_of
 from langchain_reasc.result import output_tokens
@@ -127,6 +133,10 @@ def _resume(target: Path, metadata: Mapping[str, Any], questions: Sequence[Label
             )
     _cut_line(target)
     _cut_signals(target)
+    last = pool.questions[-1].id
+    if pool.signals_files and last not in load_signals(pool.signals_files[0]).records:
+        _cut_line(target, last=True)  # its signals were lost: record it again
+        return {question.id for question in pool.questions[:-1]}
     return {question.id for question in pool.questions}
 
 
@@ -135,16 +145,24 @@ def _is_torn_start(data: bytes) -> bool:
     return not data.strip() or (data.count(b"\n") < 2 and b'{"metadata"'.startswith(data[:11]))
 
 
-def _cut_line(target: Path) -> None:
+def _cut_line(target: Path, *, last: bool = False) -> None:
+    """Cut a line that is not whole, or the last whole one."""
     data = target.read_bytes()
     whole = data.rfind(b"\n") + 1
-    try:
-        json.loads(data[whole:] or b"null")
-    except ValueError:
-        os.truncate(target, whole)
+    if last:
+        os.truncate(target, data.rfind(b"\n", 0, whole - 1) + 1)
+    elif data[whole:] and _is_json(data[whole:]):  # all there but its newline
+        target.write_bytes(data + b"\n")
     else:
-        if data[whole:]:  # all there but its newline
-            target.write_bytes(data + b"\n")
+        os.truncate(target, whole)
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True
 
 
 def _cut_signals(target: Path) -> None:

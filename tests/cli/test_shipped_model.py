@@ -1,0 +1,127 @@
+"""The commands on the model that comes with the package, and as processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from evaluation.pools import write_lines
+from langchain_reasc_llama_cpp import embedded_model_path
+
+from cli.test_commands import reasc
+from langchain_reasc.calibration import load_calibration
+from langchain_reasc.evaluation import read_pool
+
+TEST = embedded_model_path().with_name("test.jsonl")
+pytestmark = pytest.mark.skipif(not TEST.exists(), reason="the shipped model is not built yet")
+QUESTION = json.loads(TEST.read_text(encoding="utf-8").splitlines()[0])["question"] if TEST.exists() else ""
+
+
+def _process(*arguments: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", "from langchain_reasc.cli import main; main()", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ
+    )
+
+
+def _finished(*arguments: object) -> tuple[int, str, str]:
+    process = _process(*arguments)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_ask_answers_and_says_what_it_spent_and_why_it_stopped() -> None:
+    shown = reasc("ask", QUESTION, "--seed", 1, "--trace", "--calibration", "none")
+    assert shown.stdout.strip()
+    assert "#1  answer" in shown.stderr
+    assert "tokens; stopped because" in shown.stderr
+    assert "counting votes (ASC)" in shown.stderr
+
+
+def test_ask_prints_data() -> None:
+    data = json.loads(reasc("ask", QUESTION, "--seed", 1, "--json", "--max-samples", 3).stdout)
+    assert data["samples"] <= 3
+    assert len(data["responses"]) == data["launched"]
+    assert data["tokens"]["output"] == sum(one["output_tokens"] for one in data["responses"])
+
+
+def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) -> None:
+    out = tmp_path / "c.json"
+    reasc("calibrate", TEST, "--limit", 16, "--signal", "token_logprob", "--score", "mean", "--out", out)
+    calibration = load_calibration(out)
+    assert calibration.n == 16
+    assert calibration.fingerprint.model == embedded_model_path().name
+    assert calibration.vocabulary_size
+    account = json.loads(reasc("ask", QUESTION, "--calibration", out, "--json").stdout)
+    assert account["responses"][0]["score"] is not None
+    refused = reasc("ask", QUESTION, "--calibration", out, "--temperature", 0.3, code=1)
+    assert "temperature" in refused.stderr
+
+
+def test_record_then_replay(tmp_path: Path) -> None:
+    out = tmp_path / "p.jsonl"
+    reasc("record", TEST, "--out", out, "--limit", 3, "--samples", 4)
+    before = out.read_bytes()
+    reasc("record", TEST, "--out", out, "--limit", 3, "--samples", 4)
+    assert out.read_bytes() == before
+    signal_names = read_pool(out).signals.names  # type: ignore[union-attr]
+    assert {"self_certainty", "token_logprob"} <= set(signal_names)
+    shown = reasc("replay", out, "--calibration-size", 2, "--signal", "token_logprob", "--max-samples", 4)
+    assert "SC@4" in shown.stdout
+
+
+def test_demo(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    shown = reasc("demo", "--problems", 8, "--calibration-size", 64, "--samples", 4, "--plot", "--out", out).stdout
+    for part in ("Calibration", "SC@4", "ReASC (online)", "sample by sample", "tokens instead of"):
+        assert part in shown
+    assert {path.name for path in out.iterdir()} == {
+        "calibration-pool.jsonl",
+        "calibration-pool.signals.gz",
+        "calibration.json",
+        "test-pool.jsonl",
+        "test-pool.signals.gz",
+        "accuracy-tokens.png",
+        "beta-posteriors.png",
+    }
+
+
+def test_exit_codes_of_a_real_process(tmp_path: Path) -> None:
+    code, out, err = _finished("replay", tmp_path / "missing.jsonl")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: no pool at")
+    assert "Traceback" not in err
+    assert _finished("replay", "--wrong-flag")[0] == 2
+
+
+def test_ctrl_c_is_clean_and_recording_goes_on_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    process = _process("record", TEST, "--out", path)
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    done = len(read_pool(path).questions)
+    assert done >= 2
+    reasc("record", TEST, "--out", path, "--limit", done + 1)
+    assert len(read_pool(path).questions) == done + 1
+
+
+def test_questions_of_ones_own_as_csv(tmp_path: Path) -> None:
+    data = tmp_path / "q.csv"
+    data.write_text(f'q,a\n"{QUESTION}",5\n', encoding="utf-8")
+    missing = reasc("record", data, "--out", tmp_path / "p.jsonl", code=1)
+    assert "--question-field" in missing.stderr
+    reasc("record", data, "--out", tmp_path / "p.jsonl", "--question-field", "q", "--answer-field", "a", "--samples", 1)
+    [question] = read_pool(tmp_path / "p.jsonl").questions
+    assert question.reference == "5"
+    empty = write_lines(tmp_path / "empty.jsonl")
+    assert "holds no question" in reasc("record", empty, "--out", tmp_path / "e.jsonl", code=1).stderr

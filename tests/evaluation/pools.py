@@ -1,0 +1,102 @@
+"""Synthetic pools, and a model to record small ones from."""
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from langchain_reasc.evaluation.signals_file import append_signals, signals_path
+
+
+def write_pool(
+    path: Path,
+    questions: int = 40,
+    samples: int = 16,
+    *,
+    seed: int = 0,
+    signals: bool = True,
+    scores: bool = False,
+    separation: float = 1.0,
+    metadata: dict[str, Any] | None = None,
+) -> Path:
+    """A model that is right more often on easy questions, and more confident where it is right."""
+    rng = np.random.default_rng(seed)
+    lines = [json.dumps({"metadata": metadata})] if metadata is not None else []
+    for number in range(questions):
+        ability = rng.beta(2, 1.3)
+        responses, held = [], []
+        for _ in range(samples):
+            correct = bool(rng.random() < ability)
+            answer = "7" if correct else str(rng.choice([1, 2, 3, 4], p=[0.5, 0.2, 0.2, 0.1]))
+            tokens = int(rng.integers(20, 60))
+            level = separation * correct
+            held.append(
+                {
+                    "self_certainty": rng.normal(5 + 0.2 * level, 0.3, tokens),
+                    "token_logprob": rng.normal(-1 + 0.5 * level, 0.8, tokens),
+                }
+            )
+            response = {"text": f"so {answer}", "answer": answer, "completion_tokens": tokens, "prompt_tokens": 10}
+            responses.append(response | ({"score": float(rng.normal(separation * correct, 1))} if scores else {}))
+        lines.append(json.dumps({"id": f"q{number}", "input": "?", "reference": "7", "responses": responses}))
+        if signals:
+            append_signals(signals_path(path), f"q{number}", held)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def write_lines(path: Path, *records: object) -> Path:
+    """Records as JSON Lines; text goes in as it is."""
+    lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def response(answer: str | None, tokens: int = 10, **more: Any) -> dict[str, Any]:
+    return {"answer": answer, "completion_tokens": tokens, **more}
+
+
+def question(name: str, *responses: dict[str, Any], reference: str = "7") -> dict[str, Any]:
+    return {"id": name, "reference": reference, "responses": list(responses)}
+
+
+class Guesser(BaseChatModel):
+    """Answers from the question and the seed alone; fails on the questions it was told to."""
+
+    seed: int = 0
+    fails_on: str = "nothing"
+    name_: str = "guesser"
+
+    @property
+    def _llm_type(self) -> str:
+        return self.name_
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        return {"ls_model_name": self.name_}
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        text = str(messages[-1].content)
+        if text == self.fails_on:
+            raise ConnectionError("the server is gone")
+        rng = np.random.default_rng([zlib.crc32(text.encode()), kwargs.get("seed", 0)])
+        answer, tokens = int(rng.integers(5, 8)), int(rng.integers(3, 9))
+        metadata = {
+            "token_signals": {"self_certainty": rng.normal(size=tokens), "token_logprob": -rng.random(tokens)},
+            "token_signals_info": {"vocabulary_size": 100, "top_k": 20},
+            "finish_reason": "stop",
+        }
+        usage = {"input_tokens": 4, "output_tokens": tokens, "total_tokens": tokens + 4}
+        message = AIMessage(f"It is \\boxed{{{answer}}}.", response_metadata=metadata, usage_metadata=usage)
+        return ChatResult(generations=[ChatGeneration(message=message)])

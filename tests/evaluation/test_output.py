@@ -1,0 +1,108 @@
+"""What is shown: the table, the data, the pictures, the worked question."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from evaluation.pools import write_pool
+from langchain_reasc.confidence import Measure
+from langchain_reasc.evaluation import Pool, Replay, Row, read_pool, replay, summarize
+from langchain_reasc.evaluation.from_pool import calibrate_offline_on
+from langchain_reasc.evaluation.plots import plot_posteriors, plot_tradeoff
+from langchain_reasc.evaluation.report import as_data
+from langchain_reasc.evaluation.scoring import PoolScores
+from langchain_reasc.evaluation.table import print_comparison, worked_table
+from langchain_reasc.evaluation.worked import pick_worked, trace
+from langchain_reasc.exceptions import MissingExtraError
+from langchain_reasc.stopping import ASC, Cap, Response
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
+    return read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.jsonl", questions=60, metadata={"model": "m"}))
+
+
+@pytest.fixture(scope="module")
+def run(pool: Pool) -> Replay:
+    return replay(pool, ["auto", Measure(), Measure("token_logprob")], calibration_size=40)
+
+
+@pytest.fixture(scope="module")
+def rows(run: Replay) -> list[Row]:
+    return summarize(run, resamples=50)
+
+
+def _printed(run: Replay, rows: list[Row]) -> str:
+    out = io.StringIO()
+    print_comparison(run, rows, Console(file=out, width=100))
+    return out.getvalue()
+
+
+def test_the_table_fits_100_columns_with_nothing_cut_off(run: Replay, rows: list[Row]) -> None:
+    text = _printed(run, rows)
+    table = text[: text.index("20 questions")]
+    assert max(map(len, table.splitlines())) <= 100
+    assert "…" not in text
+    assert "[" in text and "bottom_group W=128" in text
+    for row in rows:
+        assert f"{100 * row.accuracy.value:.1f} [" in text
+        assert f"{row.tokens.value:,.0f}" in text
+    assert "A live run" in text
+
+
+def test_one_line_says_which_rule_runs_live(run: Replay, rows: list[Row]) -> None:
+    assert _printed(run, rows).count("is the row 'ReASC (offline)'") == 1
+
+
+def test_the_data_is_complete_and_plain_json(run: Replay, rows: list[Row]) -> None:
+    data = json.loads(json.dumps(as_data(run, rows), allow_nan=False))
+    assert (data["questions"], data["tested"], data["calibration_size"], data["seed"]) == (60, 20, 40, 0)
+    assert [row["method"] for row in data["rows"]][:4] == ["pass@1", "SC@16", "ESC (w=4)", "ASC"]
+    paper = next(
+        row
+        for row in data["rows"]
+        if row["measure"] == {"signal": "self_certainty", "score": "bottom_group", "window": 128}
+    )
+    assert paper["calibrations"][0]["n"] == 40
+    assert {"value", "low", "high"} == set(paper["accuracy_vs_asc"])
+    assert data["metadata"] == {"model": "m"}
+    assert {entry["method"] for entry in data["live"]} == {"ReASC (offline)"}
+
+
+def test_pictures_are_written(pool: Pool, rows: list[Row], tmp_path: Path) -> None:
+    calibration = calibrate_offline_on(pool, PoolScores(pool), [(at, 0) for at in range(40)], Measure())
+    for picture in (
+        plot_tradeoff(rows, tmp_path / "a.png"),
+        plot_posteriors(pick_worked(pool, calibration), tmp_path / "b.png"),
+    ):
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert picture.stat().st_size > 10_000
+
+
+def test_without_matplotlib_the_extra_is_named(
+    rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    with pytest.raises(MissingExtraError, match=r"langchain-reasc\[plot\]"):
+        plot_tradeoff(rows, tmp_path / "a.png")
+
+
+def test_a_trace_is_the_decision_after_each_sample() -> None:
+    steps = trace(ASC() | Cap(16), [Response("a")] * 9)
+    assert [round(step.posterior, 4) for step in steps] == [0.75, 0.875, 0.9375, 0.9688]
+    assert [step.stop for step in steps] == [False, False, False, True]
+
+
+def test_the_worked_question_shows_reasc_stopping_before_asc(pool: Pool) -> None:
+    calibration = calibrate_offline_on(pool, PoolScores(pool), [(at, 0) for at in range(40)], Measure())
+    worked = pick_worked(pool, calibration)
+    assert len(worked.reasc) < len(worked.asc)
+    assert worked.reasc[-1].answer == worked.question.reference
+    out = io.StringIO()
+    Console(file=out, width=100).print(worked_table(worked))
+    assert "ReASC stops" in out.getvalue()
+    assert "ASC stops" in out.getvalue()

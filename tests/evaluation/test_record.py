@@ -1,0 +1,117 @@
+"""Recording: complete, reproducible, resumable after any kill, and never mixed."""
+
+from pathlib import Path
+
+import pytest
+
+from evaluation.pools import Guesser
+from langchain_reasc.evaluation import Pool, read_pool
+from langchain_reasc.evaluation.questions import LabelledQuestion
+from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.evaluation.signals_file import intact_length, signals_path
+from langchain_reasc.exceptions import PoolError, SamplingError
+
+QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
+
+
+def _content(pool: Pool) -> list[object]:
+    assert pool.signals is not None
+    signals = [[{k: v.tolist() for k, v in one.items()} for one in pool.signals.of(q.id)] for q in pool.questions]
+    return [*(question.model_dump() for question in pool.questions), signals]
+
+
+def test_a_recorded_pool_holds_everything(tmp_path: Path) -> None:
+    moves: list[tuple[int, int]] = []
+    pool = record_pool(
+        Guesser(seed=3), QUESTIONS, tmp_path / "p.jsonl", samples=5, on_question=lambda *move: moves.append(move)
+    )
+    assert moves == [(done, 4) for done in range(5)]
+    assert pool.notes == ()
+    assert pool.metadata["samples"] == 5
+    assert pool.metadata["fingerprint"]["model"] == "guesser"
+    assert pool.metadata["signals_info"] == {"vocabulary_size": 100, "top_k": 20}
+    assert len({len(question.responses) for question in pool.questions}) == 1
+    for question in pool.questions:
+        assert pool.signals is not None
+        for held, signals in zip(question.responses, pool.signals.of(question.id), strict=True):
+            assert held.text == f"It is \\boxed{{{held.answer}}}."
+            assert held.correct is (held.answer == "6")
+            assert held.completion_tokens == len(signals["self_certainty"])
+            assert held.score == pytest.approx(float(signals["self_certainty"].mean()), abs=1e-6)
+            assert held.prompt_tokens == 4
+
+
+def test_questions_do_not_share_their_random_numbers(tmp_path: Path) -> None:
+    seeds: dict[str, list[int]] = {}
+
+    class Recorder(Guesser):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
+            seeds.setdefault(str(messages[-1].content), []).append(kwargs["seed"])
+            return super()._generate(messages, stop, run_manager, **kwargs)
+
+    record_pool(Recorder(), QUESTIONS, tmp_path / "p.jsonl", samples=3)
+    assert len({seed for one in seeds.values() for seed in one}) == 12
+
+
+def test_a_kill_at_any_moment_loses_at_most_the_question_in_flight(tmp_path: Path) -> None:
+    whole = record_pool(Guesser(), QUESTIONS, tmp_path / "whole.jsonl", samples=2)
+    data, signals = whole.path.read_bytes(), signals_path(whole.path).read_bytes()
+    path = tmp_path / "p.jsonl"
+    last_line = data.rfind(b"\n", 0, -1) + 1
+    signals_path(path).write_bytes(signals[:-1])
+    last_member = intact_length(signals_path(path))
+    kills = [(cut, len(signals)) for cut in range(last_line, len(data), 37)]  # while the last line was written
+    kills += [(last_line, cut) for cut in range(last_member, len(signals), 37)]  # while its signals were
+    kills += [(len(data), len(signals) - 5), (len(data) - 1, len(signals))]
+    kills += [(30, 200), (0, 7), (data.find(b"\n") + 1, 0)]  # at the very start
+    for line_cut, signals_cut in kills:
+        path.write_bytes(data[:line_cut])
+        signals_path(path).write_bytes(signals[:signals_cut])
+        asked: list[tuple[int, int]] = []
+        resumed = record_pool(
+            Guesser(), QUESTIONS, path, samples=2, on_question=lambda *move, to=asked: to.append(move)
+        )
+        assert asked[0][0] >= (3 if line_cut >= last_line else 0)
+        assert _content(resumed) == _content(whole), (line_cut, signals_cut)
+
+
+def test_more_questions_join_and_complete_ones_are_not_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    record_pool(Guesser(), QUESTIONS[:2], path, samples=2)
+    before = path.read_bytes()
+    pool = record_pool(Guesser(fails_on="question 0"), QUESTIONS, path, samples=2)
+    assert [question.id for question in pool.questions] == ["q0", "q1", "q2", "q3"]
+    assert path.read_bytes().startswith(before)
+
+
+def test_a_failing_model_keeps_what_was_complete(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    with pytest.raises(
+        SamplingError, match=r"2 of 2 samples of question 'q2' failed.*run the same command again"
+    ) as failed:
+        record_pool(Guesser(fails_on="question 2"), QUESTIONS, path, samples=2)
+    assert isinstance(failed.value.failures[0], ConnectionError)
+    assert [question.id for question in read_pool(path).questions] == ["q0", "q1"]
+    assert len(record_pool(Guesser(), QUESTIONS, path, samples=2).questions) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model": Guesser(name_="other")}, "fingerprint"),
+        ({"system": "Be brief."}, "fingerprint"),
+        ({"model": Guesser(seed=1)}, "seed 0, now it is 1"),
+        ({"samples": 3}, "samples 2, now it is 3"),
+        ({"answer": "number"}, "answer 'auto', now it is 'number'"),
+        ({"questions": [LabelledQuestion("q0", "something else", "6")]}, "another question with id 'q0'"),
+    ],
+)
+def test_another_recording_is_not_mixed_in(tmp_path: Path, change: dict[str, object], says: str) -> None:
+    path = tmp_path / "p.jsonl"
+    settings: dict[str, object] = {"model": Guesser(), "questions": QUESTIONS, "path": path, "samples": 2}
+    record_pool(**settings)  # type: ignore[arg-type]
+    before = path.read_bytes(), signals_path(path).read_bytes()
+    with pytest.raises(PoolError) as refused:
+        record_pool(**(settings | change))  # type: ignore[arg-type]
+    assert says in str(refused.value)
+    assert (path.read_bytes(), signals_path(path).read_bytes()) == before

@@ -1,0 +1,188 @@
+"""Replay: numbers checked by hand, the split, the rows, and what may not change them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluation.pools import question, response, write_lines, write_pool
+from langchain_reasc.confidence import Measure
+from langchain_reasc.evaluation import Estimate, Replay, Row, read_pool, replay, summarize
+from langchain_reasc.evaluation.methods import OFFLINE, ONLINE, SAFEGUARDED, MethodSettings
+from langchain_reasc.evaluation.replay import splits
+from langchain_reasc.evaluation.table import live_rule
+from langchain_reasc.exceptions import ConfigurationError, PoolError
+
+FOUR = MethodSettings(max_samples=4)
+
+
+def _rows(run: Replay) -> dict[str, Row]:
+    return {row.method: row for row in summarize(run, resamples=200)}
+
+
+def _by_hand(path: Path) -> Path:
+    """Two calibration questions and two tested ones, four responses each."""
+    return write_lines(
+        path,
+        question("right", *[response("7", 99, score=1.0)] * 4),
+        question("wrong", *[response("1", 99, score=0.0)] * 4),
+        # sure of the right answer at once; the others wander
+        question("sure", response("7", 10, score=1.0), *[response(a, 20, score=0.0) for a in ("1", "1", "7")]),
+        # unsure and wrong, then sure and right: one vote of weight e^2.1 outweighs one of weight 1
+        question("turns", response("1", 5, score=0.0), response("7", 6, score=2.0), *[response("1", 7, score=0.0)] * 2),
+    )
+
+
+def test_a_tiny_pool_by_hand(tmp_path: Path) -> None:
+    # Calibration: μ = σ = 0.5, τ_gate = max(1, 1). "sure": gate at its first response. "turns": 1 goes on with weight
+    # 1; 7 scores z = 3, weight e^2.1 = 8.17, P(8.17 over 1) > 0.95, so it stops at 2.
+    rows = _rows(replay(read_pool(_by_hand(tmp_path / "p.jsonl")), ["recorded"], calibration_size=2, settings=FOUR))
+
+    expected = {  # accuracy, samples, tokens per question
+        "pass@1": (0.5, 1.0, (10 + 5) / 2),
+        "SC@4": (0.5, 4.0, (70 + 25) / 2),  # 7 1 1 7: the tie goes to 7, seen first; 1 7 1 1: wrong
+        "ESC (w=4)": (0.5, 4.0, (70 + 25) / 2),  # no window of four agrees
+        "ASC": (0.5, 4.0, (70 + 25) / 2),  # no count reaches 0.95
+        OFFLINE: (1.0, 1.5, (10 + 11) / 2),
+    }
+    for name, numbers in expected.items():
+        row = rows[name]
+        assert (row.accuracy.value, row.samples.value, row.tokens.value) == pytest.approx(numbers), name
+    reasc = rows[OFFLINE]
+    assert reasc.gated == 0.5
+    assert reasc.accuracy_vs_asc.value == pytest.approx(0.5)
+    assert reasc.tokens_vs_sc.value == pytest.approx(10.5 / 47.5)
+    assert reasc.tokens_vs_asc.value == pytest.approx(10.5 / 47.5)
+    # Of two questions one differs: a resample holds it 0, 1 or 2 times, so the paired difference spans 0 to 1.
+    assert (reasc.accuracy_vs_asc.low, reasc.accuracy_vs_asc.high) == (0.0, 1.0)
+    assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
+
+
+def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_only(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=40)
+    run = replay(read_pool(path), [Measure()], calibration_size=30)
+
+    assert run.tested == 10
+    for held in run.outcomes.values():
+        tested = ~np.isnan(held.cells[0, :, 0])
+        assert tested.tolist() == [False] * 30 + [True] * 10
+    pool = read_pool(path)
+    [calibration] = run.outcomes[OFFLINE, Measure()].calibrations
+    assert pool.signals is not None
+    firsts = [Measure()(pool.signals.of(held.id)[0]) for held in pool.questions[:30]]
+    assert calibration.n == 30
+    assert calibration.mean == pytest.approx(np.mean(firsts))
+    assert calibration.accuracy == np.mean([held.responses[0].correct for held in pool.questions[:30]])
+    # online: the first responses of the tested questions
+    assert run.outcomes[ONLINE, Measure()].calibrations[0].n == 10
+
+
+def test_a_pool_without_scores_compares_counting_methods_on_all_questions(tmp_path: Path) -> None:
+    run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=5, signals=False)))
+    rows = _rows(run)
+    assert list(rows) == ["pass@1", "SC@16", "ESC (w=4)", "ASC"]
+    assert (run.tested, run.calibration_size) == (5, 0)
+
+
+def test_prompt_tokens_are_counted_for_each_sample_used(tmp_path: Path) -> None:
+    rows = _rows(replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=5, signals=False))))
+    assert rows["SC@16"].prompt_tokens == 160
+    assert rows["ASC"].prompt_tokens == pytest.approx(10 * rows["ASC"].samples.value)
+
+
+def test_tflops_are_two_per_parameter_and_token(tmp_path: Path) -> None:
+    run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=5, signals=False)))
+    row = summarize(run, parameters=3e9)[1]
+    assert row.tflops == pytest.approx(6e9 * row.tokens.value / 1e12)
+
+
+def test_where_the_signal_is_weak_the_paper_keeps_its_row_and_the_safeguard_gets_one(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=120, separation=0.0))
+    run = replay(pool, [Measure()], calibration_size=60)
+    rows = _rows(run)
+
+    assert run.outcomes[OFFLINE, Measure()].calibrations[0].fallback
+    cells = {name: run.outcomes[name, spec].cells for name, spec in run.outcomes}
+    np.testing.assert_array_equal(cells[SAFEGUARDED][:, :, :4], cells["ASC"][:, :, :4])
+    assert rows[OFFLINE].tokens.value < rows[SAFEGUARDED].tokens.value
+    name, why = live_rule(run, Measure())
+    assert name == SAFEGUARDED
+    assert "AUROC" in why
+
+
+def test_where_the_signal_is_good_there_is_no_safeguarded_row(tmp_path: Path) -> None:
+    run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=80)), [Measure()], calibration_size=60)
+    assert SAFEGUARDED not in _rows(run)
+    assert live_rule(run, Measure())[0] == OFFLINE
+
+
+def test_auto_chooses_on_the_calibration_questions_alone(tmp_path: Path) -> None:
+    chosen = []
+    for tested in (20, 60):  # the same calibration questions, other tested ones
+        path = write_pool(tmp_path / f"p{tested}.jsonl", questions=60 + tested)
+        run = replay(read_pool(path), ["auto"], calibration_size=60)
+        chosen.append(run.outcomes[OFFLINE, "auto"].calibrations[0].measure)
+    assert chosen[0] == chosen[1]
+
+
+def test_shuffles_move_questions_and_responses_and_are_reproducible(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    first, second = splits(pool, 10, shuffles=2, seed=5)
+    assert sorted([*first.calibration, *first.tested]) == list(range(30))
+    assert list(first.calibration) != list(second.calibration)
+    assert first.orders[0] != second.orders[0]
+    assert sorted(first.orders[0]) == list(range(16))
+
+    runs = [summarize(replay(pool, [Measure()], shuffles=3, seed=seed, calibration_size=10)) for seed in (5, 5, 6)]
+    numbers = [[(row.accuracy, row.tokens, row.accuracy_vs_asc) for row in rows] for rows in runs]
+    assert numbers[0] == numbers[1]
+    assert numbers[0] != numbers[2]
+
+
+def test_results_are_averaged_over_shuffles(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    run = replay(pool, [Measure()], shuffles=4, calibration_size=10)
+    cells = run.outcomes["ASC", None].cells
+    assert cells.shape == (4, 30, 5)
+    assert (~np.isnan(cells[:, :, 0])).sum(axis=1).tolist() == [20] * 4
+    assert _rows(run)["ASC"].accuracy.value == pytest.approx(np.nanmean(cells[:, :, 0]))
+
+
+def test_intervals_are_those_of_a_mean_over_questions(tmp_path: Path) -> None:
+    run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=400, signals=False)))
+    accuracy = summarize(run)[0].accuracy
+    half = 1.96 * np.sqrt(accuracy.value * (1 - accuracy.value) / 400)
+    assert accuracy.high - accuracy.value == pytest.approx(half, rel=0.15)
+    assert accuracy.value - accuracy.low == pytest.approx(half, rel=0.15)
+
+
+def test_a_calibration_that_is_impossible_counts_votes_and_says_so(tmp_path: Path) -> None:
+    same = [question(f"q{n}", *[response("7", score=1.0)] * 4) for n in range(6)]
+    run = replay(read_pool(write_lines(tmp_path / "p.jsonl", *same)), ["recorded"], calibration_size=3, settings=FOUR)
+    held = run.outcomes[OFFLINE, "recorded"]
+    assert "scores equal" in held.problems[0]
+    np.testing.assert_array_equal(held.cells, run.outcomes["ASC", None].cells)
+
+
+def test_responses_without_a_score_are_one_vote_and_do_not_calibrate(tmp_path: Path) -> None:
+    path = _by_hand(tmp_path / "p.jsonl")
+    lines = path.read_text().replace('"score": 0.0', '"score": null').splitlines()
+    more = question("more", response("1", score=0.5))
+    run = replay(read_pool(write_lines(path, more, *lines)), ["recorded"], calibration_size=3, settings=FOUR)
+    assert any("10 responses have no score" in note for note in run.notes)
+    assert not any("fewer than 4" in note for note in run.notes)  # "more" has one, but only calibrates
+    assert run.outcomes[OFFLINE, "recorded"].calibrations[0].n == 2
+
+
+def test_too_little_or_the_wrong_thing_is_refused(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=10))
+    with pytest.raises(ConfigurationError, match="10 questions; a calibration on 128 leaves none"):
+        replay(pool, [Measure()])
+    with pytest.raises(ConfigurationError, match="at least 2 questions, got 1"):
+        replay(pool, [Measure()], calibration_size=1)
+    with pytest.raises(ConfigurationError, match="got -1"):
+        replay(pool, shuffles=-1)
+    with pytest.raises(PoolError, match=r"no 'top_k' signal \(it has: self_certainty, token_logprob\)"):
+        replay(pool, [Measure("top_k")], calibration_size=5)
+    with pytest.raises(PoolError, match="no recorded scores"):
+        replay(pool, ["recorded"], calibration_size=5)
