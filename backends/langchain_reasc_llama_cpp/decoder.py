@@ -1,5 +1,6 @@
 """Serves one request on a context: prefill once, share, step, sample, let go."""
 
+import zlib
 from collections.abc import Callable
 
 import numpy as np
@@ -77,6 +78,8 @@ class _Run:
         self._scheduler = Scheduler(
             self._sequences, n_slots=decoder._n_slots, cells=self._context.cells, prompt=len(request.prompt)
         )
+        # One seed for many prompts would tie their samples together: the same draw picks each first token.
+        self._salt = zlib.crc32(request.prompt.tobytes())
         self._prefilled = 0
         self._rearranged = True
 
@@ -110,15 +113,13 @@ class _Run:
         fresh = [sequence for sequence in joined if not sequence.tokens]
         logits = self._decoder._prompt_logits
         for sequence in fresh:
-            sequence.sampler = SamplerChain(self._request.sampling, sequence.seed)
+            sequence.sampler = SamplerChain(self._request.sampling, self._salt + sequence.seed)
             token = sequence.sampler.sample_from(self._decoder._candidates.of(logits[0]))
             self._take(logits, [token], [sequence])
 
     def _step(self) -> None:
         """Decode one token of every live sequence, and draw the next."""
         logits = self._advance()
-        if self._interrupted():
-            return
         live = list(self._scheduler.live)
         handle = self._context.handle
         tokens = [s.sampler.sample(handle, row) for row, s in enumerate(live) if s.sampler is not None]

@@ -37,8 +37,8 @@ class GenerationFields(BaseModel):
     min_p: Annotated[float | None, Field(ge=0, lt=1)] = None
     """Drop tokens below this fraction of the most likely one's probability. None: the GGUF's, else 0.05."""
     seed: Annotated[int | None, Field(ge=0, lt=SEEDS)] = None
-    """Sample i is drawn with ``seed + i``, and the message records it. None: drawn at random, anew for each ``invoke``
-    and once per model for ``sample``."""
+    """Sample i is drawn with ``seed + i`` and a hash of the prompt, so that different prompts have different draws; the
+    message records ``seed + i``. None: drawn at random, anew for each ``invoke`` and once per model for ``sample``."""
     max_tokens: Annotated[int | None, Field(ge=1)] = None
     """Tokens generated at most. None: what the GGUF recommends (``reasc.sampling.max_tokens``), else until the model
     ends or the context is full; either limit gives finish_reason "length"."""

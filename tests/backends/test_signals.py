@@ -1,5 +1,6 @@
 """Token signals against a float64 reference over the logits of a plain, sequential llama_decode run."""
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc_llama_cpp.sampler import SEEDS
 from langchain_reasc_llama_cpp.scheduler import Sequence
 from langchain_reasc_llama_cpp.signals import SignalBuffers, SignalRecorder
 from langchain_reasc_llama_cpp.text import TextAssembler
@@ -50,7 +52,8 @@ def plain_run(model: ChatLlamaCpp, prompt: list[int], seeds: list[int], tokens: 
     context = llama_cpp.llama_init_from_model(native.handle, parameters)
     memory = llama_cpp.llama_get_memory(context)
     vocabulary = llama_cpp.llama_model_get_vocab(native.handle)
-    chains = [sampler_chain(model, seed) for seed in seeds]
+    salt = zlib.crc32(np.array(prompt, dtype=np.int32).tobytes())  # each prompt has draws of its own
+    chains = [sampler_chain(model, (salt + seed) % SEEDS) for seed in seeds]
     batch = llama_cpp.llama_batch_init(512, 0, 1)
 
     def decode(entries: list[tuple[int, int, int, bool]]) -> None:
