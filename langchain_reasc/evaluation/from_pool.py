@@ -1,6 +1,7 @@
 """Calibrating on recorded first responses, offline or online."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from pydantic import ValidationError
@@ -57,13 +58,23 @@ def calibrate_online_on(
 ) -> Calibration:
     """Algorithm 2 on recorded responses; arguments and errors as :func:`calibrate_offline_on`, labels unused."""
     held = [scores.scores(measure)[question][response] for question, response in firsts]
-    return calibrate_online(
-        [score for score in held if score is not None],
-        measure=_named(pool, measure),
-        p_target=p_target,
-        seed=seed,
-        **_provenance(pool),
-    )
+    with _one_thread():
+        return calibrate_online(
+            [score for score in held if score is not None],
+            measure=_named(pool, measure),
+            p_target=p_target,
+            seed=seed,
+            **_provenance(pool),
+        )
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """A mixture of a few hundred scores takes one thread 50 ms; more of them, on a busy machine, 50 times as long."""
+    import sklearn.mixture  # noqa: F401  # only a thread pool that is loaded can be limited
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits
 
 
 def recorded_measure(pool: Pool) -> Measure | None:
