@@ -146,8 +146,10 @@ class Deliberation:
         )
 
     def _give_up_if_all_failed(self) -> None:
-        """After a wave of nothing but failures, more of the same would only cost more."""
-        if self._samples and not self._responses:
+        """After nothing but failures more of the same would only cost more; one alone may have been bad luck."""
+        if self._responses or not self._samples:
+            return
+        if len(self._samples) > 1 or isinstance(self._samples[0].error, ReASCError):
             raise self._failure()
 
     def _failure(self) -> Exception:

@@ -1,5 +1,6 @@
 """``ReASCRunnable``: a more reliable answer for fewer tokens, as a step in any LangChain chain."""
 
+import asyncio
 import threading
 from contextlib import aclosing, closing
 from pathlib import Path
@@ -70,6 +71,11 @@ class ReASCRunnable(TransductiveBatch):
     @model_validator(mode="after")
     def _prepare(self) -> "ReASCRunnable":
         self._extract = extractor(self.answer)
+        if self.measure is not None and self.calibration != "online":
+            raise ConfigurationError(
+                f"measure={str(self.measure)!r} goes with calibration='online'; a calibration brings its own, and "
+                "without one no confidence is read"
+            )
         self._source = Source.of(self.model, logprobs=self.calibration is not None)
         if self.calibration == "online":
             self._online = OnlineCalibrator(measure=self.measure or Measure(), fingerprint=self._source.fingerprint())
@@ -223,7 +229,7 @@ class ReASCRunnable(TransductiveBatch):
                 async for sample in samples:
                     if course.add(sample):
                         stop.set()
-        return self._learn(course)
+        return await asyncio.to_thread(self._learn, course) if self._online else course.result()  # it may fit a mixture
 
     def _deliberation(
         self,

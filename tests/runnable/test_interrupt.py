@@ -13,12 +13,13 @@ TESTS = Path(__file__).parents[1]
 
 SCRIPT = """
 import asyncio
+import os
 from langchain_reasc import ReASCRunnable
 from runnable.fakes import Reply, Scripted
 
 class Announcing(Scripted):
     def _begin(self, messages):
-        print("drawing", flush=True)
+        os.write(1, b"drawing\\n")  # whole lines, from several threads at once
         return super()._begin(messages)
 
 reasc = ReASCRunnable(model=Announcing(script=lambda question, index: Reply("a", endless=True)))

@@ -95,7 +95,7 @@ def test_batch_as_completed_names_the_place(runner: Any) -> None:
 @pytest.mark.parametrize("calibrated", [None, "online"])
 def test_a_failing_input_of_a_batch_can_be_returned(runner: Any, calibrated: Any) -> None:
     model = Scripted(script=lambda q, index: Reply("", error=ValueError("bad")) if q == "2" else echo(q, index))
-    reasc = ReASCRunnable(model=model, calibration=calibrated, measure=TOP_K)
+    reasc = ReASCRunnable(model=model, calibration=calibrated, measure=TOP_K if calibrated else None)
     first, second, third = runner.batch(reasc, ["1", "2", 3], return_exceptions=True)
     assert first.text == "the answer is 1"
     assert isinstance(second, SamplingError)
@@ -183,3 +183,14 @@ def test_dumping_and_describing_do_not_crash() -> None:
     assert reasc.get_graph().nodes
     assert reasc.get_input_jsonschema() and reasc.get_output_jsonschema()
     assert reasc.get_name() == "ReASCRunnable"
+
+
+def test_one_failure_alone_is_drawn_again(runner: Any) -> None:
+    model = Scripted(script=lambda q, index: Reply("", error=ValueError("once")) if index == 0 else echo(q, index))
+    result = runner.solve(ReASCRunnable(model=model, concurrency=1), "7")
+    assert result.answer == "7" and len(result.failures) == 1
+
+
+def test_a_measure_without_online_calibration_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="measure='top_k/mean' goes with calibration='online'"):
+        ReASCRunnable(model=saying("1"), measure=TOP_K)

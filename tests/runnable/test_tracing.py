@@ -94,7 +94,10 @@ def test_a_failing_call_ends_its_runs(runner: Any, runs: Runs) -> None:
 def test_usage_handlers_add_up_to_the_bill(runner: Any, runs: Runs, calibrated: Any) -> None:
     usage = UsageMetadataCallbackHandler()
     reasc = ReASCRunnable(
-        model=saying("1", "2", "1", "1", "1", "1", "1"), concurrency=1, calibration=calibrated, measure=TOP_K
+        model=saying("1", "2", "1", "1", "1", "1", "1"),
+        concurrency=1,
+        calibration=calibrated,
+        measure=TOP_K if calibrated else None,
     )
     messages = runner.batch(reasc, ["q", "r"], {"callbacks": [usage, runs]})
     [counted] = usage.usage_metadata.values()
@@ -114,7 +117,9 @@ def test_the_names_and_ids_of_a_batch_stay_with_its_chains(runner: Any, runs: Ru
 @pytest.mark.parametrize("calibrated", [None, "online"])
 def test_max_concurrency_bounds_inputs_and_samples(runner: Any, calibrated: Any) -> None:
     model = saying("1", "2")
-    reasc = ReASCRunnable(model=model, concurrency=8, max_samples=9, calibration=calibrated, measure=TOP_K)
+    reasc = ReASCRunnable(
+        model=model, concurrency=8, max_samples=9, calibration=calibrated, measure=TOP_K if calibrated else None
+    )
     runner.batch(reasc, ["q"] * 6, {"max_concurrency": 2})
     assert model.log.most_live <= 2 * 2
     model.log.most_live = 0
