@@ -70,7 +70,7 @@ def imports() -> None:
 def engine() -> None:
     from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-    question = "Nina has 14 stamps. She buys 23 more stamps. How many stamps does Nina have now?"
+    question = "Nora has 14 stamps. She buys 23 more stamps. How many stamps does Nora have now?"
     with ChatLlamaCpp(signals=SIGNALS) as all_signals, ChatLlamaCpp(signals=("token_logprob",)) as one_signal:
         rates: dict[tuple[str, int], list[float]] = {}
         for _ in range(7):

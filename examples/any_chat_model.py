@@ -18,7 +18,7 @@ from langchain_reasc import Measure, ReASCError, ReASCRunnable
 QUESTIONS = [
     f"{name} has {count} {thing}. {name} buys {more} more {thing}. How many {thing} does {name} have now?"
     for name, count, thing, more in [
-        ("Nina", 14, "stamps", 23), ("Omar", 35, "shells", 18), ("Lena", 62, "pens", 29), ("Ivan", 8, "coins", 45),
+        ("Nora", 14, "stamps", 23), ("Omar", 35, "shells", 18), ("Lena", 62, "pens", 29), ("Ivan", 8, "coins", 45),
     ] * 5
 ]  # fmt: skip
 

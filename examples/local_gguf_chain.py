@@ -16,7 +16,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc import ReASCError, ReASCRunnable
 
 QUESTION = (
-    "Nina has 14 stamps. She buys 23 more stamps. Then she gives away 9 stamps. How many stamps does Nina have now?"
+    "Nora has 14 stamps. She buys 23 more stamps. Then she gives away 9 stamps. How many stamps does Nora have now?"
 )
 
 

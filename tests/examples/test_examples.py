@@ -1,0 +1,57 @@
+"""Each example runs as it stands, on the shipped model."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments], cwd=cwd, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_a_chain_with_a_local_gguf_prints_an_answer_and_its_account(tmp_path: Path) -> None:
+    done = run("local_gguf_chain.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\\boxed{" in done.stdout
+    assert "samples" in done.stdout and "evidence {" in done.stdout
+
+
+def test_a_chain_with_any_chat_model_answers_every_question(tmp_path: Path) -> None:
+    done = run("any_chat_model.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    answered = [line for line in done.stdout.splitlines() if " samples  " in line]
+    assert len(answered) == 20
+
+
+def test_calibrate_then_serve_writes_a_calibration_and_uses_it(tmp_path: Path) -> None:
+    done = run("calibrate_then_serve.py", "mine.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    written = json.loads((tmp_path / "mine.json").read_text())
+    assert written["method"] == "offline" and written["n"] == 128
+    assert written["rejected"], "the measures that were not chosen are recorded"
+    assert len([line for line in done.stdout.splitlines() if ", by " in line]) == 5
+
+
+@pytest.mark.parametrize("name", ["local_gguf_chain.py", "any_chat_model.py"])
+def test_help_teaches(name: str, tmp_path: Path) -> None:
+    done = run(name, "--help", cwd=tmp_path)
+    assert done.returncode == 0 and "python examples/" in done.stdout
+
+
+def test_a_missing_model_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    done = run("local_gguf_chain.py", "--model", "absent.gguf", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "absent.gguf" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_dead_server_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    done = run("any_chat_model.py", "--model", "any", "--base-url", "http://127.0.0.1:9/v1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
