@@ -46,7 +46,7 @@ def ask(
 
     [bold]Examples[/]
 
-    reasc ask "Kira has 7 roses. Kira buys 5 more. How many roses does Kira have now?" --trace
+    reasc ask "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does Kira need?" --trace
 
     reasc ask "What is 17 * 23?" --model qwen.gguf --calibration calibration.json
 
@@ -76,6 +76,8 @@ def ask(
     remark(outcome(result))
     for notice in result.notices:
         remark(f"note: {notice}")
+    if model is None:
+        remark("note: the shipped model knows arithmetic word problems and nothing else; --model takes any chat GGUF")
 
 
 def outcome(result: "ReASCResult") -> str:

@@ -38,10 +38,10 @@ def print_json(data: Any) -> None:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on stderr, moved by calling what it yields with (done, total).
 
-    Where stderr is no terminal there is no bar; a line at the end says what was done.
+    Where stderr is no terminal there is no bar; a line at the end says what was done. ``quiet``: neither.
     """
     from rich.progress import (
         BarColumn,
@@ -56,7 +56,7 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     console = stderr()
     reached = (0, 0)
     with Progress(
-        *columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=not console.is_terminal
+        *columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal
     ) as bar:
         task = bar.add_task(title, total=None)
 
@@ -66,7 +66,7 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
             bar.update(task, completed=done, total=total)
 
         yield move
-    if not console.is_terminal:
+    if not (quiet or console.is_terminal):
         remark(f"{title}: {reached[0]} of {reached[1]}")
 
 

@@ -13,6 +13,7 @@ from langchain_reasc.cli.models import embedded, open_model
 from langchain_reasc.cli.options import PTarget, Seed
 from langchain_reasc.cli.record import record_with_progress
 from langchain_reasc.cli.replay import AllSignals, measures_for, run_replay, show
+from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
@@ -82,8 +83,15 @@ def _recorded(
     """The calibration pool, one response each; and the test pool, from which shuffles draw their calibration too."""
     from langchain_reasc.evaluation.questions import read_questions
 
-    calibrating = read_questions(embedded("calibration.jsonl"), limit=calibration_size)
-    testing = read_questions(embedded("test.jsonl"), limit=problems + (calibration_size if shuffled else 0))
+    calibrating = read_questions(embedded("calibration.jsonl"))
+    testing = read_questions(embedded("test.jsonl"))
+    wanted = problems + (calibration_size if shuffled else 0)
+    if wanted > len(testing) or calibration_size > len(calibrating):
+        raise ConfigurationError(
+            f"the shipped model comes with {len(testing)} test and {len(calibrating)} calibration problems; asked for "
+            f"{wanted} and {calibration_size} (with shuffles, test problems calibrate too)"
+        )
+    calibrating, testing = calibrating[:calibration_size], testing[:wanted]
     return (
         _only(
             record_with_progress("Calibration split", model, calibrating, out / "calibration-pool.jsonl", samples=1),

@@ -98,7 +98,7 @@ def run_replay(
     from langchain_reasc.evaluation.replay import replay as run_all
 
     settings = MethodSettings(max_samples=max_samples, p_target=p_target, seed=seed)
-    with progress("Replaying") as move:
+    with progress("Replaying", quiet=shuffles < 2) as move:
         run = run_all(
             pool,
             measures,

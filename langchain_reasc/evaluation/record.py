@@ -119,11 +119,12 @@ def _resume(target: Path, metadata: Mapping[str, Any], questions: Sequence[Label
         _cut_signals(target)
         return set()
     pool = read_pool(target)
-    for name in ("fingerprint", "samples", "seed", "answer"):
-        if pool.metadata.get(name) != metadata[name]:
+    then, now = _settings(pool.metadata), _settings(metadata)
+    for name in now:
+        if then.get(name) != now[name]:
             raise PoolError(
-                f"{target} was recorded with {name} {pool.metadata.get(name)!r}, now it is {metadata[name]!r}; "
-                "record into another file, or delete this one"
+                f"{target} was recorded with {name} {then.get(name)!r}, now it is {now[name]!r}; record into another "
+                "file, or delete this one"
             )
     asked = {question.id: question.input for question in questions}
     for held in pool.questions:
@@ -138,6 +139,13 @@ def _resume(target: Path, metadata: Mapping[str, Any], questions: Sequence[Label
         _cut_line(target, last=True)  # its signals were lost: record it again
         return {question.id for question in pool.questions[:-1]}
     return {question.id for question in pool.questions}
+
+
+def _settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What two recordings must have in common to be one pool."""
+    own = {name: metadata.get(name) for name in ("samples", "seed", "answer", "system")}
+    fingerprint = metadata.get("fingerprint")
+    return (fingerprint if isinstance(fingerprint, dict) else {"fingerprint": fingerprint}) | own
 
 
 def _is_torn_start(data: bytes) -> bool:

@@ -54,7 +54,10 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, paired for Δ (in points). Tokens: "
         "generated, per question, in the samples a method used"
         + (f"; the prompt has {prompts:.0f} more." if prompts is not None else ".")
+        + (" Calibration responses are not counted." if run.calibration_size else "")
     )
+    if any(row.spec == "auto" for row in rows):
+        yield "auto: signal, score and window chosen on the labelled calibration responses, for both ReASC rows."
     yield from _live_rules(run, rows)
     for row in rows:
         if problems := row.outcomes.problems:

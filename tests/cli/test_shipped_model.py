@@ -90,6 +90,12 @@ def test_demo(tmp_path: Path) -> None:
     }
 
 
+def test_demo_says_how_many_problems_there_are(tmp_path: Path) -> None:
+    refused = reasc("demo", "--problems", 640, "--shuffles", 2, "--out", tmp_path, code=1)
+    assert "640 test and 256 calibration problems; asked for 768 and 128" in refused.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_exit_codes_of_a_real_process(tmp_path: Path) -> None:
     code, out, err = _finished("replay", tmp_path / "missing.jsonl")
     assert (code, out) == (1, "")

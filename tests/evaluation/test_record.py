@@ -98,8 +98,8 @@ def test_a_failing_model_keeps_what_was_complete(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model": Guesser(name_="other")}, "fingerprint"),
-        ({"system": "Be brief."}, "fingerprint"),
+        ({"model": Guesser(name_="other")}, "model 'guesser', now it is 'other'"),
+        ({"system": "Be brief."}, "now it is"),
         ({"model": Guesser(seed=1)}, "seed 0, now it is 1"),
         ({"samples": 3}, "samples 2, now it is 3"),
         ({"answer": "number"}, "answer 'auto', now it is 'number'"),
