@@ -32,7 +32,7 @@ test: $(VENV)/.test
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy langchain_reasc backends examples
+	@$(BIN)/mypy langchain_reasc backends benchmarks examples/*.py
 
 format: $(VENV)/.lint
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
