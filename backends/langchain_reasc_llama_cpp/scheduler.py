@@ -61,7 +61,6 @@ class Scheduler:
         self.live: list[Sequence] = []
         self._free_slots = list(range(n_slots, 0, -1))
         self._room = cells - prompt
-        self._crowded = False  # somebody had to leave for want of room, and nobody has ended since
 
     @property
     def busy(self) -> bool:
@@ -79,9 +78,10 @@ class Scheduler:
         return joined
 
     def release(self, sequence: Sequence) -> None:
-        """Take an ended sequence out of the batch; its slot is free at once."""
-        self._leave(sequence)
-        self._crowded = False
+        """Take a sequence out of the batch; its slot is free at once."""
+        self.live.remove(sequence)
+        assert sequence.slot is not None
+        self._free_slots.append(sequence.slot)
 
     def step_fits(self) -> bool:
         """Whether the cache can take one more token of every live sequence."""
@@ -92,20 +92,14 @@ class Scheduler:
         if len(self.live) < 2:
             return None
         youngest = max(self.live, key=lambda sequence: sequence.index)
-        self._leave(youngest)
-        self.waiting.appendleft(youngest)
-        self._crowded = True
+        self.release(youngest)
+        self.waiting.appendleft(youngest)  # it fits again only when another has ended, and nobody passes it
         return youngest
 
     def _fits(self, sequence: Sequence) -> bool:
         if not self.live:
             return True
-        return not self._crowded and self._needed() + len(sequence.tokens) + 1 <= self._room
+        return self._needed() + len(sequence.tokens) + 1 <= self._room
 
     def _needed(self) -> int:
         return sum(max(1, len(sequence.tokens)) for sequence in self.live)
-
-    def _leave(self, sequence: Sequence) -> None:
-        self.live.remove(sequence)
-        assert sequence.slot is not None
-        self._free_slots.append(sequence.slot)
