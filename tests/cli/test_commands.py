@@ -14,6 +14,7 @@ from langchain_reasc.cli import app
 def reasc(*arguments: object, code: int = 0) -> Result:
     result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="reasc")
     assert result.exit_code == code, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)  # no traceback
     return result
 
 

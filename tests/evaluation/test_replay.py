@@ -58,6 +58,12 @@ def test_a_tiny_pool_by_hand(tmp_path: Path) -> None:
     assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
 
 
+def test_esc_looks_at_disjoint_windows_of_four(tmp_path: Path) -> None:
+    agreeing = question("a", *[response("1")] * 2, *[response("7")] * 14)  # 1 1 7 7 | 7 7 7 7
+    row = _rows(replay(read_pool(write_lines(tmp_path / "p.jsonl", agreeing))))["ESC (w=4)"]
+    assert (row.samples.value, row.accuracy.value) == (8, 1)
+
+
 def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_only(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=40)
     run = replay(read_pool(path), [Measure()], calibration_size=30)
@@ -132,6 +138,8 @@ def test_shuffles_move_questions_and_responses_and_are_reproducible(tmp_path: Pa
     assert list(first.calibration) != list(second.calibration)
     assert first.orders[0] != second.orders[0]
     assert sorted(first.orders[0]) == list(range(16))
+    assert next(splits(pool, 10, shuffles=1, seed=5)) == first
+    assert next(splits(pool, 10, shuffles=1, seed=6)) != first
 
     runs = [summarize(replay(pool, [Measure()], shuffles=3, seed=seed, calibration_size=10)) for seed in (5, 5, 6)]
     numbers = [[(row.accuracy, row.tokens, row.accuracy_vs_asc) for row in rows] for rows in runs]
