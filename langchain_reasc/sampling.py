@@ -3,17 +3,17 @@
 A *wave* is a handful of samples of one prompt drawn at once: an iterator over finished samples in order of completion.
 Once its ``stop`` flag is set it cuts off those that still run, and hands over what they had produced, so that nothing
 paid for goes uncounted.
-Models that sample in parallel themselves (:class:`ParallelSampler`) are given the whole wave; any other chat model is
+Models that sample in parallel themselves (:class:`~langchain_reasc.source.ParallelSampler`) are given the whole wave; any other chat model is
 streamed once per sample, because a stream can be closed in the middle.
 """
 
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
@@ -25,7 +25,7 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.source import Source, to_messages
 from langchain_reasc.tracing import AsyncSampleRuns, SampleRuns
 
-__all__ = ["ParallelSampler", "Sample", "SampleStream", "adraw", "awave", "draw", "wave"]
+__all__ = ["Sample", "adraw", "awave", "draw", "wave"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +45,6 @@ class Sample:
     error: Exception | None = None
 
 
-class SampleStream(Protocol):
-    """What a parallel sampler returns: finished samples in order of completion, and a way to stop."""
-
-    def __iter__(self) -> Iterator[tuple[int, AIMessage]]:
-        """(index, message) of each sample, from synchronous code."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[tuple[int, AIMessage]]:
-        """The same from asynchronous code."""
-        ...
-
-    def cancel(self) -> None:
-        """Take live sequences out; they still come out of the iterator, with ``finish_reason="cancelled"``."""
-
-    def close(self) -> None:
-        """Cancel, and drop what was not handed over."""
-
-
-@runtime_checkable
-class ParallelSampler(Protocol):
-    """A chat model that decodes several samples of one prompt together, as our llama.cpp model does."""
-
-    def sample(self, messages: list[BaseMessage], *, n: int, first: int = 0, **kwargs: Any) -> SampleStream:
-        """Start samples ``first`` to ``first + n - 1``; sample i uses the model's seed + i."""
-        ...
-
-    def asample(self, messages: list[BaseMessage], *, n: int, first: int = 0, **kwargs: Any) -> SampleStream:
-        """The same, iterated with ``async for``."""
-        ...
-
-
 def wave(
     source: Source, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig, stop: threading.Event
 ) -> Generator[Sample]:
@@ -83,7 +52,7 @@ def wave(
 
     A failing sample comes out with its error and costs only itself.
     """
-    draw_them = _parallel if _in_parallel(source) else _separate
+    draw_them = _parallel if source.sampler else _separate
     return draw_them(source, messages, indices, config, stop)
 
 
@@ -91,7 +60,7 @@ def awave(
     source: Source, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig, stop: threading.Event
 ) -> AsyncGenerator[Sample]:
     """The asynchronous :func:`wave`."""
-    draw_them = _aparallel if _in_parallel(source) else _aseparate
+    draw_them = _aparallel if source.sampler else _aseparate
     return draw_them(source, messages, indices, config, stop)
 
 
@@ -135,16 +104,13 @@ def _batches(first: int, n: int, size: int) -> list[range]:
     return [range(at, min(at + size, first + n)) for at in range(first, first + n, size)]
 
 
-def _in_parallel(source: Source) -> bool:
-    return source.streams and isinstance(source.model, ParallelSampler)  # fallbacks only look like their first model
-
-
 def _parallel(
     source: Source, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig, stop: threading.Event
 ) -> Generator[Sample]:
     runs = SampleRuns(source, messages, indices, config)
     missing = set(indices)
     try:
+        assert source.sampler is not None
         stream = source.sampler.sample(messages, n=len(indices), first=indices[0], **source.kwargs)
         with closing(stream):
             for index, message in stream:
@@ -171,6 +137,7 @@ async def _aparallel(
     runs = await AsyncSampleRuns.start(source, messages, indices, config)
     missing = set(indices)
     try:
+        assert source.sampler is not None
         stream = source.sampler.asample(messages, n=len(indices), first=indices[0], **source.kwargs)
         with closing(stream):
             async for index, message in stream:

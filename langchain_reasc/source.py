@@ -1,11 +1,11 @@
 """What samples are drawn from: a chat model, unwrapped from its bindings and made safe to sample."""
 
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
@@ -15,10 +15,38 @@ from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
 
-if TYPE_CHECKING:
-    from langchain_reasc.sampling import ParallelSampler
+__all__ = ["ParallelSampler", "SampleStream", "Source", "to_messages"]
 
-__all__ = ["Source", "to_messages"]
+
+class SampleStream(Protocol):
+    """What a parallel sampler returns: finished samples in order of completion, and a way to stop."""
+
+    def __iter__(self) -> Iterator[tuple[int, AIMessage]]:
+        """(index, message) of each sample, from synchronous code."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[tuple[int, AIMessage]]:
+        """The same from asynchronous code."""
+        ...
+
+    def cancel(self) -> None:
+        """Take live sequences out; they still come out of the iterator, with ``finish_reason="cancelled"``."""
+
+    def close(self) -> None:
+        """Cancel, and drop what was not handed over."""
+
+
+@runtime_checkable
+class ParallelSampler(Protocol):
+    """A chat model that decodes several samples of one prompt together, as our llama.cpp model does."""
+
+    def sample(self, messages: list[BaseMessage], *, n: int, first: int = 0, **kwargs: Any) -> SampleStream:
+        """Start samples ``first`` to ``first + n - 1``; sample i uses the model's seed + i."""
+        ...
+
+    def asample(self, messages: list[BaseMessage], *, n: int, first: int = 0, **kwargs: Any) -> SampleStream:
+        """The same, iterated with ``async for``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -62,9 +90,9 @@ class Source:
         return isinstance(self.model, BaseChatModel)
 
     @property
-    def sampler(self) -> "ParallelSampler":
-        """The model, where it samples in parallel itself."""
-        return cast("ParallelSampler", self.model)
+    def sampler(self) -> ParallelSampler | None:
+        """The model, where it samples in parallel itself. (One with fallbacks only looks like its first model.)"""
+        return self.model if self.streams and isinstance(self.model, ParallelSampler) else None
 
     def stream(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Generator[BaseMessage]:
         """One sample, token by token."""

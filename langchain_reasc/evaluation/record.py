@@ -27,7 +27,7 @@ from langchain_reasc.evaluation.signals_file import (
 from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable, PoolError, SamplingError
 from langchain_reasc.logprobs import token_signals_of
 from langchain_reasc.result import output_tokens
-from langchain_reasc.sampling import ParallelSampler, Sample, draw
+from langchain_reasc.sampling import Sample, draw
 from langchain_reasc.source import Source
 
 __all__ = ["record_pool"]
@@ -190,7 +190,7 @@ def _append(target: Path, metadata: Mapping[str, Any], line: Mapping[str, Any]) 
 def _drawn(
     model: Runnable[LanguageModelInput, Any], messages: list[BaseMessage], samples: int, question: str
 ) -> list[AIMessage]:
-    concurrency = samples if isinstance(Source.of(model).model, ParallelSampler) else _CONCURRENCY
+    concurrency = samples if Source.of(model).sampler else _CONCURRENCY
     # Sample i is drawn with seed + i. Were i to start at 0 for each question, all first responses would share one
     # stream of random numbers: one style of answering, not a fair sample.
     first = zlib.crc32(question.encode()) % _SEED_BLOCKS * samples
