@@ -91,7 +91,7 @@ class Source:
 
     @property
     def sampler(self) -> ParallelSampler | None:
-        """The model, where it samples in parallel itself. (One with fallbacks only looks like its first model.)"""
+        """The model, where it samples in parallel itself; one with fallbacks only looks like its first model."""
         return self.model if self.streams and isinstance(self.model, ParallelSampler) else None
 
     def stream(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Generator[BaseMessage]:
