@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from langchain_reasc.evaluation.methods import OFFLINE, SAFEGUARDED
 from langchain_reasc.evaluation.metrics import RESAMPLES, Estimate, Row
@@ -23,24 +24,32 @@ def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None
         console.print(escape(line), soft_wrap=not console.is_terminal)
 
 
-def comparison(rows: Sequence[Row]) -> Table:
-    """One row per method and measure, within 100 columns.
+def comparison(rows: Sequence[Row]) -> Group:
+    """One row per method and measure, 100 columns wide: the methods that count votes, then ReASC by each measure.
 
     Args:
         rows: of :func:`~langchain_reasc.evaluation.metrics.summarize`.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("Method", min_width=20, max_width=32)
-    for name in ("Accuracy %", "Samples", "Tokens", "/SC", "/ASC", "Δ acc. to ASC"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if any(row.tflops is not None for row in rows):
-        table.add_column("TFLOPs", justify="right", no_wrap=True)
-    previous: MeasureSpec | None = None
-    for row in rows:
-        if row.spec != previous:
-            table.add_row(f"[italic]{_section(row)}[/]")
-        previous = row.spec
-        table.add_row(*_cells(row), *([f"{row.tflops:.2g}"] if row.tflops is not None else []))
+    with_cost = any(row.tflops is not None for row in rows)
+    parts: list[RenderableType] = []
+    for spec in dict.fromkeys(row.spec for row in rows):
+        section = [row for row in rows if row.spec == spec]
+        if spec is not None:
+            parts.append(Text(f" ReASC by {_section(section[0])}", style="italic"))
+        table = _empty(header=not parts, with_cost=with_cost)
+        for row in section:
+            table.add_row(*_cells(row), *([f"{row.tflops:.2g}"] if row.tflops is not None else []))
+        parts.append(table)
+    return Group("", *parts, "")
+
+
+def _empty(*, header: bool, with_cost: bool) -> Table:
+    """A table of fixed column widths, so that several of them align."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=header, padding=0)
+    table.add_column(" Method", width=25 if with_cost else 29)
+    columns = {"Accuracy %": 17, "Samples": 7, "Tokens": 7, "/SC": 5, "/ASC": 5, "Δ acc. to ASC": 20}
+    for name, width in (columns | ({"TFLOPs": 7} if with_cost else {})).items():
+        table.add_column(name, justify="right", width=width, no_wrap=True)
     return table
 
 
@@ -113,7 +122,7 @@ def _course(at: int, worked: Worked) -> str:
 
 def _cells(row: Row) -> list[str]:
     return [
-        escape(row.method),
+        f" {escape(row.method)}",
         _interval(row.accuracy, "{:.1f}"),
         f"{row.samples.value:.2f}",
         f"{row.tokens.value:,.0f}",
@@ -124,17 +133,17 @@ def _cells(row: Row) -> list[str]:
 
 
 def _interval(estimate: Estimate, style: str) -> str:
-    value, low, high = (style.format(100 * part) for part in (estimate.value, estimate.low, estimate.high))
+    percents = (style.format(100 * part) for part in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (text.replace("100.0", "100") for text in percents)
     return f"{value} \\[{low}, {high}]"
 
 
 def _section(row: Row) -> str:
     chosen = row.outcomes.chosen
-    if row.spec == "auto" and chosen:
-        best, times = chosen.most_common(1)[0]
-        of = "" if chosen.total() == 1 else f" in {times} of {chosen.total()}"
-        return escape(f"auto: {best}{of}".replace("/", " "))
-    return escape(_name(row.spec).replace("/", " "))
+    if row.spec != "auto" or not chosen:
+        return _name(row.spec)
+    best, times = chosen.most_common(1)[0]
+    return f"auto: {best}" + (f" in {times} of {chosen.total()} shuffles" if chosen.total() > 1 else "")
 
 
 def _name(spec: MeasureSpec | None) -> str:

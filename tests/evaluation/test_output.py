@@ -42,12 +42,14 @@ def _printed(run: Replay, rows: list[Row]) -> str:
     return out.getvalue()
 
 
-def test_the_table_fits_100_columns_with_nothing_cut_off(run: Replay, rows: list[Row]) -> None:
+@pytest.mark.parametrize("parameters", [None, 7e9])
+def test_the_table_fits_100_columns_with_nothing_cut_off(run: Replay, parameters: float | None) -> None:
+    rows = summarize(run, parameters=parameters, resamples=50)
     text = _printed(run, rows)
     table = text[: text.index("20 questions")]
     assert max(map(len, table.splitlines())) <= 100
     assert "…" not in text
-    assert "[" in text and "bottom_group W=128" in text
+    assert "[" in text and "ReASC by self_certainty/bottom_group/W=128" in text
     for row in rows:
         assert f"{100 * row.accuracy.value:.1f} [" in text
         assert f"{row.tokens.value:,.0f}" in text
