@@ -132,7 +132,8 @@ class DecodeContext:
     def logits(self, rows: int) -> Logits:
         """Shape (rows, V): the logits of the last decode, in batch order; a view where they lie together."""
         address = self._address
-        first, last = address(self.handle, 0 if rows > 1 else -1), address(self.handle, -1)
+        last = address(self.handle, -1)
+        first = address(self.handle, 0) if rows > 1 else last
         if not first or not last:
             raise ModelError("llama.cpp returned no logits for a token that asked for them")
         if last - first == (rows - 1) * self._vocabulary_size * 4:
