@@ -46,7 +46,7 @@ def method() -> None:
         for answer, score in zip(rng.integers(0, 8, 16), rng.normal(size=16), strict=True)
     ]
     report("decision over 16 responses, all prefixes", timed(lambda: decide(rule, responses), 20))
-    for vocabulary in (960, 32_000, 151_936):
+    for vocabulary in (800, 32_000, 151_936):
         logits = rng.normal(size=(8, vocabulary)).astype(np.float32) * 3
         chosen, scratch = np.zeros(8, dtype=np.int64), np.empty((8, vocabulary), dtype=np.float32)
         for signal in SIGNALS:

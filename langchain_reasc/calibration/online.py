@@ -135,8 +135,10 @@ def _fit(scores: Scores, seed: int) -> Mixture:
 def _mixture(z: npt.NDArray[Any], components: int, seed: int) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
+    from threadpoolctl import threadpool_limits
 
-    with warnings.catch_warnings():
+    # A few hundred scores take one thread 50 ms; several threads spin, and on a busy machine take 50 times as long.
+    with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)  # read from .converged_ instead
         return GaussianMixture(components, n_init=5, max_iter=500, reg_covar=1e-4, random_state=seed).fit(z)
 

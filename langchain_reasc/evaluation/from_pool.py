@@ -1,7 +1,6 @@
 """Calibrating on recorded first responses, offline or online."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from pydantic import ValidationError
@@ -41,15 +40,16 @@ def calibrate_offline_on(
         for question, response in firsts
         if (score := scores.scores(measure)[question][response]) is not None
     ]
+    named = _named(pool, measure)
     return calibrate_offline(
         [score for score, _ in labelled],
         [bool(correct) for _, correct in labelled],
-        measure=_named(pool, measure),
+        measure=named,
         p_target=p_target,
         rejected=selection.rejected if selection else (),
         cross_validated=selection.cross_validated if selection else None,
         seed=seed,
-        **_provenance(pool),
+        **_provenance(pool, named),
     )
 
 
@@ -58,23 +58,14 @@ def calibrate_online_on(
 ) -> Calibration:
     """Algorithm 2 on recorded responses; arguments and errors as :func:`calibrate_offline_on`, labels unused."""
     held = [scores.scores(measure)[question][response] for question, response in firsts]
-    with _one_thread():
-        return calibrate_online(
-            [score for score in held if score is not None],
-            measure=_named(pool, measure),
-            p_target=p_target,
-            seed=seed,
-            **_provenance(pool),
-        )
-
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """A mixture of a few hundred scores takes one thread 50 ms; more of them, on a busy machine, 50 times as long."""
-    import sklearn.mixture  # noqa: F401  # only a thread pool that is loaded can be limited
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    limits: AbstractContextManager[Any] = threadpool_limits(1)
-    return limits
+    named = _named(pool, measure)
+    return calibrate_online(
+        [score for score in held if score is not None],
+        measure=named,
+        p_target=p_target,
+        seed=seed,
+        **_provenance(pool, named),
+    )
 
 
 def recorded_measure(pool: Pool) -> Measure | None:
@@ -91,8 +82,8 @@ def _named(pool: Pool, measure: Measure | str) -> Measure:
     return measure if isinstance(measure, Measure) else recorded_measure(pool) or Measure()
 
 
-def _provenance(pool: Pool) -> dict[str, Any]:
-    """What the recorder knew of the model, for the calibration's own record."""
+def _provenance(pool: Pool, measure: Measure) -> dict[str, Any]:
+    """What the recorder knew of the model, as far as the measure depends on it, for the calibration's own record."""
     info = pool.metadata.get("signals_info")
     known = info if isinstance(info, dict) else {}
     try:
@@ -100,7 +91,7 @@ def _provenance(pool: Pool) -> dict[str, Any]:
     except ValidationError:  # a pool made by others
         fingerprint = Fingerprint()
     return {
-        "top_k": known.get("top_k"),
-        "vocabulary_size": known.get("vocabulary_size"),
+        "top_k": known.get("top_k") if measure.signal == "top_k" else None,
+        "vocabulary_size": None if measure.signal == "token_logprob" else known.get("vocabulary_size"),
         "fingerprint": fingerprint,
     }
