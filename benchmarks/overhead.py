@@ -70,7 +70,7 @@ def imports() -> None:
 def engine() -> None:
     from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-    question = "Nora has 14 stamps. She buys 23 more stamps. How many stamps does Nora have now?"
+    question = "Lena has 27 red cups and 14 blue cups. Lena buys 3 packs of 6 cups. How many cups does Lena have now?"
     with ChatLlamaCpp(signals=SIGNALS) as all_signals, ChatLlamaCpp(signals=("token_logprob",)) as one_signal:
         rates: dict[tuple[str, int], list[float]] = {}
         for _ in range(7):

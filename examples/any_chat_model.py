@@ -9,18 +9,17 @@ each. OpenAI-compatible servers return the top 20 alternatives of each token, so
 """
 
 import argparse
+import json
+import os
 import sys
+from importlib.resources import files
 
 from langchain_core.language_models import BaseChatModel
 
 from langchain_reasc import Measure, ReASCError, ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError, missing_extra
 
-QUESTIONS = [
-    f"{name} has {count} {thing}. {name} buys {more} more {thing}. How many {thing} does {name} have now?"
-    for name, count, thing, more in [
-        ("Nora", 14, "stamps", 23), ("Omar", 35, "shells", 18), ("Lena", 62, "pens", 29), ("Ivan", 8, "coins", 45),
-    ] * 5
-]  # fmt: skip
+HELD_OUT = files("langchain_reasc_llama_cpp") / "embedded" / "test.jsonl"  # word problems that come with the package
 
 
 def chat_model(name: str | None, base_url: str | None) -> BaseChatModel:
@@ -28,8 +27,12 @@ def chat_model(name: str | None, base_url: str | None) -> BaseChatModel:
         from langchain_reasc_llama_cpp import ChatLlamaCpp
 
         return ChatLlamaCpp()
-    from langchain_openai import ChatOpenAI
-
+    try:
+        from langchain_openai import ChatOpenAI
+    except ModuleNotFoundError:
+        raise missing_extra("openai", "langchain-openai") from None
+    if base_url is None and "OPENAI_API_KEY" not in os.environ:
+        raise ConfigurationError("set OPENAI_API_KEY, or name a server with --base-url")
     # A local server takes any key; OpenAI's own is read from OPENAI_API_KEY.
     return ChatOpenAI(model=name, base_url=base_url, **({"api_key": "none"} if base_url else {}))
 
@@ -40,12 +43,17 @@ def main() -> None:
     options.add_argument("--base-url", help="of an OpenAI-compatible server")
     given = options.parse_args()
 
+    questions = [json.loads(line)["question"] for line in HELD_OUT.read_text().splitlines()[:20]]
     measure = Measure("top_k", "bottom_group", window=16)  # these answers are short; 128 suits long reasoning
     reasc = ReASCRunnable(model=chat_model(given.model, given.base_url), calibration="online", measure=measure)
-    for question, message in zip(QUESTIONS, reasc.batch(list(QUESTIONS), {"max_concurrency": 4}), strict=True):
+    messages = reasc.batch(questions, {"max_concurrency": 4})
+    for question, message in zip(questions, messages, strict=True):
         account = message.response_metadata["reasc"]
-        print(f"{account['answer'] or '-':>6}  {account['samples']:2} samples  {question}")
-    print("\n" + "\n".join(account["notices"] or [f"gate open at a score of {reasc.learned and reasc.learned.gate}"]))
+        print(f"{account['answer'] or '-':>6}  {account['samples']:2} samples, by {account['reason']:8}  {question}")
+    spent = sum(message.usage_metadata["output_tokens"] for message in messages if message.usage_metadata)
+    print(f"\n{spent:,} tokens generated for {len(questions)} questions")
+    for notice in account["notices"]:
+        print(f"note: {notice}")
 
 
 if __name__ == "__main__":

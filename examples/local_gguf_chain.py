@@ -11,12 +11,13 @@ import sys
 
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 
 from langchain_reasc import ReASCError, ReASCRunnable
 
 QUESTION = (
-    "Nora has 14 stamps. She buys 23 more stamps. Then she gives away 9 stamps. How many stamps does Nora have now?"
+    "Lena has 27 red cups and 14 blue cups. The bus ride takes 25 minutes. Lena buys 3 packs of 6 cups. "
+    "How many more cups does Lena have than Omar, who has 30 cups?"
 )
 
 
@@ -28,7 +29,8 @@ def main() -> None:
     given = options.parse_args()
 
     with ChatLlamaCpp(model_path=given.model, max_tokens=512) as model:
-        reasc = ReASCRunnable(model=model, calibration=given.calibration)
+        own = embedded_model_path().with_name("calibration.json") if given.model is None else None
+        reasc = ReASCRunnable(model=model, calibration=given.calibration or own)
         chain = ChatPromptTemplate.from_messages([("human", "{question}")]) | reasc | StrOutputParser()
         print(chain.invoke({"question": given.question}))
 

@@ -26,8 +26,9 @@ def test_a_chain_with_a_local_gguf_prints_an_answer_and_its_account(tmp_path: Pa
 def test_a_chain_with_any_chat_model_answers_every_question(tmp_path: Path) -> None:
     done = run("any_chat_model.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    answered = [line for line in done.stdout.splitlines() if " samples  " in line]
+    answered = [line for line in done.stdout.splitlines() if " samples, by " in line]
     assert len(answered) == 20
+    assert "tokens generated for 20 questions" in done.stdout
 
 
 def test_calibrate_then_serve_writes_a_calibration_and_uses_it(tmp_path: Path) -> None:
@@ -49,6 +50,13 @@ def test_a_missing_model_is_one_line_without_a_traceback(tmp_path: Path) -> None
     done = run("local_gguf_chain.py", "--model", "absent.gguf", cwd=tmp_path)
     assert done.returncode == 1
     assert "absent.gguf" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_missing_key_is_one_line_without_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    done = run("any_chat_model.py", "--model", "any", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "error: set OPENAI_API_KEY, or name a server with --base-url\n"
 
 
 def test_a_dead_server_is_one_line_without_a_traceback(tmp_path: Path) -> None:
