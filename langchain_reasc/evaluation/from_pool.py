@@ -92,6 +92,6 @@ def _provenance(pool: Pool, measure: Measure) -> dict[str, Any]:
         fingerprint = Fingerprint()
     return {
         "top_k": known.get("top_k") if measure.signal == "top_k" else None,
-        "vocabulary_size": None if measure.signal == "token_logprob" else known.get("vocabulary_size"),
+        "vocabulary_size": known.get("vocabulary_size"),
         "fingerprint": fingerprint,
     }
