@@ -14,8 +14,9 @@ from collections.abc import Callable
 import numpy as np
 
 from langchain_reasc import ReASC, Response, decide
-from langchain_reasc.confidence import SIGNALS, response_score, signals_from_logits
+from langchain_reasc.confidence import response_score
 from langchain_reasc.evidence import Standardizer
+from langchain_reasc.token_signals import SIGNALS, signals_from_logits
 
 ROUNDS = 15
 

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from langchain_core.messages import BaseMessage
 
-from langchain_reasc.confidence import signals_from_alternatives
 from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.token_signals import signals_from_alternatives
 
 __all__ = ["token_signals_of"]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from langchain_reasc.confidence import SIGNALS
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.token_signals import SIGNALS
 from langchain_reasc_llama_cpp.gguf_file import MetadataValue
 from langchain_reasc_llama_cpp.sampler import SEEDS, SamplingParameters
 

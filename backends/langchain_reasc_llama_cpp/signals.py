@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.confidence import signals_from_logits
+from langchain_reasc.token_signals import signals_from_logits
 
 __all__ = ["SignalBuffers", "SignalRecorder", "SignalSink"]
 

@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from langchain_reasc.confidence import SCORES, SIGNALS, Measure
+from langchain_reasc.confidence import SCORES, Measure
 from langchain_reasc.evidence import WEIGHTS, Standardizer
 from langchain_reasc.stopping import DEFAULT_CONFIDENCE, ReASC
+from langchain_reasc.token_signals import SIGNALS
 
 __all__ = ["AUROC", "SCHEMA_VERSION", "Calibration", "Fingerprint", "Gate", "Mixture", "RejectedMeasure"]
 

@@ -14,8 +14,8 @@ from langchain_reasc_llama_cpp.scheduler import Sequence
 from langchain_reasc_llama_cpp.signals import SignalBuffers, SignalRecorder
 from langchain_reasc_llama_cpp.text import TextAssembler
 
-from langchain_reasc.confidence import SIGNALS
 from langchain_reasc.exceptions import ConfidenceError
+from langchain_reasc.token_signals import SIGNALS
 
 from .tiny_gguf import write_tiny_model
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from langchain_reasc.confidence import SIGNALS, signals_from_alternatives, signals_from_logits
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError
+from langchain_reasc.token_signals import SIGNALS, signals_from_alternatives, signals_from_logits
 
 K = 20
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
