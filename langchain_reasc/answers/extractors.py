@@ -43,7 +43,7 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     """The extractor a name or a function stands for.
 
     Args:
-        spec: ``"auto"`` (boxed, else the last number), ``"boxed"``, ``"number"``, ``"choice"``, ``"regex:PATTERN"``
+        spec: ``"auto"`` (boxed; without a box, the last number), ``"boxed"``, ``"number"``, ``"choice"``, ``"regex:PATTERN"``
             (its first group), ``"json:FIELD"`` (dots descend), ``"text"`` (the whole response), or any function from
             text to an answer or None.
 
@@ -60,7 +60,7 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     if kind == "json" and rest:
         return json_field(rest)
     named: dict[str, Callable[[], Extractor]] = {
-        "auto": lambda: boxed() | last_number(),
+        "auto": lambda: Extractor(_auto, "auto"),
         "boxed": boxed,
         "number": last_number,
         "choice": choice,
@@ -136,6 +136,11 @@ def _last(pattern: re.Pattern[str], text: str) -> str | None:
     for match in pattern.finditer(text):
         found = match[1] if pattern.groups else match[0]
     return found
+
+
+def _auto(text: str) -> str | None:
+    # A box that was cut off is no answer, whatever digits stand in it.
+    return _boxed(text) if "\\boxed{" in text else last_number().find(text)
 
 
 def _boxed(text: str) -> str | None:

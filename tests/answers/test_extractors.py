@@ -78,7 +78,7 @@ CASES = {
         ('{"value": 3}', None),
     ],
     "text": [("  Blue.\n", "blue"), ("  ", None)],
-    "auto": [("\\boxed{3} of 4", "3"), ("3 of 4", "4"), ("none", None)],
+    "auto": [("\\boxed{3} of 4", "3"), ("3 of 4", "4"), ("so \\boxed{12", None), ("none", None)],
 }
 
 
