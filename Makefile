@@ -33,6 +33,7 @@ lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy langchain_reasc backends benchmarks examples/*.py
+	@cd examples/word_problems && MYPYPATH=../..:../../backends ../../$(BIN)/mypy --config-file ../../pyproject.toml *.py
 
 format: $(VENV)/.lint
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .

@@ -43,9 +43,9 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     """The extractor a name or a function stands for.
 
     Args:
-        spec: ``"auto"`` (boxed; without a box, the last number), ``"boxed"``, ``"number"``, ``"choice"``, ``"regex:PATTERN"``
-            (its first group), ``"json:FIELD"`` (dots descend), ``"text"`` (the whole response), or any function from
-            text to an answer or None.
+        spec: ``"auto"`` (boxed; without a box, the last number), ``"boxed"``, ``"number"``, ``"choice"``,
+            ``"regex:PATTERN"`` (its first group), ``"json:FIELD"`` (dots descend), ``"text"`` (the whole response), or
+            any function from text to an answer or None.
 
     Raises:
         ConfigurationError: an unknown name or an invalid pattern.
