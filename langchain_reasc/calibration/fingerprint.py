@@ -12,6 +12,7 @@ from langchain_reasc.exceptions import FingerprintMismatch
 
 __all__ = ["check_fingerprint", "fingerprint_of", "prompt_hash"]
 
+_SHOWN = {"prompt_sha256": "prompt_sha256 of the system messages"}
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop")
 
 
@@ -53,17 +54,18 @@ def check_fingerprint(calibration: Calibration, running: Fingerprint) -> None:
     """
     differing = list(_differences(calibration.fingerprint, running))
     if differing:
-        sides = "; ".join(f"{name}: calibrated on {then!r}, running {now!r}" for name, then, now in differing)
+        sides = "; ".join(
+            f"{_SHOWN.get(name, name)}: calibrated on {then!r}, running {now!r}" for name, then, now in differing
+        )
         raise FingerprintMismatch(
             f"the calibration does not fit what runs ({sides}). Calibrate again with `reasc calibrate`, or override "
-            "with allow_fingerprint_mismatch=True"
+            "with allow_fingerprint_mismatch=True (`reasc ask --allow-mismatch`)"
         )
 
 
 def _differences(then: Fingerprint, now: Fingerprint) -> list[tuple[str, object, object]]:
-    fields = (
-        ("model_sha256",) if then.model_sha256 and now.model_sha256 else ("model",)
-    )  # a renamed file is the same model
+    # A renamed file is the same model.
+    fields = ("model_sha256",) if then.model_sha256 and now.model_sha256 else ("model",)
     pairs: list[tuple[str, object, object]] = [
         (name, getattr(then, name), getattr(now, name)) for name in (*fields, "quantization", "prompt_sha256")
     ]

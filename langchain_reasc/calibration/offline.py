@@ -6,16 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc._version import __version__
-from langchain_reasc.calibration.schema import (
-    AUROC,
-    SCHEMA_VERSION,
-    Calibration,
-    Fingerprint,
-    Gate,
-    RejectedMeasure,
-    now,
-)
+from langchain_reasc.calibration.schema import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
 from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 
@@ -66,17 +57,12 @@ def calibrate_offline(
     if labels.shape != values.shape:
         raise CalibrationDataError(f"{values.size} scores but {labels.size} labels; each response needs one of each")
     auroc = auroc_with_interval(values, labels, cross_validated=cross_validated, seed=seed)
-    return Calibration(
-        schema_version=SCHEMA_VERSION,
+    return Calibration.of_scores(
+        values,
+        measure,
         method="offline",
-        signal=measure.signal,
-        score=measure.score,
-        window=measure.window,
         top_k=top_k,
         vocabulary_size=vocabulary_size,
-        n=values.size,
-        mean=float(values.mean()),
-        std=float(values.std()),
         lambda_=scale,
         weight=weight,
         p_target=p_target,
@@ -86,8 +72,6 @@ def calibrate_offline(
         accuracy=float(labels.mean()),
         rejected=tuple(rejected),
         fingerprint=fingerprint or Fingerprint(),
-        library_version=__version__,
-        created_at=now(),
     )
 
 

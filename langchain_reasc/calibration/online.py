@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc._version import __version__
 from langchain_reasc.calibration.offline import Scores, checked_scores
-from langchain_reasc.calibration.schema import SCHEMA_VERSION, Calibration, Fingerprint, Gate, Mixture, now
+from langchain_reasc.calibration.schema import Calibration, Fingerprint, Gate, Mixture
 from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError
 
@@ -57,25 +56,18 @@ def calibrate_online(
     """
     values = checked_scores(scores, p_target)
     mixture = _fit(values, seed) if values.size >= _FEWEST_FOR_MIXTURE else None
-    return Calibration(
-        schema_version=SCHEMA_VERSION,
+    return Calibration.of_scores(
+        values,
+        measure,
         method="online",
-        signal=measure.signal,
-        score=measure.score,
-        window=measure.window,
         top_k=top_k,
         vocabulary_size=vocabulary_size,
-        n=values.size,
-        mean=float(values.mean()),
-        std=float(values.std()),
         lambda_=scale,
         weight=weight,
         p_target=p_target,
         gate=_gate(values, mixture, p_target),
         mixture=mixture,
         fingerprint=fingerprint or Fingerprint(),
-        library_version=__version__,
-        created_at=now(),
     )
 
 

@@ -5,10 +5,13 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from langchain_reasc._version import __version__
 from langchain_reasc.confidence import SCORES, Measure
 from langchain_reasc.evidence import WEIGHTS, Standardizer
 from langchain_reasc.stopping import DEFAULT_CONFIDENCE, ReASC
@@ -116,6 +119,22 @@ class Calibration(_Record):
     library_version: str
     created_at: AwareDatetime
 
+    @classmethod
+    def of_scores(cls, scores: npt.NDArray[np.float64], measure: Measure, **fields: Any) -> "Calibration":
+        """A record of these response scores, shape (n,), made now by this library; ``fields`` holds the rest."""
+        return cls(
+            schema_version=SCHEMA_VERSION,
+            signal=measure.signal,
+            score=measure.score,
+            window=measure.window,
+            n=scores.size,
+            mean=float(scores.mean()),
+            std=float(scores.std()),
+            library_version=__version__,
+            created_at=datetime.now(UTC).replace(microsecond=0),
+            **fields,
+        )
+
     @property
     def measure(self) -> Measure:
         """How a response is scored under this calibration."""
@@ -153,11 +172,6 @@ class Calibration(_Record):
             f"{self.method} on {self.n} responses: {self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, "
             f"{gate}{auroc}{fallback}"
         )
-
-
-def now() -> datetime:
-    """The current time in UTC, to the second."""
-    return datetime.now(UTC).replace(microsecond=0)
 
 
 def json_schema() -> str:

@@ -32,6 +32,9 @@ def ask(
             metavar="FILE", help="From reasc calibrate; none counts votes. [default: the shipped model's own]"
         ),
     ] = None,
+    allow_mismatch: Annotated[
+        bool, typer.Option("--allow-mismatch", help="Use a calibration that was measured on something else.")
+    ] = False,
     max_samples: Annotated[int, typer.Option(min=1, help="Samples at most.")] = 16,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
     system: System = None,
@@ -67,6 +70,7 @@ def ask(
             max_samples=max_samples,
             concurrency=concurrency,
             answer=answer,
+            allow_fingerprint_mismatch=allow_mismatch,
         )
         result = reasc.solve(messages, on_response=_show_sample if trace else None)
     if as_json:

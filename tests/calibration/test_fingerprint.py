@@ -28,7 +28,7 @@ def calibrated(on: Fingerprint, template: Calibration) -> Calibration:
         ({"model_sha256": "bb"}, "model_sha256", "'aa'", "'bb'"),
         ({"model_sha256": None, "model": "large.gguf"}, "model", "'small.gguf'", "'large.gguf'"),
         ({"quantization": "Q4_K_M"}, "quantization", "'F16'", "'Q4_K_M'"),
-        ({"prompt_sha256": "dd"}, "prompt_sha256", "'cc'", "'dd'"),
+        ({"prompt_sha256": "dd"}, "prompt_sha256 of the system messages", "'cc'", "'dd'"),
         ({"sampling": {"temperature": 1.0, "top_k": 40}}, "temperature", "0.7", "1.0"),
         ({"sampling": {"top_k": 0}}, "top_k", "40", "0"),
     ],

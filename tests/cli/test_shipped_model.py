@@ -59,7 +59,8 @@ def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) ->
     account = json.loads(reasc("ask", QUESTION, "--calibration", out, "--json").stdout)
     assert account["responses"][0]["score"] is not None
     refused = reasc("ask", QUESTION, "--calibration", out, "--temperature", 0.3, code=1)
-    assert "temperature" in refused.stderr
+    assert "temperature" in refused.stderr and "--allow-mismatch" in refused.stderr
+    reasc("ask", QUESTION, "--calibration", out, "--temperature", 0.3, "--allow-mismatch")
 
 
 def test_record_then_replay(tmp_path: Path) -> None:

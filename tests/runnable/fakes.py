@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -18,7 +19,6 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import Field
 
 from langchain_reasc.calibration import Calibration, Fingerprint, Gate
-from langchain_reasc.calibration.schema import now
 from langchain_reasc.confidence import Measure
 
 TOP_K = Measure("top_k", "mean")
@@ -200,7 +200,7 @@ def calibration(*, mean: float = 1.0, gate: float | None = None, **fields: Any) 
             "std": 1.0,
             "gate": Gate(threshold=gate, closed_because=closed),
             "library_version": "test",
-            "created_at": now(),
+            "created_at": datetime.now(UTC),
             "fingerprint": Fingerprint(model="scripted", sampling={"temperature": 1.0}),
             **fields,
         }
