@@ -2,21 +2,42 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc_llama_cpp.grammar import Grammar
 from langchain_reasc_llama_cpp.sampler import SamplingParameters
 
-__all__ = ["Completion", "Event", "Failed", "Finished", "GenerationRequest", "TextDelta"]
+__all__ = ["Completion", "Event", "Failed", "Finished", "GenerationRequest", "TextDelta", "Timing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Where the time of one sample went, in seconds.
+
+    Attributes:
+        queued: from the request to the first work on its prompt.
+        prefill: from there to the prompt's last token; 0 where the prompt was cached.
+        decode: from the sample's first token to its last, other samples decoded beside it included.
+    """
+
+    queued: float
+    prefill: float
+    decode: float
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More text of one sample; sent only when the request streams."""
+    """More text of one sample; sent only when the request streams.
+
+    ``logprobs`` are those of the tokens since the last one, where the request asked for them.
+    """
 
     index: int
     text: str
+    logprobs: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +53,9 @@ class Completion:
         prompt_tokens: of the prompt.
         cached_tokens: those of them that were not prefilled for this sample.
         output_tokens: generated, the end token included.
+        logprobs: one entry per generated token in OpenAI's shape (``token``, ``bytes``, ``logprob``,
+            ``top_logprobs``); None where the request did not ask.
+        timing: where the time went.
     """
 
     index: int
@@ -42,6 +66,8 @@ class Completion:
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
+    logprobs: list[dict[str, Any]] | None = None
+    timing: Timing = field(default_factory=lambda: Timing(queued=0.0, prefill=0.0, decode=0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +98,8 @@ class GenerationRequest:
         stop: strings that end a sample, in UTF-8.
         signals: token signals to compute.
         top_k_signal: k of the ``top_k`` signal.
+        logprobs: alternatives per token, 0 to 20, in OpenAI's shape; None: no logprobs at all.
+        grammar: what the response must keep to; None: anything.
         stream: whether to send text as it comes.
         emit: called with each event, from the engine's thread; it must neither block nor raise.
         cancelled: set by ``Engine.cancel``, looked at between decode steps.
@@ -86,5 +114,7 @@ class GenerationRequest:
     stop: tuple[bytes, ...] = ()
     signals: tuple[str, ...] = ()
     top_k_signal: int = 20
+    logprobs: int | None = None
+    grammar: Grammar | None = None
     stream: bool = False
     cancelled: bool = field(default=False, init=False)
