@@ -9,13 +9,13 @@ from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["top_candidates"]
 
+Floats = npt.NDArray[np.floating[Any]]
+
 _FOLDS: Final = 64  # about sqrt(V / k), which balances the two partitions
 _WORTHWHILE: Final = 10_000  # below this many logits one partition of all of them is faster
 
 
-def top_candidates(
-    row: npt.NDArray[np.floating[Any]], k: int
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.floating[Any]]]:
+def top_candidates(row: Floats, k: int) -> tuple[npt.NDArray[np.intp], Floats]:
     """The k largest logits of a row and where they are; exact, and equal logits come in the order of their ids.
 
     The row is folded into 64 lines and the maximum of each column taken, which runs at the speed of memory: the k
@@ -34,28 +34,29 @@ def top_candidates(
     """
     if k < 1:
         raise ConfigurationError(f"at least 1 candidate must be asked for, got k={k}")
-    size = row.size
-    columns = size // _FOLDS
-    if size < _WORTHWHILE or k >= columns:
-        ids = np.flatnonzero(_reaches(row, _kth_largest(row, min(k, size))))
+    columns = row.size // _FOLDS
+    if row.size < _WORTHWHILE or k >= columns:
+        ids = _reach(row, _kth_largest(row, min(k, row.size)))
     else:
-        folded = row[: columns * _FOLDS].reshape(_FOLDS, columns)
-        maxima = folded.max(axis=0)
+        folded = row.size - row.size % _FOLDS
+        maxima = row[:folded].reshape(_FOLDS, columns).max(axis=0)
         bound = _kth_largest(maxima, k)
-        held = np.flatnonzero(_reaches(maxima, bound))
-        line, at = np.divmod(np.flatnonzero(_reaches(folded[:, held], bound)), held.size)
-        rest = columns * _FOLDS
-        ids = np.concatenate((line * columns + held[at], rest + np.flatnonzero(_reaches(row[rest:], bound))))
+        looked_at = (np.arange(0, folded, columns)[:, None] + _reach(maxima, bound)).ravel()
+        ids = looked_at[_reach(row[looked_at], bound)]
+        if folded < row.size:
+            ids = np.concatenate((ids, folded + _reach(row[folded:], bound)))
     logits = row[ids]
-    order = np.argsort(-logits, kind="stable")[:k]  # ids ascend, so a stable sort keeps equals in their order
+    order = (-logits).argsort(kind="stable")[:k]  # ids ascend, so a stable sort keeps equals in their order
     return ids[order], logits[order]
 
 
-def _kth_largest(values: npt.NDArray[np.floating[Any]], k: int) -> np.floating[Any]:
-    kth: np.floating[Any] = np.partition(values, values.size - k)[values.size - k]
+def _kth_largest(values: Floats, k: int) -> np.floating[Any]:
+    partitioned = values.copy()
+    partitioned.partition(values.size - k)
+    kth: np.floating[Any] = partitioned[values.size - k]
     return kth
 
 
-def _reaches(values: npt.NDArray[np.floating[Any]], bound: np.floating[Any]) -> npt.NDArray[np.bool_]:
-    """Whether each value is at least the bound, or NaN, which ``partition`` takes for the largest."""
-    return ~(values < bound)
+def _reach(values: Floats, bound: np.floating[Any]) -> npt.NDArray[np.intp]:
+    """Where values are at least the bound, or NaN, which ``partition`` takes for the largest."""
+    return (~(values < bound)).nonzero()[0]
