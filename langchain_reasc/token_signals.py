@@ -10,17 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError
+from langchain_reasc.row_statistics import RowStatistics, WhichStatistics, row_statistics
 
-__all__ = ["SIGNALS", "check_signals", "signals_from_alternatives", "signals_from_logits"]
+__all__ = [
+    "SIGNALS",
+    "check_signals",
+    "signals_from_alternatives",
+    "signals_from_logits",
+    "signals_from_statistics",
+    "statistics_for",
+]
 
 Floats = npt.NDArray[np.floating[Any]]
 
 SIGNALS: Final = ("self_certainty", "kl_uniform", "top_k", "token_logprob", "neg_entropy")
-_BLOCK = 32  # the top k are looked for only in the blocks whose maximum can hold one
-_PIECE = 8192  # logits that fit the processor's cache
 
 
-@np.errstate(invalid="ignore")  # what is not finite is reported as an error, not as a warning
 def signals_from_logits(
     logits: Floats,
     chosen: npt.NDArray[np.integer[Any]],
@@ -43,37 +48,60 @@ def signals_from_logits(
         scratch: a float32 array of at least (n, V), reused between calls so that nothing of size V is allocated.
 
     Returns:
-        Signal name -> array of shape (n,).
+        Signal name -> array of shape (n,), of the logits' type.
 
     Raises:
         ConfigurationError: an unknown signal, or ``k`` outside 1..V.
         ConfidenceError: a result is not finite (a masked or broken logit).
     """
-    check_signals(signals)
-    n, vocabulary = logits.shape
-    rows = np.arange(n)
-    work = np.empty_like(logits) if scratch is None else scratch[:n, :vocabulary]
-    peak = logits.max(axis=1)
-    np.subtract(logits, peak[:, None], out=work)
-    shifted_mean = work.mean(axis=1)
-    shifted_chosen = work[rows, chosen]
-    top = _top_mean(work, k) if "top_k" in signals else None
-    probabilities = np.exp(work, out=work)
-    total = probabilities.sum(axis=1)
-    log_total = np.log(total)  # logsumexp of the shifted logits
-
-    found: dict[str, Floats] = {}
-    if "self_certainty" in signals:
-        found["self_certainty"] = log_total - shifted_mean
-    if "kl_uniform" in signals:
-        found["kl_uniform"] = log_total - shifted_mean - np.float32(np.log(vocabulary))
-    if top is not None:
-        found["top_k"] = log_total - top
-    if "token_logprob" in signals:
-        found["token_logprob"] = shifted_chosen - log_total
-    if "neg_entropy" in signals:
-        found["neg_entropy"] = _expected_shift(probabilities, logits, peak) / total - log_total
+    if not signals or not len(logits):
+        return {name: np.empty(0, logits.dtype) for name in signals}
+    rows = row_statistics(logits, statistics_for(signals, k, logits.shape[1]), scratch=scratch)
+    drawn = logits[np.arange(len(logits)), chosen] if "token_logprob" in signals else None
+    found = signals_from_statistics(rows, drawn, logits.shape[1], signals=signals, k=k)
     _finite(found)
+    return {name: values.astype(logits.dtype) for name, values in found.items()}
+
+
+def statistics_for(signals: Collection[str], k: int, vocabulary_size: int) -> WhichStatistics:
+    """Which :func:`row_statistics` these signals are made of.
+
+    Raises:
+        ConfigurationError: an unknown signal, or ``k`` outside 1..V.
+    """
+    check_signals(signals)
+    if "top_k" in signals and not 1 <= k <= vocabulary_size:
+        raise ConfigurationError(f"top_k averages between 1 and {vocabulary_size} alternatives, got k={k}")
+    return WhichStatistics(
+        mean="self_certainty" in signals or "kl_uniform" in signals,
+        expected="neg_entropy" in signals,
+        top=k if "top_k" in signals else 0,
+    )
+
+
+@np.errstate(invalid="ignore")
+def signals_from_statistics(
+    rows: RowStatistics, chosen: Floats | None, vocabulary_size: int, *, signals: Collection[str], k: int
+) -> dict[str, Floats]:
+    """Token signals in float64 from what :func:`statistics_for` asked for, finite or not.
+
+    Args:
+        rows: statistics of n rows of logits.
+        chosen: shape (n,), the logits of the sampled tokens; only ``token_logprob`` needs them.
+        vocabulary_size: V.
+        signals: which of :data:`SIGNALS` to compute.
+        k: alternatives averaged by ``top_k``.
+    """
+    found: dict[str, Floats] = {}
+    for name in signals:
+        if name == "token_logprob" and chosen is not None:
+            found[name] = chosen - rows.log_total
+        elif name == "top_k" and rows.top is not None:
+            found[name] = rows.log_total - rows.top[:, :k].mean(axis=1, dtype=np.float64)
+        elif name == "neg_entropy" and rows.expected is not None:
+            found[name] = rows.expected - rows.log_total
+        elif rows.mean is not None:
+            found[name] = rows.log_total - rows.mean - (np.log(vocabulary_size) if name == "kl_uniform" else 0)
     return found
 
 
@@ -125,39 +153,6 @@ def signals_from_alternatives(
             found[name] = (np.exp(log_p) * log_p).sum(axis=1)
     _finite(found)
     return found
-
-
-def _expected_shift(weights: Floats, logits: Floats, peak: Floats) -> Floats:
-    """``Σ w (z - peak)`` per row, in pieces so that nothing of size V is allocated.
-
-    On the raw logits one product would do, but a common offset (GPT-2's lie near -100) would cost four digits.
-    """
-    expected = np.zeros_like(peak)
-    for at in range(0, logits.shape[1], _PIECE):
-        shifted = logits[:, at : at + _PIECE] - peak[:, None]
-        expected += np.matmul(weights[:, None, at : at + _PIECE], shifted[:, :, None])[:, 0, 0]
-    return expected
-
-
-def _top_mean(rows: Floats, k: int) -> Floats:
-    """Mean of the k largest values of each row, without sorting the row."""
-    n, vocabulary = rows.shape
-    if not 1 <= k <= vocabulary:
-        raise ConfigurationError(f"top_k averages between 1 and {vocabulary} alternatives, got k={k}")
-    whole = vocabulary - vocabulary % _BLOCK
-    if whole < 8 * k * _BLOCK:  # too few blocks for the detour to pay
-        return _largest_mean(rows, k)
-    blocks = rows[:, :whole].reshape(n, -1, _BLOCK)
-    maxima = blocks.max(axis=2)
-    best = np.argpartition(maxima, maxima.shape[1] - k, axis=1)[:, -k:]  # the top k lie in the k best blocks
-    held = np.take_along_axis(blocks, best[:, :, None], axis=1).reshape(n, -1)
-    candidates = np.concatenate((held, rows[:, whole:]), axis=1)
-    return _largest_mean(candidates, k)
-
-
-def _largest_mean(rows: Floats, k: int) -> Floats:
-    means: Floats = np.partition(rows, rows.shape[1] - k, axis=1)[:, -k:].mean(axis=1)
-    return means
 
 
 def check_signals(signals: Collection[str]) -> None:

@@ -7,12 +7,13 @@ import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["top_candidates"]
+__all__ = ["WORTHWHILE", "top_candidates"]
 
 Floats = npt.NDArray[np.floating[Any]]
 
 _FOLDS: Final = 64  # about sqrt(V / k), which balances the two partitions
-_WORTHWHILE: Final = 10_000  # below this many logits one partition of all of them is faster
+WORTHWHILE: Final = 10_000
+"""Below this many logits, one partition of all of them is faster than looking for the columns that matter."""
 
 
 def top_candidates(row: Floats, k: int) -> tuple[npt.NDArray[np.intp], Floats]:
@@ -35,7 +36,7 @@ def top_candidates(row: Floats, k: int) -> tuple[npt.NDArray[np.intp], Floats]:
     if k < 1:
         raise ConfigurationError(f"at least 1 candidate must be asked for, got k={k}")
     columns = row.size // _FOLDS
-    if row.size < _WORTHWHILE or k >= columns:
+    if row.size < WORTHWHILE or k >= columns:
         ids = _reach(row, _kth_largest(row, min(k, row.size)))
     else:
         folded = row.size - row.size % _FOLDS

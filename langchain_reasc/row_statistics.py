@@ -1,0 +1,176 @@
+"""What token signals and log-probabilities are made of, per row of logits, in as few passes as numpy can.
+
+Sums use ``np.einsum``: as fast as BLAS here, but it starts no threads, which would wait in a loop on the cores that
+the model decodes on.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.top_candidates import WORTHWHILE, top_candidates
+
+__all__ = ["CHUNK", "RowStatistics", "WhichStatistics", "row_statistics"]
+
+Floats = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.integer[Any]]
+
+CHUNK: Final = 1 << 17
+"""Logits worked on at a time: with a small vocabulary numpy costs per call, with a large one per byte out of cache."""
+_CALM: Final = 40.0  # up to here exp neither overflows nor vanishes, and float32 sums keep five digits
+_PIECE: Final = 1024  # summed in float32; the pieces' sums are summed in float64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhichStatistics:
+    """What to find besides ``log_total``.
+
+    Attributes:
+        mean: whether to find the mean.
+        expected: whether to find the expected logit.
+        top: how many of the largest logits to find, 0 to V.
+        ids: whether to find their token ids too.
+    """
+
+    mean: bool = False
+    expected: bool = False
+    top: int = 0
+    ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowStatistics:
+    """Statistics of n rows of logits z of shape (V,), in float64; None where not asked for.
+
+    Attributes:
+        log_total: shape (n,), ``log Σ exp z``.
+        mean: shape (n,), ``Σ z / V``.
+        expected: shape (n,), ``Σ p z`` with ``p = exp(z - log_total)``.
+        top: shape (n, k), the k largest logits, from the largest down.
+        top_ids: shape (n, k), their token ids.
+    """
+
+    log_total: Floats
+    mean: Floats | None
+    expected: Floats | None
+    top: Floats | None
+    top_ids: Integers | None
+
+
+@np.errstate(invalid="ignore")  # what is not finite shows in the results; a warning would only repeat it
+def row_statistics(logits: Floats, which: WhichStatistics, *, scratch: Floats | None = None) -> RowStatistics:
+    """Statistics of rows of logits, within 1e-4 of their exact values, or 1e-6 of them where that is more.
+
+    Args:
+        logits: shape (n, V), n ≥ 1. Not modified. NaN or infinite logits make statistics that are not finite.
+        which: what to find.
+        scratch: shape (at least min(n, max(1, CHUNK // V)), at least V); with it nothing of size V is allocated.
+    """
+    n, vocabulary = logits.shape
+    step = max(1, CHUNK // vocabulary)
+    if scratch is None:
+        scratch = np.empty((min(n, step), vocabulary), dtype=logits.dtype)
+    parts = []
+    for at in range(0, n, step):
+        rows = logits[at : at + step]
+        work = scratch[: len(rows), :vocabulary]
+        top, ids = _top(rows, work, which) if which.top else (None, None)
+        parts.append(RowStatistics(*_moments(rows, work, which, top), top, ids))
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def _moments(
+    rows: Floats, work: Floats, which: WhichStatistics, top: Floats | None
+) -> tuple[Floats, Floats | None, Floats | None]:
+    """``log_total``, ``mean`` and ``expected``.
+
+    Rows are shifted by their peak only where they must be. Rounding then is relative to the distance from the peak,
+    which ``log_total - mean`` exceeds on average.
+    """
+    peak = rows.max(axis=1) if top is None else top[:, 0]
+    if np.abs(peak).max() <= _CALM:
+        mean = _means(rows) if which.mean else None
+        total = _sums(np.exp(rows, out=work))
+        return np.log(total), mean, _dots(work, rows) / total if which.expected else None
+    shift = peak * ~(np.abs(peak) <= _CALM)  # NaN stays NaN
+    np.subtract(rows, shift[:, None], out=work)
+    mean = _means(work) + shift if which.mean else None
+    total = _sums(np.exp(work, out=work))
+    expected = _dots(work, rows) / total if which.expected else None
+    if expected is not None:
+        for row in shift.nonzero()[0]:
+            expected[row] = _shifted_dot(work[row], rows[row], shift[row]) / total[row] + shift[row]
+    return np.log(total) + shift, mean, expected
+
+
+def _means(rows: Floats) -> Floats:
+    means: Floats = _sums(rows) / rows.shape[1]
+    if not np.abs(means).max() <= _CALM:
+        for row in (np.abs(means) > _CALM).nonzero()[0]:
+            means[row] = rows[row].mean(dtype=np.float64)
+    return means
+
+
+def _sums(rows: Floats) -> Floats:
+    """``Σ z`` of each row, shape (n,), in float64."""
+    n, vocabulary = rows.shape
+    if vocabulary < _PIECE:
+        return np.einsum("ni->n", rows).astype(np.float64)  # type: ignore[no-any-return]
+    whole = vocabulary - vocabulary % _PIECE
+    sums: Floats = np.einsum("nij->ni", rows[:, :whole].reshape(n, -1, _PIECE)).sum(axis=1, dtype=np.float64)
+    if whole < vocabulary:
+        sums += np.einsum("ni->n", rows[:, whole:])
+    return sums
+
+
+def _dots(weights: Floats, rows: Floats) -> Floats:
+    """``Σ w z`` of each row, shape (n,), in float64."""
+    n, vocabulary = rows.shape
+    if vocabulary < _PIECE:
+        return np.einsum("ni,ni->n", weights, rows).astype(np.float64)  # type: ignore[no-any-return]
+    whole = vocabulary - vocabulary % _PIECE
+    pieces = (each[:, :whole].reshape(n, -1, _PIECE) for each in (weights, rows))
+    sums: Floats = np.einsum("nij,nij->ni", *pieces).sum(axis=1, dtype=np.float64)
+    if whole < vocabulary:
+        sums += np.einsum("ni,ni->n", weights[:, whole:], rows[:, whole:])
+    return sums
+
+
+def _shifted_dot(weights: Floats, row: Floats, shift: np.floating[Any]) -> float:
+    """``Σ w (z - shift)`` of one row, in pieces, as the weights have taken the scratch."""
+    total = 0.0
+    for at in range(0, row.size, 8 * _PIECE):
+        piece = slice(at, at + 8 * _PIECE)
+        total += float(_dots(weights[None, piece], (row[piece] - shift)[None])[0])
+    return total
+
+
+def _top(rows: Floats, work: Floats, which: WhichStatistics) -> tuple[Floats, Integers | None]:
+    """The k largest logits of each row and, where asked, their ids."""
+    (n, vocabulary), k = rows.shape, which.top
+    if vocabulary >= WORTHWHILE:
+        return _top_by_row(rows, k)
+    np.copyto(work, rows)
+    work.partition(vocabulary - k, axis=1)
+    best = -np.sort(-work[:, vocabulary - k :], axis=1)
+    if not which.ids:
+        return best, None
+    places = (rows >= best[:, -1:]).ravel().nonzero()[0]
+    if len(places) != n * k:  # equal logits, or NaN
+        return _top_by_row(rows, k)
+    where = places.reshape(n, k) - np.arange(0, n * vocabulary, vocabulary)[:, None]
+    order = np.argsort(-np.take_along_axis(rows, where, axis=1), axis=1, kind="stable")
+    return best, np.take_along_axis(where, order, axis=1)
+
+
+def _top_by_row(rows: Floats, k: int) -> tuple[Floats, Integers]:
+    found = [top_candidates(row, k) for row in rows]
+    return np.array([logits for _, logits in found]), np.array([ids for ids, _ in found])
+
+
+def _joined(parts: list[RowStatistics]) -> RowStatistics:
+    columns: list[list[Any]] = [[getattr(part, each.name) for part in parts] for each in fields(RowStatistics)]
+    joined: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
+    return RowStatistics(*joined)
