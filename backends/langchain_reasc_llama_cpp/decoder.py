@@ -10,7 +10,7 @@ from langchain_reasc.exceptions import ModelError
 from langchain_reasc_llama_cpp.context import CacheFull, DecodeContext, Logits
 from langchain_reasc_llama_cpp.model import NativeModel
 from langchain_reasc_llama_cpp.request import Completion, GenerationRequest, TextDelta
-from langchain_reasc_llama_cpp.sampler import Candidates, SamplerChain
+from langchain_reasc_llama_cpp.sampler import SamplerChain
 from langchain_reasc_llama_cpp.scheduler import Scheduler, Sequence
 from langchain_reasc_llama_cpp.signals import SignalBuffers, SignalRecorder
 from langchain_reasc_llama_cpp.text import TextAssembler
@@ -26,7 +26,6 @@ class Decoder:
 
     def __init__(self, model: NativeModel, context: DecodeContext, *, n_slots: int) -> None:
         self._model, self._context, self._n_slots = model, context, n_slots
-        self._candidates = Candidates(model.vocabulary_size)
         self._buffers = SignalBuffers(n_slots, model.vocabulary_size)
         self._prompt: npt.NDArray[np.int32] | None = None
         self._prompt_logits = np.empty((1, model.vocabulary_size), dtype=np.float32)
@@ -113,16 +112,17 @@ class _Run:
         fresh = [sequence for sequence in joined if not sequence.tokens]
         logits = self._decoder._prompt_logits
         for sequence in fresh:
-            sequence.sampler = SamplerChain(self._request.sampling, self._salt + sequence.seed)
-            token = sequence.sampler.sample_from(self._decoder._candidates.of(logits[0]))
+            sequence.sampler = SamplerChain(
+                self._request.sampling, self._salt + sequence.seed, self._model, self._request.grammar
+            )
+            token = sequence.sampler.draw(logits[0])
             self._take(logits, [token], [sequence])
 
     def _step(self) -> None:
         """Decode one token of every live sequence, and draw the next."""
         logits = self._advance()
         live = list(self._scheduler.live)
-        handle = self._context.handle
-        tokens = [s.sampler.sample(handle, row) for row, s in enumerate(live) if s.sampler is not None]
+        tokens = [s.sampler.draw(logits[row]) for row, s in enumerate(live) if s.sampler is not None]
         self._take(logits, tokens, live)
 
     def _advance(self) -> Logits:

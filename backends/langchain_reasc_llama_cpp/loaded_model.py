@@ -16,7 +16,7 @@ from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.engine import Engine, EngineSettings
 from langchain_reasc_llama_cpp.fingerprint import file_sha256
 from langchain_reasc_llama_cpp.options import CallOptions, GenerationFields, check_names, checked_stop, explained
-from langchain_reasc_llama_cpp.sampler import SEEDS
+from langchain_reasc_llama_cpp.sampler import SEEDS, check_tokens
 
 __all__ = ["LoadedModel"]
 
@@ -162,7 +162,9 @@ class LoadedModel(BaseChatModel, GenerationFields):
         return _reload, (type(self), {name: getattr(self, name) for name in self.model_fields_set})
 
     def _options(self, overrides: dict[str, Any] | None = None) -> CallOptions:
-        return CallOptions.of(self, overrides or {})
+        options = CallOptions.of(self, overrides or {})
+        check_tokens(options.logit_bias or (), self._engine.model)
+        return options
 
     @property
     def _llm_type(self) -> str:

@@ -2,11 +2,14 @@
 
 import ctypes
 import threading
+from collections.abc import Callable, Hashable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from langchain_reasc.exceptions import ModelClosedError, ModelFileError
 from langchain_reasc_llama_cpp import native
+from langchain_reasc_llama_cpp.candidates import Candidates
 from langchain_reasc_llama_cpp.gguf_file import MetadataValue, read_header
 
 __all__ = ["NativeModel"]
@@ -19,7 +22,9 @@ class NativeModel:
         path: the GGUF.
         metadata: its scalar and string keys.
         handle: the ``llama_model *``; None once closed.
+        vocabulary: the ``llama_vocab *``.
         vocabulary_size: V.
+        suppressed: tokens that the GGUF says must never be drawn.
         quantization: name of the weights' format, such as "F16" or "Q4_K - Medium".
         weight_bytes: size of all its tensors.
         training_context: tokens the model was trained to see.
@@ -43,27 +48,29 @@ class NativeModel:
         if verbose:
             native.log.speak(True)
         self.handle: Any = None
+        self._kept: tuple[Hashable, Any] | None = None
         try:
             self.handle = self._load(n_gpu_layers)
             self._check_usable()
         except BaseException:
             self.close()
             raise
-        self._vocabulary = self._llama.llama_model_get_vocab(self.handle)
-        self.vocabulary_size: int = self._llama.llama_vocab_n_tokens(self._vocabulary)
+        self.vocabulary = self._llama.llama_model_get_vocab(self.handle)
+        self.vocabulary_size: int = self._llama.llama_vocab_n_tokens(self.vocabulary)
         kind = self._llama.llama_model_ftype(self.handle)
         self.quantization: str = (self._llama.llama_ftype_name(kind) or f"type {kind}".encode()).decode()
         self.weight_bytes: int = self._llama.llama_model_size(self.handle)
         self.training_context: int = self._llama.llama_model_n_ctx_train(self.handle)
         self._pieces: list[tuple[bytes, bool] | None] = [None] * self.vocabulary_size
-        self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(self._vocabulary)
-        self.bos = self._special_text(self._llama.llama_vocab_bos(self._vocabulary))
-        self.eos = self._special_text(self._llama.llama_vocab_eos(self._vocabulary))
+        self.suppressed = self._suppressed_tokens()
+        self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(self.vocabulary)
+        self.bos = self._special_text(self._llama.llama_vocab_bos(self.vocabulary))
+        self.eos = self._special_text(self._llama.llama_vocab_eos(self.vocabulary))
 
     @property
     def has_tokenizer(self) -> bool:
         """Whether the file holds a vocabulary to tokenize with."""
-        return bool(self._llama.llama_vocab_type(self._vocabulary) != self._llama.LLAMA_VOCAB_TYPE_NONE)
+        return bool(self._llama.llama_vocab_type(self.vocabulary) != self._llama.LLAMA_VOCAB_TYPE_NONE)
 
     def tokenize(self, text: str, *, add_special: bool = False) -> list[int]:
         """Token ids of a text; control tokens written out in it are recognised.
@@ -85,9 +92,7 @@ class NativeModel:
             room = len(raw) + 8
             for _ in range(2):
                 tokens = (ctypes.c_int32 * room)()
-                count: int = self._llama.llama_tokenize(
-                    self._vocabulary, raw, len(raw), tokens, room, add_special, True
-                )
+                count: int = self._llama.llama_tokenize(self.vocabulary, raw, len(raw), tokens, room, add_special, True)
                 if count >= 0:
                     return tokens[:count]
                 room = -count
@@ -97,14 +102,31 @@ class NativeModel:
         """The token's bytes (none for control tokens), and whether it ends a response. Cached."""
         known = self._pieces[token]
         if known is None:
-            ends = bool(self._llama.llama_vocab_is_eog(self._vocabulary, token))
+            ends = bool(self._llama.llama_vocab_is_eog(self.vocabulary, token))
             known = self._pieces[token] = (b"" if ends else self._render(token, special=False), ends)
         return known
+
+    def written(self, token: int) -> bytes:
+        """The token's bytes as a grammar sees them: those of control tokens too."""
+        return self._render(token, special=True)
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """Room for one draw, shared by all sampler chains; for the thread that draws."""
+        return Candidates(self.vocabulary_size)
+
+    def kept_sampler(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """A sampler kept to be cloned, for the thread that draws: the last one made, anew if its key was another."""
+        if self._kept is None or self._kept[0] != key:
+            self._drop_kept()
+            self._kept = (key, make())
+        return self._kept[1]
 
     def close(self) -> None:
         """Free the weights. Closing twice does nothing."""
         with self._lock:
             handle, self.handle = self.handle, None
+        self._drop_kept()
         if handle is not None:
             self._llama.llama_model_free(handle)
         if self._verbose:
@@ -125,6 +147,16 @@ class NativeModel:
         if self._llama.llama_model_has_encoder(self.handle) or not self._llama.llama_model_has_decoder(self.handle):
             raise ModelFileError(f"{self.path} is not a decoder-only language model, so it cannot chat")
 
+    def _suppressed_tokens(self) -> tuple[int, ...]:
+        count = ctypes.c_int32()
+        tokens = self._llama.llama_vocab_get_suppress_tokens(self.vocabulary, ctypes.byref(count))
+        return tuple(tokens[: count.value]) if count.value else ()
+
+    def _drop_kept(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._llama.llama_sampler_free(kept[1])
+
     def _special_text(self, token: int) -> str:
         return self._render(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
 
@@ -132,7 +164,7 @@ class NativeModel:
         room = 32
         while True:
             buffer = ctypes.create_string_buffer(room)
-            length: int = self._llama.llama_token_to_piece(self._vocabulary, token, buffer, room, 0, special)
+            length: int = self._llama.llama_token_to_piece(self.vocabulary, token, buffer, room, 0, special)
             if length >= 0:
                 return buffer.raw[:length]
             room = -length

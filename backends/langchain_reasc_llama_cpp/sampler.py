@@ -1,92 +1,88 @@
-"""One llama.cpp sampler chain per sequence, each with a seed of its own."""
+"""Draws tokens: one llama.cpp sampler chain per sequence, each with a seed of its own."""
 
 import ctypes
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections import deque
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import ConfigurationError, ModelError
 from langchain_reasc_llama_cpp import native
+from langchain_reasc_llama_cpp.candidates import Logits
+from langchain_reasc_llama_cpp.grammar import Grammar
+from langchain_reasc_llama_cpp.grammar_sampler import GrammarSampler
+from langchain_reasc_llama_cpp.model import NativeModel
+from langchain_reasc_llama_cpp.sampler_stages import stages
+from langchain_reasc_llama_cpp.sampling_parameters import SEEDS, SamplingParameters
+from langchain_reasc_llama_cpp.selection import top_candidates
 
-__all__ = ["SEEDS", "Candidates", "SamplerChain", "SamplingParameters"]
+__all__ = ["SEEDS", "SamplerChain", "SamplingParameters", "check_tokens"]
 
-SEEDS = 2**32 - 1
-"""Seeds are taken modulo this: llama.cpp reads the last 32-bit value as "draw one at random"."""
+_SELECTS: Final = 12_000
+"""From this vocabulary on, numpy selects the top k faster than llama.cpp is given, and sorts, the whole of it."""
+_SHARE: Final = 64  # a larger part of the vocabulary than 1 / this is not worth selecting
 
-
-@dataclass(frozen=True, kw_only=True)
-class SamplingParameters:
-    """How a token is drawn, in llama.cpp's own order: top_k, top_p, min_p, temperature.
-
-    Attributes:
-        temperature: 0 takes the most likely token.
-        top_k: how many of the most likely tokens are kept; 0 keeps all.
-        top_p: smallest set whose probability reaches this is kept; 1 keeps all.
-        min_p: tokens below this fraction of the most likely one's probability are dropped; 0 drops none.
-    """
-
-    temperature: float = 0.8
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-
-    def __post_init__(self) -> None:
-        """Reject what llama.cpp would take without a word.
-
-        Raises:
-            ConfigurationError: a value is out of its range.
-        """
-        for name, within, wanted in (
-            ("temperature", 0 <= self.temperature < float("inf"), "at least 0 and finite"),
-            ("top_k", self.top_k >= 0, "at least 0 (0: off)"),
-            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1 (1: off)"),
-            ("min_p", 0 <= self.min_p < 1, "at least 0 (0: off) and below 1"),
-        ):
-            if not within:
-                raise ConfigurationError(f"{name} must be {wanted}, got {getattr(self, name)}")
-
-    def as_dict(self) -> dict[str, float | int]:
-        """The parameters by name."""
-        return asdict(self)
-
-
-class Candidates:
-    """Room for the candidates of one draw from logits that are no longer in the context."""
-
-    def __init__(self, vocabulary_size: int) -> None:
-        self._llama = native.library()
-        self._rows = np.zeros(vocabulary_size, dtype=[("id", "<i4"), ("logit", "<f4"), ("p", "<f4")])
-        self._ids = np.arange(vocabulary_size, dtype=np.int32)
-        self._data = self._rows.ctypes.data_as(self._llama.llama_token_data_p)
-
-    def of(self, logits: npt.NDArray[np.float32]) -> Any:
-        """A ``llama_token_data_array`` over these logits, shape (V,); valid until the next call."""
-        self._rows["id"], self._rows["logit"] = self._ids, logits
-        return self._llama.llama_token_data_array(data=self._data, size=self._rows.size, selected=-1, sorted=False)
+Ids = npt.NDArray[np.integer[Any]]
 
 
 class SamplerChain:
-    """A chain of llama.cpp samplers. Owned by the thread that owns the context."""
+    """A chain of llama.cpp samplers that draws from rows of raw logits. Owned by the engine's thread.
 
-    def __init__(self, parameters: SamplingParameters, seed: int) -> None:
+    Where the vocabulary is large and the chain keeps the top k, only the tokens that can be among those go through it:
+    the likeliest, and those whose logits penalties or ``logit_bias`` change. The draws are the same either way.
+    """
+
+    def __init__(
+        self, parameters: SamplingParameters, seed: int, model: NativeModel, grammar: Grammar | None = None
+    ) -> None:
+        """Make the chain.
+
+        Args:
+            parameters: how tokens are drawn.
+            seed: taken modulo :data:`SEEDS`.
+            model: whose logits are drawn from.
+            grammar: what the drawn tokens must spell; None: anything.
+
+        Raises:
+            ConfigurationError: ``logit_bias`` names a token that the model does not have, or the grammar is malformed.
+        """
+        check_tokens((token for token, _ in parameters.logit_bias), model)
         llama = self._llama = native.library()
+        self._selects = _selected(parameters, model)
+        brief = self._selects > 0 or model.vocabulary_size < _SELECTS
+        self._apply, self._accept = _functions(brief)
+        self._candidates = model.candidates
+        self._biased = [token for token, _ in parameters.logit_bias] + [*model.suppressed]
+        self._banned = [token for token, bias in parameters.logit_bias if bias == -np.inf] + [*model.suppressed]
+        self._recent: deque[int] | None = None
+        if parameters.penalises or parameters.dry:
+            self._recent = deque(maxlen=_window(parameters))
+        self._largest = model.vocabulary_size // _SHARE
+        self._takes_best = parameters.temperature == 0 and not self._biased and self._recent is None
+        self._grammar = None if grammar is None else GrammarSampler(grammar, model)
         self._handle = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
-        self._sample = llama.llama_sampler_sample
-        for sampler in _samplers(llama, parameters, seed):
+        for sampler in stages(llama, parameters, seed, model):
             llama.llama_sampler_chain_add(self._handle, sampler)
+        self._chain = ctypes.cast(self._handle, ctypes.c_void_p).value
 
-    def sample(self, context: Any, row: int) -> int:
-        """Draw from the ``row``-th logits of the last decode."""
-        token: int = self._sample(self._handle, context, row)
-        return token
+    def draw(self, row: Logits) -> int:
+        """Draw a token, and remember it for penalties and the grammar.
 
-    def sample_from(self, candidates: Any) -> int:
-        """Draw from a ``llama_token_data_array``, which is reordered by it."""
-        self._llama.llama_sampler_apply(self._handle, ctypes.byref(candidates))
-        token: int = candidates.data[candidates.selected].id
-        self._llama.llama_sampler_accept(self._handle, token)
+        Args:
+            row: raw logits, shape (V,), contiguous. Not modified.
+
+        Raises:
+            ModelError: the grammar, or the ban of tokens, leaves nothing to draw.
+        """
+        token = self._pick(row)
+        if self._grammar is not None:
+            token = self._permitted(row, token, self._grammar)
+        if self._recent is not None:
+            self._recent.append(token)
+            self._accept(self._chain, token)
         return token
 
     def close(self) -> None:
@@ -94,18 +90,95 @@ class SamplerChain:
         handle, self._handle = self._handle, None
         if handle is not None:
             self._llama.llama_sampler_free(handle)
+        if self._grammar is not None:
+            self._grammar.close()
+
+    def _pick(self, row: Logits) -> int:
+        if self._takes_best:
+            return int(row.argmax())
+        if self._selects:
+            touched = self._touched()
+            if touched is None:
+                return self._pick_some(*top_candidates(row, self._selects), ordered=True)
+            if self._selects + len(touched) <= self._largest:
+                ids = np.union1d(top_candidates(row, self._selects + len(touched))[0], touched)
+                return self._pick_some(ids, row[ids], ordered=False)
+        self._candidates.fill(row)
+        return self._pick_ready()
+
+    def _pick_some(self, ids: Ids, logits: Logits, *, ordered: bool) -> int:
+        self._candidates.fill_some(ids, logits, ordered=ordered)
+        return self._pick_ready()
+
+    def _pick_ready(self) -> int:
+        """Run the chain over the candidates that are ready."""
+        array = self._candidates.array
+        self._apply(self._chain, self._candidates.address)
+        place = array.selected
+        chosen = array.data[place if place >= 0 else 0]
+        if place < 0 or chosen.logit == -np.inf:
+            raise ModelError("logit_bias bans every token that the other parameters leave; ban fewer")
+        token: int = chosen.id
+        return token
+
+    def _touched(self) -> Ids | None:
+        """The tokens whose logits the chain changes before it looks for the largest; None: it changes none."""
+        if self._recent is None and not self._biased:
+            return None
+        return np.unique(np.array([*self._biased, *(self._recent or ())], dtype=np.intp))
+
+    def _permitted(self, row: Logits, token: int, grammar: GrammarSampler) -> int:
+        """The token, or else one drawn from those the grammar allows; accepted by the grammar."""
+        refused: list[int] = []
+        while not grammar.allows(token):
+            refused.append(token)
+            ids = grammar.allowed(row, [*self._banned, *refused])
+            logits = row[ids]
+            token = int(ids[logits.argmax()]) if self._takes_best else self._pick_some(ids, logits, ordered=False)
+        grammar.accept(token)
+        return token
 
 
-def _samplers(llama: Any, parameters: SamplingParameters, seed: int) -> list[Any]:
-    if parameters.temperature == 0:
-        return [llama.llama_sampler_init_greedy()]
-    chain = []
-    if parameters.top_k:
-        chain.append(llama.llama_sampler_init_top_k(parameters.top_k))
-    if parameters.top_p < 1:
-        chain.append(llama.llama_sampler_init_top_p(parameters.top_p, 1))
-    if parameters.min_p:
-        chain.append(llama.llama_sampler_init_min_p(parameters.min_p, 1))
-    chain.append(llama.llama_sampler_init_temp(parameters.temperature))
-    chain.append(llama.llama_sampler_init_dist(seed % SEEDS))
-    return chain
+def check_tokens(biased: Iterable[int], model: NativeModel) -> None:
+    """Refuse a bias of a token that the model does not have.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    size = model.vocabulary_size
+    for token in biased:
+        if token >= size:
+            raise ConfigurationError(
+                f"logit_bias: {model.path.name} has no token {token}; its tokens are 0 to {size - 1:,}"
+            )
+
+
+def _selected(parameters: SamplingParameters, model: NativeModel) -> int:
+    """How many of the likeliest tokens the chain needs to see; 0: the whole vocabulary."""
+    size, k = model.vocabulary_size, parameters.top_k
+    if not parameters.temperature:
+        k = 1
+    elif parameters.mirostat or parameters.top_n_sigma:
+        k = 0
+    return k if size >= _SELECTS and k * _SHARE <= size else 0
+
+
+def _window(parameters: SamplingParameters) -> int | None:
+    """Tokens that penalties and DRY look back at; None: all."""
+    sizes = [parameters.repeat_last_n] * parameters.penalises + [parameters.dry_penalty_last_n] * parameters.dry
+    return None if min(sizes) < 0 else max(sizes)
+
+
+@cache
+def _functions(brief: bool) -> tuple[Any, Any]:
+    """``llama_sampler_apply`` and ``_accept``; brief calls keep the GIL, since getting it back can take longer."""
+    llama = native.library()
+    apply, accept = (
+        ctypes.cast(function, ctypes.c_void_p).value or 0
+        for function in (llama.llama_sampler_apply, llama.llama_sampler_accept)
+    )
+    kind = ctypes.PYFUNCTYPE if brief else ctypes.CFUNCTYPE
+    return (
+        kind(None, ctypes.c_void_p, ctypes.c_void_p)(apply),
+        ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(accept),
+    )

@@ -1,0 +1,112 @@
+"""Keeps drawn tokens to a grammar, without ever giving llama.cpp a token that it would throw an exception for."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.exceptions import ConfigurationError, ModelError
+from langchain_reasc_llama_cpp import native
+from langchain_reasc_llama_cpp.candidates import Logits
+from langchain_reasc_llama_cpp.gbnf import check_gbnf
+from langchain_reasc_llama_cpp.grammar import Grammar
+from langchain_reasc_llama_cpp.model import NativeModel
+from langchain_reasc_llama_cpp.trigger import TriggerWatch
+
+__all__ = ["GrammarSampler"]
+
+
+class GrammarSampler:
+    """The state of one response within its grammar.
+
+    llama.cpp throws when it accepts a token that its grammar refuses, and a C++ exception that reaches ctypes ends the
+    process. So a token is tested before it is accepted, also where the grammar begins in the middle of a response.
+    """
+
+    def __init__(self, grammar: Grammar, model: NativeModel) -> None:
+        """Read the grammar.
+
+        Raises:
+            ConfigurationError: it is malformed.
+        """
+        self._llama, self._model = native.library(), model
+        self._texts = (grammar.gbnf.encode("utf-8", "replace"), grammar.root.encode("utf-8", "replace"))
+        check_gbnf(grammar.gbnf, root=grammar.root, is_token=lambda text: len(model.tokenize(text)) == 1)
+        self._one = self._llama.llama_token_data_array(
+            data=ctypes.pointer(self._llama.llama_token_data()), size=1, selected=-1, sorted=False
+        )
+        self._single = self._one.data[0]
+        self._handle: Any = self._fresh()
+        self._watch = TriggerWatch(grammar.triggers, model) if grammar.triggers else None
+        self._started: tuple[int, Any] | None = None
+
+    def allows(self, token: int) -> bool:
+        """Whether the response may go on with this token."""
+        if self._watch is None:
+            return self._fits(self._handle, token)
+        tokens = self._watch.set_off_by(token)
+        if tokens is None:
+            return True
+        self._drop_start()
+        handle = self._fresh()
+        for part in tokens:
+            if not self._fits(handle, part):
+                self._llama.llama_sampler_free(handle)
+                return False
+            self._llama.llama_sampler_accept(handle, part)
+        self._started = (token, handle)
+        return True
+
+    def accept(self, token: int) -> None:
+        """Go on with a token that :meth:`allows` was just asked about."""
+        if self._watch is None:
+            self._llama.llama_sampler_accept(self._handle, token)
+        elif self._started is not None and self._started[0] == token:
+            self._llama.llama_sampler_free(self._handle)
+            self._handle, self._started, self._watch = self._started[1], None, None
+        else:
+            self._watch.push(token)
+
+    def allowed(self, row: Logits, banned: list[int]) -> npt.NDArray[np.intp]:
+        """Ids of the tokens the response may go on with, as far as one look tells, less the banned ones.
+
+        Raises:
+            ModelError: there is none.
+        """
+        candidates = self._model.candidates
+        candidates.fill(row)
+        if self._watch is None:
+            self._llama.llama_sampler_apply(self._handle, candidates.array)
+        candidates.logits[banned] = -np.inf
+        ids = np.flatnonzero(candidates.logits > -np.inf)
+        if not ids.size:
+            raise ModelError(
+                "the grammar allows no token here: what it asks for cannot be written with the tokens of "
+                f"{self._model.path.name} that logit_bias does not ban"
+            )
+        return ids
+
+    def close(self) -> None:
+        """Free the grammar. Closing twice does nothing."""
+        self._drop_start()
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._llama.llama_sampler_free(handle)
+
+    def _fits(self, handle: Any, token: int) -> bool:
+        self._single.id, self._single.logit = token, 1.0
+        self._llama.llama_sampler_apply(handle, self._one)
+        return bool(self._single.logit == 1.0)
+
+    def _fresh(self) -> Any:
+        native.log.forget()
+        handle = self._llama.llama_sampler_init_grammar(self._model.vocabulary, *self._texts)
+        if not handle:
+            raise ConfigurationError(f"the grammar cannot be used: {native.log.last_error() or 'llama.cpp refuses it'}")
+        return handle
+
+    def _drop_start(self) -> None:
+        if self._started is not None:
+            self._llama.llama_sampler_free(self._started[1])
+            self._started = None
