@@ -1,13 +1,18 @@
-"""Completions as LangChain messages."""
+"""Completions and their parts as LangChain messages."""
 
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
+from langchain_core.messages.tool import ToolCallChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 
-from langchain_reasc_llama_cpp.request import Completion
+from langchain_reasc_llama_cpp.request import Completion, Event, TextDelta
+from langchain_reasc_llama_cpp.tool_reader import ToolCallReader
 
-__all__ = ["MessageMaker"]
+__all__ = ["ChunkMaker", "MessageMaker"]
 
 
 class MessageMaker:
@@ -16,36 +21,99 @@ class MessageMaker:
     Attributes:
         model_name: name of the model file.
         info: what the token signals were computed over: ``vocabulary_size`` and ``top_k``.
+        reader: makes what tells tool calls from text in one response; None where it makes none.
+        dropped: how many messages were left out of the prompt because it did not fit.
     """
 
-    def __init__(self, model_name: str, info: dict[str, int]) -> None:
-        self.model_name, self.info = model_name, info
+    def __init__(
+        self, model_name: str, info: dict[str, int], reader: Callable[[], ToolCallReader | None] = lambda: None
+    ) -> None:
+        self.model_name, self.info, self.reader = model_name, info, reader
+        self.dropped = 0
 
     def message(self, completion: Completion) -> AIMessage:
         """A whole response."""
+        reader = self.reader()
+        content = completion.text if reader is None else reader.read(completion.text, final=True)[0]
+        calls, broken = ([], []) if reader is None else reader.calls()
+        metadata = self.metadata(completion, called=bool(calls)) | _logprobs(completion.logprobs)
         return AIMessage(
-            content=completion.text, response_metadata=self._metadata(completion), usage_metadata=_usage(completion)
-        )
-
-    def last_chunk(self, completion: Completion) -> AIMessageChunk:
-        """The chunk that ends a stream: no text, but everything known about it."""
-        return AIMessageChunk(
-            content="",
-            response_metadata=self._metadata(completion),
+            content=content,
+            tool_calls=calls,
+            invalid_tool_calls=broken,
+            response_metadata=metadata,
             usage_metadata=_usage(completion),
-            chunk_position="last",
         )
 
-    def _metadata(self, completion: Completion) -> dict[str, Any]:
+    def generation(self, completion: Completion) -> ChatGeneration:
+        """A whole response, as ``generate`` gives it."""
+        message = self.message(completion)
+        info = {"finish_reason": message.response_metadata["finish_reason"], **_logprobs(completion.logprobs)}
+        return ChatGeneration(message=message, generation_info=info)
+
+    def metadata(self, completion: Completion, *, called: bool) -> dict[str, Any]:
+        """All that is known about a response but its logprobs; ``called``: whether it has tool calls."""
+        ended = completion.finish_reason
         metadata: dict[str, Any] = {
             "model_name": self.model_name,
             "model_provider": "llama_cpp",
-            "finish_reason": completion.finish_reason,
+            "finish_reason": "tool_calls" if called and ended == "stop" else ended,
             "seed": completion.seed,
+            "timing": asdict(completion.timing),
         }
+        if self.dropped:
+            metadata["dropped_messages"] = self.dropped
         if completion.signals:
             metadata |= {"token_signals": completion.signals, "token_signals_info": dict(self.info)}
         return metadata
+
+
+class ChunkMaker:
+    """Turns the events of one streamed response into message chunks."""
+
+    def __init__(self, maker: MessageMaker) -> None:
+        self._maker = maker
+        self._reader = maker.reader()
+        self._logprobs_given = 0
+
+    def of(self, event: Event) -> ChatGenerationChunk:
+        """The chunk of a part of the response, or of its end."""
+        if isinstance(event, TextDelta):
+            return self.delta(event)
+        assert isinstance(event, Completion)
+        return self.last(event)
+
+    def delta(self, event: TextDelta) -> ChatGenerationChunk:
+        """More text, as far as it is known whether it is text or a call."""
+        content, calls = self._read(event.text, final=False)
+        self._logprobs_given += len(event.logprobs or ())
+        logprobs = _logprobs(event.logprobs)
+        message = AIMessageChunk(content=content, tool_call_chunks=calls, response_metadata=logprobs)
+        return ChatGenerationChunk(message=message, generation_info=logprobs or None)
+
+    def last(self, completion: Completion) -> ChatGenerationChunk:
+        """The chunk that ends a stream, with everything known about it."""
+        content, calls = self._read("", final=True)
+        called = self._reader is not None and bool(self._reader.calls()[0])
+        metadata = self._maker.metadata(completion, called=called)
+        rest = _logprobs(None if completion.logprobs is None else completion.logprobs[self._logprobs_given :])
+        message = AIMessageChunk(
+            content=content,
+            tool_call_chunks=calls,
+            response_metadata=metadata | rest,
+            usage_metadata=_usage(completion),
+            chunk_position="last",
+        )
+        return ChatGenerationChunk(
+            message=message, generation_info={"finish_reason": metadata["finish_reason"], **rest}
+        )
+
+    def _read(self, text: str, *, final: bool) -> tuple[str, list[ToolCallChunk]]:
+        return (text, []) if self._reader is None else self._reader.read(text, final=final)
+
+
+def _logprobs(entries: list[dict[str, Any]] | None) -> dict[str, Any]:
+    return {} if entries is None else {"logprobs": {"content": entries}}
 
 
 def _usage(completion: Completion) -> UsageMetadata:

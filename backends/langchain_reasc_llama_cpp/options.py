@@ -1,7 +1,7 @@
 """What a caller may say about one generation: fields of the chat model, and overrides of a call."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -31,6 +31,10 @@ class GenerationFields(SamplingFields):
     """Report each token's log-probability in ``response_metadata["logprobs"]``, as OpenAI does."""
     top_logprobs: Annotated[int | None, Field(ge=0, le=20)] = None
     """And this many of the likeliest tokens in its place; asks for ``logprobs`` too."""
+    on_overflow: Literal["error", "truncate"] = "error"
+    """What to do with a prompt that does not fit the context: "truncate" drops the oldest turns, a turn being a human
+    message and all up to the next, until ``max_tokens`` fit beside it (at most a quarter of the context is kept free).
+    A system message at the beginning stays; the newest turn must fit."""
 
     def limit(self, metadata: dict[str, MetadataValue], room: int) -> int:
         """Tokens to generate at most, where the context has room for ``room``."""
@@ -49,6 +53,11 @@ class CallOptions(GenerationFields):
 
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] = 1
     first: Annotated[int, Field(ge=0)] = 0
+    tools: list[Any] | tuple[Any, ...] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    response_format: Any = None
+    grammar: str | None = None
 
     @classmethod
     def of(cls, defaults: GenerationFields, overrides: dict[str, Any]) -> "CallOptions":

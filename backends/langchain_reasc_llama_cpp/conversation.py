@@ -1,0 +1,145 @@
+"""LangChain messages as chat templates want them: role, text, tool calls, as Hugging Face passes them."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_openai_messages
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_llama_cpp.tool_formats import ToolFormat
+
+__all__ = ["TemplateMessage", "as_plain_turns", "template_messages", "uses_tools"]
+
+TemplateMessage = dict[str, Any]
+"""``role``, ``content``; and ``tool_calls``, ``tool_call_id``, ``name`` where there are any."""
+
+_ROLES: Final = {"system", "user", "assistant", "tool"}
+_LEFT_OUT: Final = {  # blocks that are no text: what was thought, and calls, which ``tool_calls`` holds
+    "reasoning",
+    "thinking",
+    "redacted_thinking",
+    "tool_use",
+    "tool_call",
+    "tool_call_chunk",
+    "invalid_tool_call",
+    "function_call",
+}
+
+_INSTRUCTION: Final = """# Tools
+
+You may call functions to help with the user's request. These are their signatures, within <tools></tools>:
+<tools>
+{tools}
+</tools>
+
+To call a function, answer with a JSON object of its name and arguments, within {opening}{closing}:
+{opening}
+{{"name": "function name", "{arguments}": {{"argument name": "value"}}}}
+{closing}
+Results of calls are given within <tool_response></tool_response>."""
+
+
+def template_messages(messages: Sequence[BaseMessage]) -> list[TemplateMessage]:
+    """Role, text and calls of each message; the arguments of a call are a dict.
+
+    Raises:
+        ConfigurationError: there are no messages, one holds something other than text or has a role nobody knows, or a
+            tool's result answers no call.
+    """
+    if not messages:
+        raise ConfigurationError("there are no messages to answer; pass at least one")
+    _check_results(messages)
+    converted = []
+    for number, message in enumerate(messages, 1):
+        plain = message.model_copy(update={"content": _text(message.content, number)})
+        try:
+            found = convert_to_openai_messages([plain], text_format="string")[0]
+        except (TypeError, ValueError, LookupError) as error:
+            raise ConfigurationError(
+                f"message {number} ({message.type}) cannot be shown to a model: {error}"
+            ) from error
+        made: TemplateMessage = {"role": _role(str(found["role"])), "content": plain.content}
+        made |= {key: found[key] for key in ("name", "tool_call_id") if found.get(key)}
+        if isinstance(message, AIMessage) and message.tool_calls:
+            made["tool_calls"] = [
+                {"type": "function", "id": call["id"], "function": {"name": call["name"], "arguments": call["args"]}}
+                for call in message.tool_calls
+            ]
+        converted.append(made)
+    return converted
+
+
+def uses_tools(messages: Sequence[TemplateMessage]) -> bool:
+    """Whether anything in a conversation is a call or its result."""
+    return any("tool_calls" in message or message["role"] == "tool" for message in messages)
+
+
+def as_plain_turns(
+    messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]], form: ToolFormat, *, system: bool
+) -> list[TemplateMessage]:
+    """The same conversation without tools in it: definitions, calls and results become text of the other roles.
+
+    Args:
+        messages: the conversation.
+        tools: definitions in OpenAI's shape, shown to the model in a system message; none: nothing is added.
+        form: how calls are written.
+        system: False puts the definitions before the first user message, for templates that know no system role.
+    """
+    plain: list[TemplateMessage] = []
+    for message in messages:
+        if message["role"] == "tool":
+            result = f"<tool_response>\n{message['content']}\n</tool_response>"
+            if plain and plain[-1].get("results"):
+                plain[-1]["content"] += "\n" + result
+            else:
+                plain.append({"role": "user", "content": result, "results": True})
+        else:
+            calls = [call["function"] for call in message.get("tool_calls", ())]
+            text = [message["content"], *(form.written(call["name"], call["arguments"]) for call in calls)]
+            plain.append({"role": message["role"], "content": "\n".join(part for part in text if part)})
+    if tools:
+        listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+        marks = {"opening": form.opening, "closing": form.closing, "arguments": form.arguments}
+        _put_first(plain, _INSTRUCTION.format(tools=listed, **marks), "system" if system else "user")
+    return [{"role": message["role"], "content": message["content"]} for message in plain]
+
+
+def _put_first(messages: list[TemplateMessage], text: str, role: str) -> None:
+    first = next((message for message in messages if message["role"] == role), None)
+    if first is None:
+        messages.insert(0, {"role": role, "content": text})
+    elif role == "system":
+        first["content"] = f"{first['content']}\n\n{text}"
+    else:
+        first["content"] = f"{text}\n\n{first['content']}"
+
+
+def _check_results(messages: Sequence[BaseMessage]) -> None:
+    called: set[str | None] = set()
+    for number, message in enumerate(messages, 1):
+        if isinstance(message, AIMessage):
+            called |= {call["id"] for call in [*message.tool_calls, *message.invalid_tool_calls]}
+        elif isinstance(message, ToolMessage) and message.tool_call_id not in called:
+            raise ConfigurationError(
+                f"message {number} is the result of the tool call {message.tool_call_id!r}, but no message before it "
+                "makes that call; keep the AI message with the call, or drop the result"
+            )
+
+
+def _text(content: str | list[Any], number: int) -> str:
+    if isinstance(content, str):
+        return content
+    texts = []
+    for block in content:
+        kind = "text" if isinstance(block, str) else block.get("type")
+        if kind == "text":
+            texts.append(block if isinstance(block, str) else str(block.get("text", "")))
+        elif kind not in _LEFT_OUT:
+            raise ConfigurationError(f"message {number} holds a block of type {kind!r}; this model reads text only")
+    return "\n".join(texts)
+
+
+def _role(role: str) -> str:
+    known = {"developer": "system", "function": "tool"}.get(role, role)
+    return known if known in _ROLES else role

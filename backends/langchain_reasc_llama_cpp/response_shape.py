@@ -1,0 +1,107 @@
+"""What the response of one call may look like: tool calls, JSON, or whatever a grammar says."""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Self
+
+from pydantic import BaseModel
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_llama_cpp.grammar import Grammar
+from langchain_reasc_llama_cpp.response_schema import schema_of
+from langchain_reasc_llama_cpp.tool_formats import GAP, ToolFormat
+from langchain_reasc_llama_cpp.tool_reader import ToolCallReader
+from langchain_reasc_llama_cpp.tools import Tools
+
+__all__ = ["ResponseShape"]
+
+_JSON_OBJECT: dict[str, Any] = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseShape:
+    """What a response may be.
+
+    Attributes:
+        tools: that the model may call; None: none.
+        form: how it writes calls.
+        grammar: that the response keeps to; None: it is free.
+    """
+
+    tools: Tools | None
+    form: ToolFormat
+    grammar: Grammar | None
+
+    @classmethod
+    def of(cls, form: ToolFormat, tools: Tools | None, response_format: Any, grammar: str | None) -> Self:
+        """The shape that a call's arguments ask for.
+
+        Raises:
+            ConfigurationError: two of them contradict each other, or no grammar can be made of one.
+        """
+        schema = _format_schema(response_format)
+        if grammar is not None:
+            if tools is not None or schema is not None:
+                raise ConfigurationError("a grammar cannot be combined with tools or response_format; pass one of them")
+            if not grammar.strip():
+                raise ConfigurationError("the grammar is empty; pass GBNF text with a rule named root")
+            return cls(tools=None, form=form, grammar=Grammar(gbnf=grammar))
+        if tools is None and schema is None:
+            return cls(tools=None, form=form, grammar=None)
+        calls = () if tools is None else tuple((name, _dumped(tools.parameters(name))) for name in tools.callable)
+        several, forced = (tools.several, tools.forced) if tools is not None else (False, False)
+        text = _gbnf(form, calls, several, None if schema is None or forced else _dumped(schema))
+        free = tools is not None and not forced and schema is None
+        triggers = form.triggers(tools.callable) if tools is not None and free else ()
+        return cls(tools=tools, form=form, grammar=Grammar(gbnf=text, triggers=triggers))
+
+    def reader(self) -> ToolCallReader | None:
+        """What tells calls from text in one response; None where there are no tools."""
+        return None if self.tools is None else ToolCallReader(self.form, self.tools.callable)
+
+
+@lru_cache(maxsize=64)
+def _gbnf(form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, response: str | None) -> str:
+    """A grammar of calls (name and JSON schema each), or a JSON response, or either."""
+    from langchain_reasc_llama_cpp.json_schema import SchemaRules
+
+    rules = SchemaRules()
+    alternatives = [] if response is None else [rules.add(json.loads(response), "response")]
+    made = []
+    for number, (name, schema) in enumerate(calls):
+        try:
+            arguments = rules.add(json.loads(schema), f"arguments-{number}")
+        except ConfigurationError as error:
+            raise ConfigurationError(f"tool {name!r}: {error}") from error
+        made.append(rules.add_call(name, form.arguments, arguments))
+    if made:
+        alternatives.append(form.rule(f"({' | '.join(made)})", several=several))
+    return rules.text(" | ".join(alternatives), gap=GAP)
+
+
+def _format_schema(response_format: Any) -> dict[str, Any] | None:
+    """The JSON schema that OpenAI's ``response_format`` asks for; None for text."""
+    if response_format is None:
+        return None
+    if isinstance(response_format, dict) and "type" in response_format:
+        kind = response_format["type"]
+        if kind == "text":
+            return None
+        if kind == "json_object":  # llama-cpp-python takes a schema here
+            return schema_of(response_format["schema"]) if "schema" in response_format else _JSON_OBJECT
+        if kind == "json_schema" and isinstance(response_format.get("json_schema"), dict):
+            return schema_of(response_format)
+    elif isinstance(response_format, type) and issubclass(response_format, BaseModel):
+        return schema_of(response_format)
+    raise ConfigurationError(
+        f"response_format={response_format!r:.200} is not understood; pass {{'type': 'json_object'}} or "
+        "{'type': 'json_schema', 'json_schema': {'name': '...', 'schema': {...}}}"
+    )
+
+
+def _dumped(schema: dict[str, Any]) -> str:
+    try:
+        return json.dumps(schema)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"the JSON schema {schema!r:.200} holds what JSON cannot: {error}") from error

@@ -1,0 +1,155 @@
+"""Parsers of structured responses, which say so when a response was cut off."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from operator import itemgetter
+from typing import Any, Literal
+
+from langchain_core.exceptions import OutputParserException
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.output_parsers import JsonOutputKeyToolsParser, PydanticToolsParser
+from langchain_core.output_parsers.pydantic import PydanticOutputParser
+from langchain_core.output_parsers.transform import BaseCumulativeTransformOutputParser
+from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, RunnablePassthrough
+from langchain_core.utils.json import parse_partial_json
+from langchain_core.utils.pydantic import is_basemodel_subclass
+
+from langchain_reasc.exceptions import ConfigurationError
+
+__all__ = ["Method", "json_parser", "method_checked", "tool_parser", "with_raw"]
+
+Method = Literal["json_schema", "function_calling", "json_mode"]
+"""How a structured response is had: a grammar, a forced tool call, or a grammar of any JSON object."""
+
+
+def method_checked(method: str, schema: Any, strict: bool | None) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        ConfigurationError: the method is unknown, or lacks a schema, or cannot be strict.
+    """
+    if method not in ("json_schema", "function_calling", "json_mode"):
+        raise ConfigurationError(f"unknown method {method!r}; choose from json_schema, function_calling, json_mode")
+    if schema is None and method != "json_mode":
+        raise ConfigurationError(f"method={method!r} needs a schema; pass one, or take method='json_mode'")
+    if strict is not None and method == "json_mode":
+        raise ConfigurationError("strict has no meaning with method='json_mode'; leave it out")
+
+
+def json_parser(schema: Any) -> Runnable[Any, Any]:
+    """What turns a message of JSON into an object of a pydantic class, or into a dict."""
+    if _is_pydantic(schema):
+        parse = partial(_parsed, PydanticOutputParser(pydantic_object=schema))
+        return RunnableLambda(parse).with_types(output_type=schema)
+    return _JsonParser()
+
+
+def tool_parser(schema: Any, name: str) -> Runnable[Any, Any]:
+    """What turns the call of a tool into an object of the pydantic class that is the tool, or into a dict."""
+    if _is_pydantic(schema):
+        return _PydanticCallParser(tools=[schema], first_tool_only=True)
+    return _CallParser(key_name=name, first_tool_only=True)
+
+
+def with_raw(model: Runnable[LanguageModelInput, Any], parser: Runnable[Any, Any]) -> Runnable[LanguageModelInput, Any]:
+    """A dict of the ``raw`` message, what was ``parsed`` of it, and the ``parsing_error``."""
+    parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
+    nothing = RunnablePassthrough.assign(parsed=lambda _: None)
+    return RunnableMap(raw=model) | parsed.with_fallbacks([nothing], exception_key="parsing_error")
+
+
+def _is_pydantic(schema: Any) -> bool:
+    return isinstance(schema, type) and is_basemodel_subclass(schema)
+
+
+def _parsed(parser: PydanticOutputParser[Any], message: AIMessage) -> Any:
+    if message.tool_calls and not message.text.strip():
+        return None  # the model called one of the tools it was given too
+    _check_text(message)
+    return parser.invoke(message)
+
+
+def _check_text(message: BaseMessage) -> None:
+    try:
+        json.loads(message.text)
+    except ValueError as error:
+        raise _unreadable(message, f"the response is not valid JSON ({error})", message.text) from error
+
+
+def _check_calls(message: BaseMessage) -> None:
+    if isinstance(message, AIMessage) and message.invalid_tool_calls and not message.tool_calls:
+        broken = message.invalid_tool_calls[0]
+        raise _unreadable(message, f"the call of {broken['name']!r} is not valid JSON", str(broken["args"]))
+
+
+def _unreadable(message: BaseMessage, what: str, text: str) -> OutputParserException:
+    if message.response_metadata.get("finish_reason") == "length":
+        what += ": it was cut off at max_tokens or at the end of the context; raise max_tokens, or bound the schema"
+    return OutputParserException(f"{what}\n\n{text}", llm_output=text)
+
+
+class _Checked(BaseCumulativeTransformOutputParser[Any]):
+    """A parser that completes half an object while it streams, but not once the response has ended."""
+
+    def check(self, message: BaseMessage) -> None:
+        """Refuse a message that cannot be read as a whole."""
+        _check_text(message)
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        if not partial and isinstance(result[0], ChatGeneration):
+            self.check(result[0].message)
+        return super().parse_result(result, partial=partial)
+
+    def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
+        seen: list[Any] = []
+        yield from super()._transform(_kept(input, seen))
+        if seen:
+            self.check(seen[0])
+
+    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
+        seen: list[Any] = []
+        async for parsed in super()._atransform(_akept(input, seen)):
+            yield parsed
+        if seen:
+            self.check(seen[0])
+
+
+class _JsonParser(_Checked):
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        text = result[0].text
+        if not partial:
+            self.check(result[0].message if isinstance(result[0], ChatGeneration) else AIMessage(text))
+            return json.loads(text)
+        try:
+            return parse_partial_json(text)
+        except ValueError:
+            return None
+
+    def parse(self, text: str) -> Any:
+        return self.parse_result([Generation(text=text)])
+
+
+class _CallParser(_Checked, JsonOutputKeyToolsParser):
+    def check(self, message: BaseMessage) -> None:
+        _check_calls(message)
+
+
+class _PydanticCallParser(_Checked, PydanticToolsParser):
+    def check(self, message: BaseMessage) -> None:
+        _check_calls(message)
+
+
+def _kept(chunks: Iterator[str | BaseMessage], seen: list[Any]) -> Iterator[str | BaseMessage]:
+    """The chunks, added up beside."""
+    for chunk in chunks:
+        seen[:] = [seen[0] + chunk] if seen else [chunk]
+        yield chunk
+
+
+async def _akept(chunks: AsyncIterator[str | BaseMessage], seen: list[Any]) -> AsyncIterator[str | BaseMessage]:
+    async for chunk in chunks:
+        seen[:] = [seen[0] + chunk] if seen else [chunk]
+        yield chunk
