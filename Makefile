@@ -2,6 +2,7 @@
 #   make demo PYTHON=python3.12              another interpreter (3.11 or newer)
 #   make demo LLAMA_CPP_WHEEL=path.whl       a prebuilt llama-cpp-python instead of compiling it
 #   make demo CMAKE_ARGS="-DGGML_CUDA=on"    other build options for llama.cpp (a GPU, say)
+#   make bench BENCH="--quick decode"        some of the measures; BENCH=--help lists them
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -21,7 +22,7 @@ BUILD_LOG := $(VENV)/llama-cpp-build.log
 help:
 	@echo "make demo    install, then run the shipped model through pass@1, SC, ESC, ASC and ReASC"
 	@echo "make test    install, then run the tests"
-	@echo "make lint    style and types;  make format  rewrite to style;  make bench  costs of our own code"
+	@echo "make lint    style and types;  make format  rewrite to style;  make bench  measures beside other engines"
 
 demo: $(VENV)/.demo
 	@$(BIN)/reasc demo --plot
@@ -38,8 +39,8 @@ lint: $(VENV)/.lint
 format: $(VENV)/.lint
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-bench: $(VENV)/.demo
-	@$(BIN)/python benchmarks/overhead.py
+bench: $(VENV)/.bench
+	@$(BIN)/python -m benchmarks $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist demo-output
@@ -72,6 +73,10 @@ $(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
 $(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt
 	@$(PIP) install --editable '.[llama-cpp,plot,openai,huggingface]' --group test
 	@$(PIP) install --no-deps -r tests/parity/requirements.txt
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.demo
+	@$(PIP) install --group bench
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

@@ -1,92 +1,98 @@
-"""What our own code costs, beside the model it drives: prints each cost and its share of a decode step.
+"""What our own code costs by itself: the method's arithmetic, the imports, the signals."""
 
-    make bench
-
-Minimum, median and maximum of interleaved rounds; quote the medians and the ratios.
-"""
-
-import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
 
 import numpy as np
+from langchain_reasc_llama_cpp import ChatLlamaCpp
 
+from benchmarks.rounds import Spread, interleaved, seconds
+from benchmarks.settings import QUESTION, Settings, open_ours
+from benchmarks.table import Row
 from langchain_reasc import ReASC, Response, decide
 from langchain_reasc.confidence import response_score
 from langchain_reasc.evidence import Standardizer
 from langchain_reasc.token_signals import SIGNALS, signals_from_logits
 
-ROUNDS = 15
+__all__ = ["imports", "method", "signals_in_engine"]
+
+_BASE: Final = "import langchain_core.language_models.chat_models, langchain_core.runnables.base"
 
 
-def timed(work: Callable[[], object], repeat: int = 1) -> list[float]:
-    """Milliseconds per call, one figure per round."""
-    rounds = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        for _ in range(repeat):
-            work()
-        rounds.append((time.perf_counter() - start) / repeat * 1e3)
-    return rounds
-
-
-def report(name: str, rounds: list[float], unit: str = "ms") -> None:
-    low, middle, high = min(rounds), statistics.median(rounds), max(rounds)
-    print(f"{name:58} {low:9.3f} {middle:9.3f} {high:9.3f} {unit}")
-
-
-def method() -> None:
+def method(settings: Settings) -> Iterator[Row]:
+    """Scores, decisions and signals, without a model."""
     rng = np.random.default_rng(0)
+    rounds = settings.rounds_or(15)
     tokens = rng.normal(size=30_000)
-    report("score of a 30,000-token response (bottom_group, W=128)", timed(lambda: response_score(tokens)))
+    scored = _milliseconds(lambda: response_score(tokens), rounds)
+    yield Row(measure="score of a 30,000-token response (bottom_group, W = 128), ms", spread=scored)
     rule = ReASC(Standardizer(0.0, 1.0), gate=9.0)
     responses = [
         Response(str(answer), float(score))
         for answer, score in zip(rng.integers(0, 8, 16), rng.normal(size=16), strict=True)
     ]
-    report("decision over 16 responses, all prefixes", timed(lambda: decide(rule, responses), 20))
+    decided = _milliseconds(lambda: decide(rule, responses), rounds, repeat=20)
+    yield Row(measure="decision over 16 responses, all prefixes, ms", spread=decided)
     for vocabulary in (800, 32_000, 151_936):
         logits = rng.normal(size=(8, vocabulary)).astype(np.float32) * 3
         chosen, scratch = np.zeros(8, dtype=np.int64), np.empty((8, vocabulary), dtype=np.float32)
         for signal in SIGNALS:
-            work = lambda: signals_from_logits(logits, chosen, signals=[signal], scratch=scratch)  # noqa: B023, E731
-            report(f"{signal}, 8 sequences, V = {vocabulary:,}, per token", [ms / 8 for ms in timed(work)])
+            work = partial(signals_from_logits, logits, chosen, signals=[signal], scratch=scratch)
+            yield Row(
+                measure=f"{signal}, 8 sequences, V = {vocabulary:,}, per token, ms",
+                spread=_milliseconds(work, rounds, per=8),
+            )
 
 
-def imports() -> None:
-    base = "import langchain_core.language_models.chat_models, langchain_core.runnables.base"
-
-    def start(code: str) -> float:
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True)
-        return (time.perf_counter() - began) * 1e3
-
-    pairs = [(start(base), start(f"{base}; import langchain_reasc")) for _ in range(ROUNDS)]
-    report("import of langchain_core's chat models and runnables", [one for one, _ in pairs])
-    report("import langchain_reasc, beyond that", [both - one for one, both in pairs])
+def imports(settings: Settings) -> Iterator[Row]:
+    """What ``import langchain_reasc`` adds to LangChain's own import."""
+    figures = interleaved(
+        {"base": partial(_start, _BASE), "ours": partial(_start, f"{_BASE}; import langchain_reasc")},
+        rounds=settings.rounds_or(10),
+    )
+    beyond = [ours - base for ours, base in zip(figures["ours"], figures["base"], strict=True)]
+    yield Row(measure="import of langchain_core's chat models and runnables, ms", spread=Spread.of(figures["base"]))
+    yield Row(measure="import langchain_reasc, beyond that, ms", spread=Spread.of(beyond))
 
 
-def engine() -> None:
-    from langchain_reasc_llama_cpp import ChatLlamaCpp
-
-    question = "Lena has 27 red cups and 14 blue cups. Lena buys 3 packs of 6 cups. How many cups does Lena have now?"
-    with ChatLlamaCpp(signals=SIGNALS) as all_signals, ChatLlamaCpp(signals=("token_logprob",)) as one_signal:
-        rates: dict[tuple[str, int], list[float]] = {}
-        for _ in range(7):
-            for n in (1, 8, 16):
-                for name, model in (("all five signals", all_signals), ("token_logprob only", one_signal)):
-                    began = time.perf_counter()
-                    usage = [message.usage_metadata for _, message in model.sample(question, n=n)]
-                    tokens = sum(use["output_tokens"] for use in usage if use)
-                    rates.setdefault((name, n), []).append(tokens / (time.perf_counter() - began))
-    for (name, n), rounds in rates.items():
-        report(f"shipped model, n = {n}, {name}", rounds, "tokens/s")
+def signals_in_engine(settings: Settings) -> Iterator[Row]:
+    """The shipped model with all signals and with one, by number of samples."""
+    with (
+        open_ours(settings.on_one_thread(), None, signals=SIGNALS) as every,
+        open_ours(settings.on_one_thread(), None, signals=("token_logprob",)) as one,
+    ):
+        turns = {
+            f"shipped model, n = {n}, {name}, tokens/s": partial(_rate, model, n)
+            for n in (1, 8, 16)
+            for name, model in (("all five signals", every), ("token_logprob only", one))
+        }
+        for name, rates in interleaved(turns, rounds=settings.rounds_or(7)).items():
+            yield Row(measure=name, spread=Spread.of(rates))
 
 
-if __name__ == "__main__":
-    print(f"{'':58} {'min':>9} {'median':>9} {'max':>9}")
-    method()
-    imports()
-    engine()
+def _milliseconds(work: Callable[[], object], rounds: int, *, repeat: int = 1, per: int = 1) -> Spread:
+    """Milliseconds of one of ``per`` parts of a call."""
+
+    def turn() -> float:
+        return seconds(lambda: [work() for _ in range(repeat)]) / repeat / per * 1e3
+
+    return Spread.of(turn() for _ in range(rounds))
+
+
+def _start(code: str) -> float:
+    return seconds(lambda: subprocess.run([sys.executable, "-c", code], check=True)) * 1e3
+
+
+def _rate(model: ChatLlamaCpp, n: int) -> float:
+    tokens = 0
+
+    def answer() -> None:
+        nonlocal tokens
+        with model.sample(QUESTION, n=n) as samples:
+            tokens = sum(message.usage_metadata["output_tokens"] for _, message in samples if message.usage_metadata)
+
+    took = seconds(answer)
+    return tokens / took

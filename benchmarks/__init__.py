@@ -1,0 +1,1 @@
+"""Measures what the llama.cpp backend costs beside its peers: ``python -m benchmarks``."""

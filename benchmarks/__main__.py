@@ -1,0 +1,100 @@
+"""Runs the measures and prints one table.
+
+python -m benchmarks                        all of them
+python -m benchmarks decode memory          some of them
+python -m benchmarks --quick                that everything runs, in a minute; the figures mean nothing
+"""
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks import batching, decode_rate, memory, overhead, peers, prompts, step_profile
+from benchmarks.machine import default_threads, describe_machine
+from benchmarks.random_gguf import QUANTIZATIONS
+from benchmarks.settings import Settings
+from benchmarks.table import Row, render
+
+Measure = Callable[[Settings], Iterator[Row]]
+
+MEASURES: Final[dict[str, Measure]] = {
+    "decode": decode_rate.large_model,
+    "decode-shipped": decode_rate.tiny_model,
+    "llama-server": peers.against_llama_server,
+    "llama-cpp-python": peers.against_llama_cpp_python,
+    "batch": batching.large_model,
+    "batch-shipped": batching.shipped_model,
+    "prefix": prompts.shared_prefix,
+    "memory": memory.resident,
+    "step": step_profile.our_share,
+    "interference": prompts.interference,
+    "signals": overhead.signals_in_engine,
+    "method": overhead.method,
+    "imports": overhead.imports,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line asks for; returns 1 where a measure failed."""
+    given = _parser().parse_args(arguments)
+    settings = Settings(
+        threads=given.threads,
+        n_gpu_layers=given.n_gpu_layers,
+        rounds=given.rounds,
+        quick=given.quick,
+        folder=given.folder,
+        quantization=given.quantization,
+        llama_server=given.llama_server,
+    )
+    print(describe_machine(threads=settings.threads, n_gpu_layers=settings.n_gpu_layers), flush=True)
+    rows: list[Row] = []
+    failed = False
+    for name in given.measures or MEASURES:
+        begun = time.monotonic()
+        try:
+            rows.extend(MEASURES[name](settings))
+        except Exception as error:
+            failed = True
+            traceback.print_exc()
+            rows.append(Row(measure=name, spread=None, note=f"failed: {error}".splitlines()[0]))
+        print(f"{name}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    print(f"\n{'QUICK RUN: these figures mean nothing.' if settings.quick else ''}\n{render(rows)}")
+    return int(failed)
+
+
+def _measure(name: str) -> str:
+    if name not in MEASURES:
+        raise argparse.ArgumentTypeError(f"unknown measure {name!r}; choose from {', '.join(MEASURES)}")
+    return name
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measures the llama.cpp backend beside its peers; prints one table."
+    )
+    names = ", ".join(MEASURES)
+    parser.add_argument("measures", nargs="*", type=_measure, metavar="MEASURE", help=f"some of {names}; default: all")
+    parser.add_argument("--quick", action="store_true", help="a small model and one round: shows that everything runs")
+    parser.add_argument("--rounds", type=int, help="rounds of every measure, instead of what each thinks right")
+    parser.add_argument("--threads", type=int, default=default_threads(), help="CPU threads of everybody (%(default)s)")
+    parser.add_argument(
+        "--n-gpu-layers",
+        type=int,
+        default=0,
+        help="layers on a GPU, for everybody; -1 for all. Needs llama-cpp-python built for it, and a --llama-server; "
+        "never tried by the authors, who had no GPU",
+    )
+    parser.add_argument(
+        "--quantization", choices=QUANTIZATIONS, default="Q4_0", help="of the random model (%(default)s)"
+    )
+    parser.add_argument("--folder", type=Path, help="where random models are kept; default: a temporary folder")
+    parser.add_argument("--llama-server", type=Path, help="an executable to measure instead of the xllamacpp wheel's")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

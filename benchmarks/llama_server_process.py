@@ -1,0 +1,37 @@
+"""Runs the llama-server of the xllamacpp wheel until its input ends; prints its address. A process of its own."""
+
+import importlib
+import json
+import os
+import sys
+from typing import Any
+
+
+def serve(options: dict[str, Any]) -> None:
+    xllamacpp: Any = importlib.import_module("xllamacpp")
+    # What llama.cpp prints goes to the standard errors; the address alone to the standard output.
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    server = xllamacpp.Server(_parameters(xllamacpp, options))
+    print(json.dumps({"address": server.listening_address, "build": xllamacpp.get_system_info()}), file=answer)
+    answer.close()
+    sys.stdin.read()
+    os._exit(0)  # the wheel has no call that ends a server
+
+
+def _parameters(xllamacpp: Any, options: dict[str, Any]) -> Any:
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = options["path"]
+    parameters.n_ctx, parameters.n_parallel = options["cells"], options["slots"]
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = options["threads"]
+    parameters.n_gpu_layers = options["n_gpu_layers"]
+    parameters.kv_unified = True
+    parameters.cache_ram_mib = 0
+    parameters.fit_params = parameters.ui = parameters.warmup = False
+    parameters.hostnames, parameters.port = ["127.0.0.1"], 0
+    parameters.verbosity = -1
+    return parameters
+
+
+if __name__ == "__main__":
+    serve(json.loads(sys.argv[1]))

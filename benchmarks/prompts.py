@@ -1,0 +1,109 @@
+"""What a prompt costs: a shared beginning prefilled once, and a long one beside answers under way."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+from benchmarks.rounds import Spread, seconds
+from benchmarks.settings import QUESTION, Settings, open_ours, shipped_questions
+from benchmarks.table import Below, Row
+
+__all__ = ["interference", "shared_prefix"]
+
+_WORDS: Final = (
+    "the careful reader weighs every number before adding it to the sum and writes each step on its own line"
+)
+
+
+def shared_prefix(settings: Settings) -> Iterator[Row]:
+    """Prefill of a second question after the same system prompt of 1,000 tokens."""
+    size = 100 if settings.quick else 1000
+    first_question, second_question = shipped_questions(2)
+    pairs: list[tuple[float, float]] = []
+    with open_ours(settings, settings.model_path, n_ctx=4096) as model:
+        model.invoke(QUESTION, max_tokens=2)
+        for index in range(settings.rounds_or(4)):
+            system = SystemMessage(f"{index} {_text_of(model, size)}")  # a beginning of its own: nothing is cached
+            pairs.append(
+                (
+                    _prefill_seconds(model, [system, HumanMessage(first_question)]),
+                    _prefill_seconds(model, [system, HumanMessage(second_question)]),
+                )
+            )
+    name = f"second question with a {size:,}-token shared system prompt"
+    yield Row(
+        measure=f"{name}: prefill time ÷ first, {settings.shape_name}",
+        spread=Spread.of(second / first for first, second in pairs),
+        goal=Below(0.1, inclusive=True),
+    )
+    yield Row(measure="prefill of the first, s", spread=Spread.of(first for first, _ in pairs))
+    yield Row(measure="prefill of the second, s", spread=Spread.of(second for _, second in pairs))
+
+
+def interference(settings: Settings) -> Iterator[Row]:
+    """How long an answer under way has to wait for its next token while a prompt of 4,000 tokens is prefilled."""
+    size = 300 if settings.quick else 4000
+    alone, beside, prefills = [], [], []
+    with open_ours(settings, settings.model_path, n_ctx=size + 1024, n_cells=2 * size + 2048) as model:
+        model.invoke(QUESTION, max_tokens=2)
+        for index in range(settings.rounds_or(2)):
+            prompt = f"{index} {_text_of(model, size)}"
+            quiet, disturbed, prefill = _gaps(model, prompt)
+            alone.append(max(quiet) * 1e3)
+            beside.append(max(disturbed) * 1e3)
+            prefills.append(prefill)
+    name = f"longest gap between tokens of a running answer, {settings.shape_name}, ms"
+    yield Row(measure=f"{name}: alone", spread=Spread.of(alone))
+    yield Row(measure=f"{name}: while a {size:,}-token prompt is prefilled", spread=Spread.of(beside))
+    yield Row(measure="that prompt's time to its first token, s", spread=Spread.of(prefills))
+
+
+def _gaps(model: ChatLlamaCpp, prompt: str) -> tuple[list[float], list[float], float]:
+    """Gaps before the long prompt was given, gaps while it was prefilled, and the seconds until its first token.
+
+    The answer ends when the prefill does.
+    """
+    begun, ended = threading.Event(), threading.Event()
+    took: list[float] = []
+
+    def ask() -> None:
+        begun.set()
+        try:
+            took.append(seconds(lambda: model.invoke(prompt, max_tokens=1)))
+        finally:
+            ended.set()
+
+    other = threading.Thread(target=ask)
+    quiet: list[float] = []
+    disturbed: list[float] = []
+    last = None
+    for _ in model.stream(QUESTION):
+        now = time.perf_counter()
+        if last is not None:
+            (disturbed if begun.is_set() else quiet).append(now - last)
+        last = now
+        if len(quiet) == 16 and not begun.is_set():
+            other.start()
+            begun.wait()
+        if ended.is_set():
+            break
+    other.join()
+    return quiet, disturbed or [float("nan")], took[0]
+
+
+def _prefill_seconds(model: ChatLlamaCpp, messages: list[BaseMessage]) -> float:
+    """As the response tells it; where it does not, the time of a response of one token."""
+    responses = []
+    whole = seconds(lambda: responses.append(model.invoke(messages, max_tokens=1)))
+    timing: dict[str, Any] = responses[0].response_metadata.get("timing", {})
+    return float(timing.get("prefill", whole))
+
+
+def _text_of(model: ChatLlamaCpp, size: int) -> str:
+    """A text of about ``size`` tokens."""
+    per_repeat = model.get_num_tokens(f" {_WORDS}.")
+    return " ".join([f"{_WORDS}."] * (size // per_repeat + 1))

@@ -1,0 +1,129 @@
+"""What every measure is run with, and the models it is run on."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import gguf
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
+
+from benchmarks.bare_loop import SAMPLING
+from benchmarks.machine import default_threads
+from benchmarks.random_gguf import HALF_BILLION, Shape, cached_model
+
+__all__ = ["QUESTION", "Settings", "check_tokens", "open_ours", "shipped_questions"]
+
+QUESTION: Final = (
+    "Lena has 27 red cups and 14 blue cups. Lena buys 3 packs of 6 cups. How many cups does Lena have now?"
+)
+_SMALL: Final = Shape(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=2048)
+_NEVER_DRAWN: Final = "ÿ"  # a token of the shipped model for a byte that no UTF-8 text has
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to measure.
+
+    Attributes:
+        threads: CPU threads of everybody on the large model; the tiny one is fastest on one, and has one.
+        n_gpu_layers: layers on a GPU, for everybody; -1 for all.
+        rounds: rounds of each measure; None: what the measure thinks right.
+        quick: a small model, one round, few tokens: shows that everything runs, measures nothing.
+        folder: where random models are kept; None: beside the system's temporary files.
+        quantization: of the random model.
+        llama_server: a llama-server executable to measure instead of the xllamacpp wheel's.
+    """
+
+    threads: int = default_threads()
+    n_gpu_layers: int = 0
+    rounds: int | None = None
+    quick: bool = False
+    folder: Path | None = None
+    quantization: str = "Q4_0"
+    llama_server: Path | None = None
+
+    def rounds_or(self, usual: int) -> int:
+        """Rounds of a measure that usually takes this many."""
+        return self.rounds or (1 if self.quick else usual)
+
+    def tokens_or(self, usual: int) -> int:
+        """Tokens of a response that usually has this many."""
+        return min(usual, 8) if self.quick else usual
+
+    @property
+    def shape(self) -> Shape:
+        """Of the random model."""
+        return _SMALL if self.quick else HALF_BILLION
+
+    @property
+    def shape_name(self) -> str:
+        """The random model in words."""
+        return f"{'small' if self.quick else '0.5 B'} shape {self.quantization}"
+
+    @cached_property
+    def model_path(self) -> Path:
+        """The random model."""
+        return cached_model(self.folder, shape=self.shape, quantization=self.quantization)
+
+    @cached_property
+    def endless_shipped_path(self) -> Path:
+        """The shipped model, its end token renamed, so that all its responses are equally long."""
+        path = self.model_path.with_name(f"endless-{embedded_model_path().name}")
+        unfinished = path.with_suffix(".part")
+        shutil.copyfile(embedded_model_path(), unfinished)
+        _never_end(unfinished)
+        unfinished.replace(path)
+        return path
+
+    def on_one_thread(self) -> "Settings":
+        """The same for the tiny model."""
+        return replace(self, threads=1)
+
+
+@contextmanager
+def open_ours(settings: Settings, path: Path | None, **fields: Any) -> Iterator[ChatLlamaCpp]:
+    """Our chat model on a GGUF, with everybody's threads and sampling; None: the shipped one, with its own sampling."""
+    if path is not None:
+        fields = {"model_path": path, **SAMPLING, **fields}
+    common = {"n_threads": settings.threads, "n_gpu_layers": settings.n_gpu_layers, "seed": 1}
+    with ChatLlamaCpp(**(common | fields)) as model:
+        yield model
+
+
+def shipped_questions(count: int) -> list[str]:
+    """The first questions of the shipped model's test set."""
+    lines = embedded_model_path().with_name("test.jsonl").read_text(encoding="utf-8").splitlines()[:count]
+    return [json.loads(line)["question"] for line in lines]
+
+
+def prompt_ids(model: ChatLlamaCpp, question: str) -> list[int]:
+    """As many token ids as our prompt for the question has, for a contender that takes no messages."""
+    messages: list[BaseMessage] = [HumanMessage(question)]
+    size = model.get_num_tokens_from_messages(messages)
+    ids = model.get_token_ids(question)
+    return (ids * (size // len(ids) + 1))[:size]
+
+
+def check_tokens(who: str, counts: Sequence[int], wanted: int) -> None:
+    """Refuse a comparison in which somebody generated less.
+
+    Raises:
+        RuntimeError: a response has another length.
+    """
+    if any(count != wanted for count in counts):
+        raise RuntimeError(f"{who} generated {list(counts)} tokens where everybody was to generate {wanted}")
+
+
+def _never_end(path: Path) -> None:
+    fields = gguf.GGUFReader(path, "r+").fields
+    tokens, end = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.eos_token_id"]
+    old = int(end.parts[end.data[0]][0])
+    end.parts[end.data[0]][0] = tokens.contents().index(_NEVER_DRAWN)
+    text = tokens.parts[tokens.data[old]]
+    text[:] = ord("x")

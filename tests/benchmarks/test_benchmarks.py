@@ -1,0 +1,113 @@
+"""The benchmarks run: small models, one round. Nothing here looks at a figure's size."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from langchain_reasc_llama_cpp import ChatLlamaCpp  # noqa: E402
+
+from benchmarks.random_gguf import Shape, random_blocks, write_random_model  # noqa: E402
+from benchmarks.random_vocabulary import make_vocabulary  # noqa: E402
+from benchmarks.rounds import Spread, interleaved, ratios  # noqa: E402
+from benchmarks.table import AtLeast, Below, Row, render  # noqa: E402
+
+SMALL = Shape(layers=1, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=1500, context=512)
+
+
+@pytest.mark.parametrize("quantization", ["Q8_0", "Q4_0", "F16"])
+def test_a_random_model_chats_to_its_limit(tmp_path: Path, quantization: str) -> None:
+    path = write_random_model(tmp_path / "model.gguf", shape=SMALL, quantization=quantization)
+    with ChatLlamaCpp(model_path=path, seed=1) as model:
+        answers = [message for _, message in model.sample("why does it rain", n=4, max_tokens=100)]
+        assert model.get_num_tokens("why does it rain") == 9  # the letters are merged in pairs
+        assert [answer.response_metadata["finish_reason"] for answer in answers] == ["length"] * 4
+        assert len({answer.content for answer in answers}) == 4
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_same_seed_writes_the_same_file(tmp_path: Path, tied: bool) -> None:
+    shape = Shape(layers=1, width=32, heads=2, kv_heads=1, hidden=32, vocabulary=300, context=64, tied=tied)
+    first, second, other = (
+        write_random_model(tmp_path / f"{name}.gguf", shape=shape, seed=seed).read_bytes()
+        for name, seed in (("a", 7), ("b", 7), ("c", 8))
+    )
+    assert first == second != other
+
+
+@pytest.mark.parametrize("kind", ["F16", "Q8_0", "Q4_0"])
+def test_random_blocks_have_the_deviation_asked_for_and_no_mean(kind: str) -> None:
+    quantization = gguf.GGMLQuantizationType[kind]
+    blocks = random_blocks(np.random.default_rng(0), 512, 256, kind=quantization, scale=0.25)
+    values = gguf.quants.dequantize(blocks, quantization)
+    assert values.shape == (512, 256)
+    assert values.std() == pytest.approx(0.25, rel=0.01)
+    assert abs(values.mean()) < 0.005
+
+
+def test_every_token_of_the_vocabulary_is_made_of_earlier_ones() -> None:
+    vocabulary = make_vocabulary(151_936)
+    known = set(vocabulary.tokens[:256])
+    for merge, token in zip(vocabulary.merges, vocabulary.tokens[256 : vocabulary.ordinary], strict=True):
+        left, right = merge.split(" ")
+        assert left in known and right in known and left + right == token
+        known.add(token)
+    assert len(known) == vocabulary.ordinary
+    assert len(vocabulary.tokens) == len(vocabulary.kinds) == len(set(vocabulary.tokens)) == 151_936
+
+
+def test_everyone_has_a_turn_in_each_round_and_one_to_warm_up() -> None:
+    order: list[str] = []
+
+    def turn(name: str, figure: float) -> float:
+        order.append(name)
+        return figure
+
+    figures = interleaved({"a": lambda: turn("a", 6.0), "b": lambda: turn("b", 3.0)}, rounds=2)
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    assert ratios(figures["a"], figures["b"]) == Spread(2.0, 2.0, 2.0)
+
+
+def test_the_table_says_what_is_met() -> None:
+    table = render(
+        [
+            Row(measure="fast", spread=Spread(0.9, 1.0, 1.1), goal=AtLeast(0.97), note="why"),
+            Row(measure="slow", spread=Spread(0.9, 1.0, 1.1), goal=AtLeast(1.7)),
+            Row(measure="small", spread=Spread(0.1, 0.1, 0.1), goal=Below(0.1, inclusive=True)),
+            Row(measure="absent", spread=None, goal=Below(15, " %")),
+        ]
+    ).splitlines()
+    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[2:6]] == [
+        ["fast [1]", "≥ 0.97", "0.900", "1.000", "1.100", "met"],
+        ["slow", "≥ 1.7", "0.900", "1.000", "1.100", "NOT MET"],
+        ["small", "≤ 0.1", "0.100", "0.100", "0.100", "met"],
+        ["absent", "< 15 %", "", "", "", "not run"],
+    ]
+    assert table[-1] == "[1] why"
+
+
+def test_measures_chosen_by_name_print_one_table_below_the_machine(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", "decode", "step", "prefix", "--quick", "--folder", str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=os.environ | {"PYTHONUTF8": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("processor: ") and "llama-cpp-python 0." in done.stdout
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    goals = [row.split("|")[2].strip() for row in rows[2:]]
+    assert goals.count("≥ 0.97") == 5 and {"≥ 1.8", "≤ 0.1", "< 15 %"} <= set(goals)
+
+
+def test_an_unknown_measure_names_those_there_are() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "decoding"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "unknown measure 'decoding'; choose from decode," in done.stderr
