@@ -1,0 +1,89 @@
+"""Log-probabilities of drawn tokens and of the likeliest ones, in the shape of OpenAI's chat API."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc_llama_cpp import native
+from langchain_reasc_llama_cpp.model import NativeModel
+
+__all__ = ["LogprobWriter", "TokenLogprobs"]
+
+Floats = npt.NDArray[np.floating[Any]]
+Integers = npt.NDArray[np.integer[Any]]
+
+_IMPOSSIBLE: Final = -9999.0  # what OpenAI's API says of a token that cannot come; JSON has no infinity
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Log-probabilities at T generated tokens, in nats, of the model's raw distribution.
+
+    Attributes:
+        tokens: shape (T,), the drawn tokens.
+        logprobs: shape (T,), theirs.
+        top_tokens: shape (T, k), the k likeliest tokens, from the likeliest down.
+        top_logprobs: shape (T, k), theirs.
+    """
+
+    tokens: Integers
+    logprobs: Floats
+    top_tokens: Integers
+    top_logprobs: Floats
+
+    def at(self, places: Sequence[int]) -> "TokenLogprobs":
+        """Those of some of the tokens, copied."""
+        return TokenLogprobs(
+            self.tokens[places], self.logprobs[places], self.top_tokens[places], self.top_logprobs[places]
+        )
+
+
+class LogprobWriter:
+    """Writes log-probabilities as the entries of OpenAI's ``logprobs.content``. The model must be open."""
+
+    def __init__(self, model: NativeModel) -> None:
+        self._spellings = _Spellings(model)
+
+    def entries(self, found: TokenLogprobs) -> list[dict[str, Any]]:
+        """One entry per token: ``token``, ``bytes``, ``logprob`` and ``top_logprobs``.
+
+        ``bytes`` are exact; ``token`` is their text, with U+FFFD where a token holds a part of a character. Control
+        tokens are spelled out, as in ``<|im_end|>``.
+        """
+        drawn = self._entries(found.tokens, found.logprobs)
+        for entry, tokens, logprobs in zip(drawn, found.top_tokens, found.top_logprobs, strict=True):
+            entry["top_logprobs"] = self._entries(tokens, np.maximum(logprobs, _IMPOSSIBLE))
+        return drawn
+
+    def _entries(self, tokens: Integers, logprobs: Floats) -> list[dict[str, Any]]:
+        spelled = map(self._spellings.__getitem__, tokens.tolist())
+        return [
+            {"token": text, "bytes": [*raw], "logprob": logprob}
+            for (text, raw), logprob in zip(spelled, logprobs.tolist(), strict=True)
+        ]
+
+
+class _Spellings(dict[int, tuple[str, bytes]]):
+    """Token -> its text and its bytes, found when first asked for; empty where the model has no vocabulary."""
+
+    def __init__(self, model: NativeModel) -> None:
+        super().__init__()
+        self._model, self._llama = model, native.library()
+
+    def __missing__(self, token: int) -> tuple[str, bytes]:
+        raw = self._render(token) if self._model.has_tokenizer else b""
+        self[token] = raw.decode("utf-8", "replace"), raw
+        return self[token]
+
+    def _render(self, token: int) -> bytes:
+        room = 32
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            length: int = self._llama.llama_token_to_piece(self._model.vocabulary, token, buffer, room, 0, True)
+            if length >= 0:
+                return buffer.raw[:length]
+            room = -length
