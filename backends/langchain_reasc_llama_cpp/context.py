@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ModelError
-from langchain_reasc_llama_cpp import native
+from langchain_reasc_llama_cpp import lora, native
 from langchain_reasc_llama_cpp.model import NativeModel
+from langchain_reasc_llama_cpp.native_parameters import ContextParameters
 
 __all__ = ["PROMPT", "CacheFull", "DecodeContext"]
 
@@ -37,7 +38,9 @@ class DecodeContext:
         decoded: tokens given to ``llama_decode`` so far.
     """
 
-    def __init__(self, model: NativeModel, *, cells: int, n_batch: int, n_slots: int, n_threads: int) -> None:
+    def __init__(
+        self, model: NativeModel, *, cells: int, n_slots: int, n_threads: int, parameters: ContextParameters
+    ) -> None:
         """Allocate the KV cache.
 
         Raises:
@@ -45,23 +48,28 @@ class DecodeContext:
         """
         self._llama = native.library()
         self._vocabulary_size = model.vocabulary_size
-        self._n_batch = n_batch
-        parameters = self._llama.llama_context_default_params()
-        parameters.n_ctx = cells
-        parameters.n_batch = parameters.n_ubatch = n_batch
-        parameters.n_seq_max = n_slots + 1
+        self._n_batch = n_batch = parameters.n_batch
+        settings = self._llama.llama_context_default_params()
+        settings.n_ctx = cells
+        settings.n_seq_max = n_slots + 1
         # Logits are wanted for one token per sequence only: without this, buffers are sized for n_batch × V floats.
-        parameters.n_outputs_max = n_slots + 1
-        parameters.n_threads = parameters.n_threads_batch = n_threads
-        parameters.kv_unified = True
-        parameters.no_perf = True
+        settings.n_outputs_max = n_slots + 1
+        settings.n_threads = settings.n_threads_batch = n_threads
+        settings.kv_unified = True
+        settings.no_perf = True
+        parameters.apply(self._llama, settings)
         native.log.forget()
-        self.handle: Any = self._llama.llama_init_from_model(model.handle, parameters)
+        self.handle: Any = self._llama.llama_init_from_model(model.handle, settings)
         if not self.handle:
             raise ModelError(
                 f"llama.cpp cannot make a context of {cells:,} tokens for {model.path.name}: "
                 f"{native.log.last_error() or 'it does not say why'}; try a smaller n_ctx or n_cells"
             )
+        try:
+            lora.attach(self._llama, self.handle, model)
+        except BaseException:
+            self.close()
+            raise
         self._memory = self._llama.llama_get_memory(self.handle)
         self.cells: int = self._llama.llama_n_ctx(self.handle)
         self.decode_seconds = 0.0

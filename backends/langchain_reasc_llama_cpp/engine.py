@@ -4,7 +4,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from langchain_reasc.exceptions import ModelClosedError, ModelError, ReASCError
 from langchain_reasc_llama_cpp.context import DecodeContext
 from langchain_reasc_llama_cpp.decoder import Decoder
 from langchain_reasc_llama_cpp.model import NativeModel
+from langchain_reasc_llama_cpp.native_parameters import ContextParameters, ModelParameters
 from langchain_reasc_llama_cpp.request import Failed, Finished, GenerationRequest
 
 __all__ = ["Engine", "EngineSettings"]
@@ -28,19 +29,17 @@ class EngineSettings:
     Attributes:
         n_ctx: tokens of prompt and response together, per sequence.
         n_cells: tokens the KV cache holds, over all sequences.
-        n_batch: prompt tokens decoded at a time.
-        n_threads: CPU threads.
-        n_gpu_layers: layers put on a GPU; negative for all.
         n_parallel: sequences decoded together at most.
+        model: how the weights are loaded.
+        context: how the context is made.
         verbose: let llama.cpp print.
     """
 
     n_ctx: int | None = None
     n_cells: int | None = None
-    n_batch: int = 512
-    n_threads: int | None = None
-    n_gpu_layers: int = 0
     n_parallel: int = 8
+    model: ModelParameters = field(default_factory=ModelParameters)
+    context: ContextParameters = field(default_factory=ContextParameters)
     verbose: bool = False
 
 
@@ -62,17 +61,17 @@ class Engine:
             ModelError: there is no memory for the context.
             MissingExtraError: llama-cpp-python is not installed.
         """
-        self.model = NativeModel(path, n_gpu_layers=settings.n_gpu_layers, verbose=settings.verbose)
+        self.model = NativeModel(path, settings.model, verbose=settings.verbose)
         self.n_ctx = settings.n_ctx or min(self.model.training_context, _DEFAULT_CONTEXT)
-        self.n_threads = settings.n_threads or _default_threads(self.model.weight_bytes)
+        self.n_threads = settings.context.n_threads or _default_threads(self.model.weight_bytes)
         cells = settings.n_cells or max(self.n_ctx, min(self.n_ctx * settings.n_parallel, _DEFAULT_CELLS))
         try:
             context = DecodeContext(
                 self.model,
                 cells=max(cells, self.n_ctx),
-                n_batch=settings.n_batch,
                 n_slots=settings.n_parallel,
                 n_threads=self.n_threads,
+                parameters=settings.context,
             )
         except BaseException:
             self.model.close()

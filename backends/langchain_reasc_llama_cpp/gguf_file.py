@@ -37,12 +37,14 @@ class GGUFHeader:
         path: the file.
         version: of the GGUF format, 2 or 3.
         metadata: every scalar and string key; arrays (vocabularies) are left out.
+        types: type id of each of these keys' values.
         tensors: how many tensors the file holds.
     """
 
     path: Path
     version: int
     metadata: dict[str, MetadataValue]
+    types: dict[str, int]
     tensors: int
 
 
@@ -82,10 +84,12 @@ class _Reader:
             raise ModelFileError(f"{self.path} is a GGUF of version {version}: {why}")
         tensors, keys = self._scalar("Q"), self._scalar("Q")
         metadata: dict[str, MetadataValue] = {}
+        types: dict[str, int] = {}
         for _ in range(keys):
-            key, value = self._string(limit=_MAX_NAME), self._value(self._scalar("I"))
+            key, kind = self._string(limit=_MAX_NAME), self._scalar("I")
+            value = self._value(kind)
             if value is not None:
-                metadata[key] = value
+                metadata[key], types[key] = value, kind
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
             raise self._damaged(f"its alignment is {alignment!r}, not a power of two")
@@ -97,7 +101,7 @@ class _Reader:
                     f"{self.path} is truncated: tensor {name!r} ends at byte {start + offset + size:,}, "
                     f"but the file has {len(self.data):,}; download or copy it again"
                 )
-        return GGUFHeader(self.path, version, metadata, tensors)
+        return GGUFHeader(self.path, version, metadata, types, tensors)
 
     def _extents(self, tensors: int) -> Iterator[tuple[str, int, int]]:
         """Name, offset and size in bytes of each tensor; an unknown type counts as empty, llama.cpp judges it."""

@@ -1,5 +1,6 @@
 """The part of the chat model that has a configuration, loads a file, and can be closed, copied and pickled."""
 
+import json
 import secrets
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,10 @@ from langchain_reasc_llama_cpp.chat_template import ChatTemplate
 from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.engine import Engine, EngineSettings
 from langchain_reasc_llama_cpp.fingerprint import file_sha256
-from langchain_reasc_llama_cpp.options import CallOptions, GenerationFields, check_names, checked_stop, explained
+from langchain_reasc_llama_cpp.native_fields import ContextFields, ModelFields
+from langchain_reasc_llama_cpp.native_parameters import ContextParameters, ModelParameters
+from langchain_reasc_llama_cpp.option_errors import check_names, explained
+from langchain_reasc_llama_cpp.options import CallOptions, GenerationFields, checked_stop
 from langchain_reasc_llama_cpp.sampler import SEEDS, check_tokens
 
 __all__ = ["LoadedModel"]
@@ -23,7 +27,7 @@ __all__ = ["LoadedModel"]
 _MAX_CELLS: Final = 1 << 24  # beyond any model; llama.cpp would fill the machine's memory before it gives up
 
 
-class LoadedModel(BaseChatModel, GenerationFields):
+class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields):
     """A GGUF, loaded when the object is made and freed by :meth:`close`, ``with``, or the garbage collector."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
@@ -35,12 +39,6 @@ class LoadedModel(BaseChatModel, GenerationFields):
     n_cells: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
     """Tokens the KV cache holds over all parallel samples, which share their prompt's; never fewer than ``n_ctx``.
     None: ``n_ctx * n_parallel``, at most 8,192 (or ``n_ctx``). When it is full, the youngest samples wait."""
-    n_batch: Annotated[int, Field(ge=1)] = 512
-    """Prompt tokens decoded at a time."""
-    n_threads: Annotated[int | None, Field(ge=1)] = None
-    """CPU threads. None: all cores up to four, else half of them; one for weights below 16 MB."""
-    n_gpu_layers: int = 0
-    """Layers put on a GPU, where llama-cpp-python was built for one; -1 for all."""
     n_parallel: Annotated[int, Field(ge=1, le=255)] = 8
     """Samples decoded together at most; more than that join as others end."""
     stop: list[str] | None = None
@@ -75,8 +73,15 @@ class LoadedModel(BaseChatModel, GenerationFields):
         super().model_post_init(context)
         checked_stop(self.stop)
         self._base_seed = secrets.randbelow(SEEDS) if self.seed is None else self.seed
-        settings = {name: getattr(self, name) for name in EngineSettings.__dataclass_fields__}
-        self._engine = Engine(self.path, EngineSettings(**settings))
+        settings = EngineSettings(
+            n_ctx=self.n_ctx,
+            n_cells=self.n_cells,
+            n_parallel=self.n_parallel,
+            model=ModelParameters.of(self),
+            context=ContextParameters.of(self),
+            verbose=self.verbose,
+        )
+        self._engine = Engine(self.path, settings)
         try:
             self._template = _template_of(self._engine, self.chat_template)
             self._options().sampling(self._engine.model.metadata)
@@ -123,14 +128,16 @@ class LoadedModel(BaseChatModel, GenerationFields):
             overrides: options given to the calls, such as ``temperature``.
 
         Returns:
-            ``model`` (file name), ``model_sha256``, ``quantization`` and ``sampling`` (parameter name -> value).
+            ``model`` (file name), ``model_sha256``, ``quantization`` and ``sampling`` (parameter name -> value); the
+            last also has whatever makes the model compute something else than its file says: KV cache types, rotary
+            embedding, LoRA adapters, overridden metadata.
         """
         native = self._engine.model
         return {
             "model": self.model_name,
             "model_sha256": file_sha256(self.path),
             "quantization": native.quantization,
-            "sampling": self._options(overrides).sampling(native.metadata).as_dict(),
+            "sampling": self._options(overrides).sampling(native.metadata).as_dict() | self._alterations(),
         }
 
     def close(self) -> None:
@@ -166,6 +173,15 @@ class LoadedModel(BaseChatModel, GenerationFields):
         check_tokens(options.logit_bias or (), self._engine.model)
         return options
 
+    def _alterations(self) -> dict[str, float | int | str]:
+        found = ContextParameters.of(self).shaping()
+        adapters = [f"{file_sha256(Path(path))}*{scale:g}" for path, scale in self.lora.items() if scale]
+        if adapters:
+            found["lora"] = " ".join(sorted(adapters))
+        if self.kv_overrides:
+            found["kv_overrides"] = json.dumps(self.kv_overrides, sort_keys=True)
+        return found
+
     @property
     def _llm_type(self) -> str:
         return "llama_cpp"
@@ -182,6 +198,7 @@ class LoadedModel(BaseChatModel, GenerationFields):
             "max_tokens": self.max_tokens,
             "stop": self.stop,
             **self._options().sampling(self._engine.model.metadata).as_dict(),
+            **self._alterations(),
         }
 
     @classmethod

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from langchain_reasc.exceptions import ModelClosedError, ModelFileError
-from langchain_reasc_llama_cpp import native
+from langchain_reasc_llama_cpp import lora, native
 from langchain_reasc_llama_cpp.candidates import Candidates
 from langchain_reasc_llama_cpp.gguf_file import MetadataValue, read_header
+from langchain_reasc_llama_cpp.native_parameters import ModelParameters
 
 __all__ = ["NativeModel"]
 
@@ -22,6 +23,7 @@ class NativeModel:
         path: the GGUF.
         metadata: its scalar and string keys.
         handle: the ``llama_model *``; None once closed.
+        adapters: LoRA adapters loaded with it, each with its scale.
         vocabulary: the ``llama_vocab *``.
         vocabulary_size: V.
         suppressed: tokens that the GGUF says must never be drawn.
@@ -33,25 +35,35 @@ class NativeModel:
         eos: text of the end-of-sequence token; empty where there is none.
     """
 
-    def __init__(self, path: Path, *, n_gpu_layers: int = 0, verbose: bool = False) -> None:
+    def __init__(self, path: Path, parameters: ModelParameters | None = None, *, verbose: bool = False) -> None:
         """Validate and load.
 
+        Args:
+            path: the GGUF.
+            parameters: how to load it; None: with every default.
+            verbose: let llama.cpp print its log while this model lives.
+
         Raises:
-            ModelFileError: the file is missing, not a GGUF, truncated, refused by llama.cpp, or no text decoder.
+            ModelFileError: the file is missing, not a GGUF, truncated, refused by llama.cpp, or no text decoder; or a
+                LoRA adapter is.
+            ConfigurationError: the parameters ask for what there is not.
             MissingExtraError: llama-cpp-python is not installed.
         """
         self._llama = native.library()
         self._lock = threading.Lock()
         self._verbose = verbose
         self.path = path
-        self.metadata: dict[str, MetadataValue] = read_header(path).metadata
+        own = read_header(path).metadata
+        parameters = (parameters or ModelParameters()).fitted(own)
+        self.metadata: dict[str, MetadataValue] = own | (parameters.kv_overrides or {})
         if verbose:
             native.log.speak(True)
         self.handle: Any = None
         self._kept: tuple[Hashable, Any] | None = None
         try:
-            self.handle = self._load(n_gpu_layers)
+            self.handle = self._load(parameters)
             self._check_usable()
+            self.adapters = lora.load(self._llama, self.handle, self.metadata, parameters.lora)
         except BaseException:
             self.close()
             raise
@@ -133,11 +145,12 @@ class NativeModel:
             self._verbose = False
             native.log.speak(False)
 
-    def _load(self, n_gpu_layers: int) -> Any:
-        parameters = self._llama.llama_model_default_params()
-        parameters.n_gpu_layers = n_gpu_layers
+    def _load(self, parameters: ModelParameters) -> Any:
+        native_parameters = self._llama.llama_model_default_params()
+        kept = parameters.apply(self._llama, native_parameters)
         native.log.forget()
-        handle = self._llama.llama_model_load_from_file(str(self.path).encode(), parameters)
+        handle = self._llama.llama_model_load_from_file(str(self.path).encode(), native_parameters)
+        del kept  # llama.cpp has copied what it needs
         if not handle:
             why = native.log.last_error() or "it does not say why"
             raise ModelFileError(f"llama.cpp cannot load {self.path}: {why}")

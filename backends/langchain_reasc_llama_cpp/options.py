@@ -8,10 +8,10 @@ from pydantic import ConfigDict, Field, ValidationError
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.token_signals import SIGNALS
 from langchain_reasc_llama_cpp.gguf_file import MetadataValue
-from langchain_reasc_llama_cpp.option_names import check_names
+from langchain_reasc_llama_cpp.option_errors import check_names, explained
 from langchain_reasc_llama_cpp.sampling_fields import SamplingFields
 
-__all__ = ["MAX_SAMPLES", "CallOptions", "GenerationFields", "check_names", "checked_stop", "explained"]
+__all__ = ["MAX_SAMPLES", "CallOptions", "GenerationFields", "checked_stop"]
 
 MAX_SAMPLES: Final = 1024
 """Samples of one prompt in one call, at most."""
@@ -89,12 +89,3 @@ def checked_stop(stop: Sequence[str] | str | None) -> tuple[bytes, ...]:
         if not isinstance(string, str) or not string:
             raise ConfigurationError(f"a stop string must be a non-empty string, got {string!r}")
     return tuple(string.encode("utf-8", "replace") for string in strings)
-
-
-def explained(error: ValidationError) -> ConfigurationError:
-    """Pydantic's findings in one line each, without its links."""
-    found = (
-        f"{'.'.join(map(str, item['loc'])) or 'options'}: {item['msg']}, got {item['input']!r}"
-        for item in error.errors(include_url=False)
-    )
-    return ConfigurationError("; ".join(found))

@@ -1,5 +1,6 @@
 """How a token is drawn: every parameter of llama.cpp's samplers, checked."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -106,11 +107,11 @@ class SamplingParameters:
         """Whether XTC is on."""
         return self.xtc_probability > 0 and self.xtc_threshold <= 0.5
 
-    def as_dict(self) -> dict[str, Any]:
-        """The parameters by name, as JSON can hold them.
+    def as_dict(self) -> dict[str, float | int | str]:
+        """The parameters by name, as a calibration records them.
 
         temperature, top_k, top_p and min_p are always there; of the others, those that have an effect, so that what was
-        recorded before one of them existed still compares equal. A banned token's bias is given as False.
+        recorded before one of them existed still compares equal.
         """
         names = ["temperature", "top_k", "top_p", "min_p"]
         if self.dynatemp_range:
@@ -124,11 +125,11 @@ class SamplingParameters:
             names += ["dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"]
         if self.mirostat:
             names += ["mirostat", "mirostat_tau", "mirostat_eta"]
-        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        found: dict[str, float | int | str] = {name: getattr(self, name) for name in names}
         if self.dry:
-            found["dry_sequence_breakers"] = list(self.dry_sequence_breakers)
+            found["dry_sequence_breakers"] = json.dumps(self.dry_sequence_breakers)
         if self.logit_bias:
-            found["logit_bias"] = {str(token): bias if bias > -_LARGE else False for token, bias in self.logit_bias}
+            found["logit_bias"] = " ".join(f"{token}:{bias:g}" for token, bias in self.logit_bias)
         return found
 
     def _check_alone(self) -> None:

@@ -1,12 +1,15 @@
-"""Refuses names that are no options, and says which was meant."""
+"""Says in a line what is wrong with the options given."""
 
 import difflib
 from collections.abc import Iterable
 from typing import Final
 
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["check_names"]
+__all__ = ["check_names", "explained"]
 
 _ELSEWHERE: Final = {
     "max_tokens": ("max_new_tokens", "max_completion_tokens", "n_predict", "num_predict", "max_length"),
@@ -61,6 +64,18 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
     for name in given:
         if name not in names:
             raise ConfigurationError(f"unknown {what} {name!r}; {_hint(name, names)}")
+
+
+def explained(error: ValidationError) -> ConfigurationError:
+    """Pydantic's findings, without its links; an error of our own among them in its own words."""
+    return ConfigurationError("; ".join(map(_finding, error.errors(include_url=False))))
+
+
+def _finding(item: ErrorDetails) -> str:
+    own = item.get("ctx", {}).get("error")
+    if isinstance(own, ConfigurationError):
+        return str(own)
+    return f"{'.'.join(map(str, item['loc'])) or 'options'}: {item['msg']}, got {item['input']!r}"
 
 
 def _hint(name: str, names: list[str]) -> str:
