@@ -126,25 +126,19 @@ class Recorder(Generic[OwnerT]):
         Raises:
             ConfidenceError: the model's logits were not finite.
         """
-        if owner.wanted.logprobs is None:
-            return None
-        _, pieces = self._unwritten.pop(id(owner), (owner, []))
-        for piece in pieces:
-            if not np.isfinite(piece.logprobs).all():
-                raise _not_finite()
-            owner.logprobs.extend(self._writer.entries(piece))
-        return owner.logprobs
+        return self._written(owner, 0)
 
     def logprobs_since(self, owner: OwnerT, start: int) -> list[dict[str, Any]] | None:
-        """Entries of the tokens recorded so far, from the ``start``-th on. Flushes what wants the same."""
-        if owner.wanted.logprobs is None:
-            return None
+        """Entries of the tokens recorded so far, from the ``start``-th on; flushes what wants the same.
+
+        Raises:
+            ConfidenceError: the model's logits were not finite.
+        """
         if block := self._blocks.pop(owner.wanted, None):
             self._measure(block)
         while self._running:
             self._collect()
-        entries = self.logprobs(owner)
-        return None if entries is None else entries[start:]
+        return self._written(owner, start)
 
     def drop(self, owner: OwnerT) -> None:
         """Forget all that was recorded for a sequence whose numbers nobody wants any more."""
@@ -215,6 +209,17 @@ class Recorder(Generic[OwnerT]):
                 self._unwritten.setdefault(id(owner), (owner, []))[1].append(measured.logprobs.at(own))
             if not all_sound and not measured.sound[own].all() and not any(each is owner for each in self._unsound):
                 self._unsound.append(owner)
+
+    def _written(self, owner: OwnerT, start: int) -> list[dict[str, Any]] | None:
+        if owner.wanted.logprobs is None:
+            return None
+        _, pieces = self._unwritten.get(id(owner), (owner, []))
+        if not all(np.isfinite(piece.logprobs).all() for piece in pieces):
+            raise _not_finite()
+        self._unwritten.pop(id(owner), None)
+        for piece in pieces:
+            owner.logprobs.extend(self._writer.entries(piece))
+        return owner.logprobs[start:]
 
     def _reported(self) -> list[OwnerT]:
         unsound, self._unsound = self._unsound, []
