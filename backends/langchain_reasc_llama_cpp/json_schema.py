@@ -5,9 +5,9 @@ backslashes, unrolls ``maxLength`` into nested parentheses, mixes up equal names
 of types. Import this module only where llama-cpp-python is known to be installed.
 """
 
-import copy
 import json
 from typing import Any, Final
+from urllib.parse import unquote
 
 from llama_cpp.llama_grammar import DOT, PRIMITIVE_RULES, SchemaConverter
 
@@ -32,13 +32,12 @@ _SAYS_NOTHING: Final = {
 _FAILURES: Final = (AssertionError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 # Strings without raw control characters or lone surrogates, numbers that do not overflow a double.
-_CHARACTER: Final = (
-    rf'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] {_HEX}{{3}} | [dD] [0-7] {_HEX}{{2}}))'
-)
+_PLAIN: Final = r"[\x20-\x21\x23-\x5B\x5D-\x7E\u0080-\uD7FF\uE000-\uFFFF\U00010000-\U0010FFFF]"
+_CHARACTER: Final = rf'{_PLAIN} | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] {_HEX}{{3}} | [dD] [0-7] {_HEX}{{2}}))'
 _BETTER: Final = {
     PRIMITIVE_RULES["char"].content: _CHARACTER,
     PRIMITIVE_RULES["number"].content: ('("-"? integral-part) ("." decimal-part)? ([eE] [-+]? [0-9] [0-9]?)? space'),
-    DOT: r'[^"\\\x7F\x00-\x1F]',
+    DOT: _PLAIN,
 }
 
 
@@ -47,13 +46,15 @@ class SchemaRules(SchemaConverter):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
-        self._names: dict[str, str] = {}
+        self._schema: Any = None  # that references point into
+        self._names: dict[str, str] = {}  # of the rules they stand for
+        self._references = 0
 
     def add(self, schema: dict[str, Any], name: str) -> str:
         """Add the rules of a schema.
 
         Args:
-            schema: JSON Schema; its ``$ref`` may point into itself only.
+            schema: JSON Schema, which is not changed; its ``$ref`` may point into itself only.
             name: of the rule, such as "response".
 
         Returns:
@@ -62,12 +63,8 @@ class SchemaRules(SchemaConverter):  # type: ignore[misc]
         Raises:
             ConfigurationError: a part of the schema cannot be a grammar.
         """
-        own = copy.deepcopy(schema)
-        try:
-            self.resolve_refs(own, name)
-        except _FAILURES as error:
-            raise ConfigurationError(f"the JSON schema's $ref cannot be followed: {error or repr(error)}") from error
-        rule: str = self.visit(own, name)
+        self._schema, self._names = schema, {}
+        rule: str = self.visit(schema, name)
         return rule
 
     def add_call(self, name: str, key: str, arguments: str) -> str:
@@ -101,9 +98,12 @@ class SchemaRules(SchemaConverter):  # type: ignore[misc]
             return self._add_primitive("value", PRIMITIVE_RULES["value"])
         if not isinstance(schema, dict):
             raise ValueError(f"a JSON schema is a dict, not {type(schema).__name__}")
-        if len(schema.get("allOf", ())) == 1:
+        if "allOf" in schema:
+            parts = [self._referred(part["$ref"]) if "$ref" in part else part for part in schema["allOf"]]
             rest = {key: value for key, value in schema.items() if key != "allOf"}
-            return self.visit(rest | schema["allOf"][0], name)
+            if len(parts) == 1:
+                return self.visit(rest | parts[0], name)
+            schema = rest | {"allOf": parts}
         if "$ref" in schema or "anyOf" in schema or "oneOf" in schema:
             return super().visit(schema, name)
         kind = schema.get("type")
@@ -142,11 +142,22 @@ class SchemaRules(SchemaConverter):  # type: ignore[misc]
         return super()._add_rule(name, _BETTER.get(rule, rule))
 
     def _resolve_ref(self, ref: str) -> str:
-        """Rules are named by the whole reference: its last part may also be a property's name."""
+        """The rule of a reference; not named by its last part, which may also be a property's name."""
         if ref not in self._names:
-            self._names[ref] = name = f"ref-{len(self._names)}"
-            self._names[ref] = self.visit(self._refs[ref], name)
+            self._references += 1
+            self._names[ref] = name = f"ref-{self._references}"
+            self._names[ref] = self.visit(self._referred(ref), name)
         return self._names[ref]
+
+    def _referred(self, ref: str) -> Any:
+        """What a reference points at."""
+        if not ref.startswith("#"):
+            raise ValueError(f"$ref {ref!r} points out of the schema; put the other schema into its $defs")
+        found = self._schema
+        for part in unquote(ref[1:]).split("/")[1:]:
+            key = part.replace("~1", "/").replace("~0", "~")
+            found = found[int(key)] if isinstance(found, list) else found[key]
+        return found
 
     def _format_literal(self, literal: str) -> str:
         text = json.dumps(json.loads(literal), ensure_ascii=False)  # models write characters, not \u escapes

@@ -135,8 +135,9 @@ def fresh_seed() -> int:
 
 def _alternatives(options: CallOptions) -> int | None:
     """How many alternatives of each token to report; None: no logprobs at all."""
-    wanted, most = getattr(options, "logprobs", False), getattr(options, "top_logprobs", None)
-    return most if most is not None else 0 if wanted else None
+    if options.top_logprobs is not None:
+        return options.top_logprobs
+    return 0 if options.logprobs else None
 
 
 def _make_request(emit: Callable[[Event], None], **request: Any) -> GenerationRequest:

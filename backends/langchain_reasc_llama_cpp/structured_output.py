@@ -82,7 +82,7 @@ def _check_text(message: BaseMessage) -> None:
 def _check_calls(message: BaseMessage) -> None:
     if isinstance(message, AIMessage) and message.invalid_tool_calls and not message.tool_calls:
         broken = message.invalid_tool_calls[0]
-        raise _unreadable(message, f"the call of {broken['name']!r} is not valid JSON", str(broken["args"]))
+        raise _unreadable(message, "the tool call is not valid JSON", str(broken["args"]))
 
 
 def _unreadable(message: BaseMessage, what: str, text: str) -> OutputParserException:

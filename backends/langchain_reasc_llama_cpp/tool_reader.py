@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from langchain_core.messages import InvalidToolCall, ToolCall
 from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call, tool_call_chunk
@@ -65,9 +65,7 @@ class ToolCallReader:
             if call.name is not None and arguments is not None:
                 valid.append(tool_call(name=call.name, args=arguments, id=call.id))
             elif call.name or call.arguments:
-                why = (
-                    "not a JSON object with name and arguments" if call.whole else "the response ended inside the call"
-                )
+                why = "it is no JSON object with name and arguments" if call.whole else "the response ended inside it"
                 invalid.append(invalid_tool_call(name=call.name, args=call.arguments, id=call.id, error=why))
         return valid, invalid
 
@@ -79,7 +77,8 @@ class ToolCallReader:
             return self._read_closing(final)
         found = self._find(final)
         if found is None:
-            end = len(self._pending) - (0 if final else self._undecided())
+            # A response that is cut off between calls may end in half an opening mark.
+            end = len(self._pending) - (0 if final and not self._calls else self._undecided())
             said.append(self._say(self._pending[:end]))
             self._pending = self._pending[end:]
             return False
@@ -92,20 +91,15 @@ class ToolCallReader:
 
     def _read_call(self, call: CallText, chunks: list[ToolCallChunk], final: bool) -> bool:
         arguments, self._pending = call.read(self._pending, final=final)
-        if not call.announced and (call.name or arguments):
+        arguments += call.spoil() if call.ended else ""
+        announce = not call.announced and bool(call.name or arguments)
+        if announce or arguments:  # one chunk: LangChain adds up those of different messages only
+            name, number = (call.name, call.id) if announce else (None, None)
+            chunks.append(tool_call_chunk(name=name, id=number, args=arguments, index=self._calls.index(call)))
             call.announced = True
-            chunks.append(self._chunk(call, name=call.name, args="", id=call.id))
-        if arguments:
-            chunks.append(self._chunk(call, name=None, args=arguments, id=None))
-        if not call.ended:
-            return False
-        if spoil := call.spoil():
-            chunks.append(self._chunk(call, name=None, args=spoil, id=None))
-        self._open, self._closing = None, True
-        return True
-
-    def _chunk(self, call: CallText, **parts: Any) -> ToolCallChunk:
-        return tool_call_chunk(index=self._calls.index(call), **parts)
+        if call.ended:
+            self._open, self._closing = None, True
+        return call.ended
 
     def _read_closing(self, final: bool) -> bool:
         rest, closing = self._pending.lstrip(), self._form.closing

@@ -1,6 +1,6 @@
 """Writes tiny Llama-architecture GGUFs with random weights: real files for llama.cpp, of a few hundred kB."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import gguf
@@ -32,6 +32,7 @@ def write_tiny_model(
     tokenizer: str = "gpt2",
     metadata: Mapping[str, float | int | str] | None = None,
     poison: float | None = None,
+    words: Sequence[str] = (),
 ) -> Path:
     """A model of two layers over a vocabulary of the 256 bytes, two ChatML marks and one merge.
 
@@ -46,8 +47,9 @@ def write_tiny_model(
         tokenizer: what ``tokenizer.ggml.model`` claims; "no_vocab" writes no tokens at all.
         metadata: further keys.
         poison: a value put into every output weight, such as NaN.
+        words: texts that are one token each; their ids begin at 259.
     """
-    vocabulary, width, heads, layers, hidden = 259, 32, 4, 2, 64
+    vocabulary, width, heads, layers, hidden = 259 + len(words), 32, 4, 2, 64
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("tiny random model")
@@ -63,8 +65,9 @@ def write_tiny_model(
     writer.add_tokenizer_model(tokenizer)
     if tokenizer != "no_vocab":
         kinds = [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL]
+        kinds += [gguf.TokenType.USER_DEFINED] * len(words)
         writer.add_tokenizer_pre("qwen2")
-        writer.add_token_list([*byte_alphabet(), END, START, "th"])
+        writer.add_token_list([*byte_alphabet(), END, START, "th", *words])
         writer.add_token_types(kinds)
         writer.add_token_merges(["t h"])
         writer.add_eos_token_id(256)
