@@ -1,5 +1,6 @@
 """Keeps drawn tokens to a grammar, without ever giving llama.cpp a token that it would throw an exception for."""
 
+import codecs
 import ctypes
 from typing import Any
 
@@ -39,32 +40,36 @@ class GrammarSampler:
         self._single = self._one.data[0]
         self._handle: Any = self._fresh()
         self._watch = TriggerWatch(grammar.triggers, model) if grammar.triggers else None
-        self._started: tuple[int, Any] | None = None
+        self._started: tuple[int, Any, _Utf8] | None = None
+        self._utf8 = _Utf8()
 
     def allows(self, token: int) -> bool:
         """Whether the response may go on with this token."""
         if self._watch is None:
-            return self._fits(self._handle, token)
+            return self._utf8.allows(self._model.written(token)) and self._fits(self._handle, token)
         tokens = self._watch.set_off_by(token)
         if tokens is None:
             return True
         self._drop_start()
-        handle = self._fresh()
+        handle, utf8 = self._fresh(), _Utf8()
         for part in tokens:
-            if not self._fits(handle, part):
+            piece = self._model.written(part)
+            if not utf8.allows(piece) or not self._fits(handle, part):
                 self._llama.llama_sampler_free(handle)
                 return False
             self._llama.llama_sampler_accept(handle, part)
-        self._started = (token, handle)
+            utf8.push(piece)
+        self._started = (token, handle, utf8)
         return True
 
     def accept(self, token: int) -> None:
         """Go on with a token that :meth:`allows` was just asked about."""
         if self._watch is None:
             self._llama.llama_sampler_accept(self._handle, token)
+            self._utf8.push(self._model.written(token))
         elif self._started is not None and self._started[0] == token:
             self._llama.llama_sampler_free(self._handle)
-            self._handle, self._started, self._watch = self._started[1], None, None
+            (_, self._handle, self._utf8), self._started, self._watch = self._started, None, None
         else:
             self._watch.push(token)
 
@@ -110,3 +115,26 @@ class GrammarSampler:
         if self._started is not None:
             self._llama.llama_sampler_free(self._started[1])
             self._started = None
+
+
+class _Utf8:
+    """Keeps a response to well-formed UTF-8: llama.cpp's grammars take an overlong quote for a quote."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
+
+    def allows(self, piece: bytes) -> bool:
+        if piece.isascii() and not self._decoder.getstate()[0]:
+            return True
+        before = self._decoder.getstate()
+        try:
+            self._decoder.decode(piece)
+        except UnicodeDecodeError:
+            return False
+        finally:
+            self._decoder.setstate(before)
+        return True
+
+    def push(self, piece: bytes) -> None:
+        """Add a piece that was allowed."""
+        self._decoder.decode(piece)
