@@ -155,6 +155,14 @@ def test_a_broken_row_fails_its_own_sequence_only(make: Make, vocabulary: int, b
         check_against_float64(recorder, sample)
 
 
+def test_a_broken_row_is_found_by_logprobs_alone(make: Make) -> None:
+    recorder, sample = make(64), Sample(Wanted((), 20, 3))
+    recorder.record(np.full((1, 64), np.nan, dtype=np.float32), [9], [sample])
+    assert recorder.flush() == [sample]
+    with pytest.raises(ConfidenceError, match="not finite"):
+        recorder.logprobs(sample)
+
+
 def test_impossible_alternatives_are_reported_and_fail_nothing(make: Make) -> None:
     """A tokenizer may have fewer possible tokens than were asked for."""
     recorder, sample = make(64), Sample(Wanted((), 20, 3))

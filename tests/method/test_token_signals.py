@@ -27,6 +27,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "one at +100": with_one(100.0),
     "one at +10,000": with_one(1e4),
     "one at -10,000": with_one(-1e4),
+    "one at +900, the others equal": lambda rng, v: np.where(np.arange(v) == v // 2, 900.3, np.full((3, v), 0.1)),
     "flat": lambda rng, v: np.full((3, v), 7.25),
     "flat and not representable": lambda rng, v: np.full((3, v), 39.9),
     "flat far below": lambda rng, v: np.full((3, v), -100.1),
