@@ -80,13 +80,19 @@ def _check_text(message: BaseMessage) -> None:
 
 
 def _check_calls(message: BaseMessage) -> None:
-    if isinstance(message, AIMessage) and message.invalid_tool_calls and not message.tool_calls:
-        broken = message.invalid_tool_calls[0]
-        raise _unreadable(message, "the tool call is not valid JSON", str(broken["args"]))
+    if not isinstance(message, AIMessage) or message.tool_calls:
+        return
+    if message.invalid_tool_calls or _cut_off(message):
+        text = str(message.invalid_tool_calls[0]["args"]) if message.invalid_tool_calls else message.text
+        raise _unreadable(message, "the tool call is not valid JSON", text)
+
+
+def _cut_off(message: BaseMessage) -> bool:
+    return bool(message.response_metadata.get("finish_reason") == "length")
 
 
 def _unreadable(message: BaseMessage, what: str, text: str) -> OutputParserException:
-    if message.response_metadata.get("finish_reason") == "length":
+    if _cut_off(message):
         what += ": it was cut off at max_tokens or at the end of the context; raise max_tokens, or bound the schema"
     return OutputParserException(f"{what}\n\n{text}", llm_output=text)
 

@@ -103,10 +103,11 @@ class ToolCallReader:
 
     def _read_closing(self, final: bool) -> bool:
         rest, closing = self._pending.lstrip(), self._form.closing
-        if not final and closing.startswith(rest) and rest != closing:
+        cut = closing.startswith(rest) and rest != closing
+        if cut and not final:
             return False
-        if rest.startswith(closing):
-            self._pending = rest.removeprefix(closing)
+        if rest.startswith(closing) or cut:
+            self._pending = "" if cut else rest.removeprefix(closing)
         self._closing = False
         return True
 

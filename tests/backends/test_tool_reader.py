@@ -42,6 +42,7 @@ HERMES_TEXTS = [
     ('<tool_call>{"name": "ping", "arguments": {"a": [1', "", [], [("ping", '{"a": [1', "the response ended")]),
     ('<tool_call>{"name": "pi', "", [], [(None, '{"name": "pi', "the response ended")]),
     ("<tool_call>", "", [], []),
+    ('<tool_call>{"name":"ping","arguments":{}}\n</too', "", [("ping", {})], []),
     ('<tool_call>{"name":"ping","arguments":{}}</tool_call>\n<tool_c', "", [("ping", {})], []),
 ]
 LLAMA_TEXTS = [
