@@ -1,6 +1,5 @@
 """Keeps drawn tokens to a grammar, without ever giving llama.cpp a token that it would throw an exception for."""
 
-import codecs
 import ctypes
 from typing import Any
 
@@ -14,8 +13,11 @@ from langchain_reasc_llama_cpp.gbnf import check_gbnf
 from langchain_reasc_llama_cpp.grammar import Grammar
 from langchain_reasc_llama_cpp.model import NativeModel
 from langchain_reasc_llama_cpp.trigger import TriggerWatch
+from langchain_reasc_llama_cpp.utf8_state import Utf8State
 
 __all__ = ["GrammarSampler"]
+
+_LEADS_THREE = 0xE0  # the first byte that leads a character of three
 
 
 class GrammarSampler:
@@ -40,25 +42,24 @@ class GrammarSampler:
         self._single = self._one.data[0]
         self._handle: Any = self._fresh()
         self._watch = TriggerWatch(grammar.triggers, model) if grammar.triggers else None
-        self._started: tuple[int, Any, _Utf8] | None = None
-        self._utf8 = _Utf8()
+        self._started: tuple[int, Any, Utf8State] | None = None
+        self._utf8 = Utf8State()
 
     def allows(self, token: int) -> bool:
         """Whether the response may go on with this token."""
         if self._watch is None:
-            return self._utf8.allows(self._model.written(token)) and self._fits(self._handle, token)
+            return self._goes_on(self._handle, self._utf8, token)
         tokens = self._watch.set_off_by(token)
         if tokens is None:
             return True
         self._drop_start()
-        handle, utf8 = self._fresh(), _Utf8()
+        handle, utf8 = self._fresh(), Utf8State()
         for part in tokens:
-            piece = self._model.written(part)
-            if not utf8.allows(piece) or not self._fits(handle, part):
+            if not self._goes_on(handle, utf8, part):
                 self._llama.llama_sampler_free(handle)
                 return False
             self._llama.llama_sampler_accept(handle, part)
-            utf8.push(piece)
+            utf8.push(self._model.written(part))
         self._started = (token, handle, utf8)
         return True
 
@@ -99,6 +100,24 @@ class GrammarSampler:
         if handle is not None:
             self._llama.llama_sampler_free(handle)
 
+    def _goes_on(self, handle: Any, utf8: Utf8State, token: int) -> bool:
+        piece = self._model.written(token)
+        if not utf8.allows(piece) or not self._fits(handle, token):
+            return False
+        after = utf8.after(piece) if piece and piece[-1] >= _LEADS_THREE else None
+        return after is None or not after.selective or self._has_way_on(handle, after, token)
+
+    def _has_way_on(self, handle: Any, after: Utf8State, token: int) -> bool:
+        """Whether some token may follow this one; llama.cpp takes E0 for the beginning of an overlong character too."""
+        clone = self._llama.llama_sampler_clone(handle)
+        self._llama.llama_sampler_accept(clone, token)
+        candidates = self._model.candidates
+        candidates.fill(np.zeros(self._model.vocabulary_size, dtype=np.float32))
+        self._llama.llama_sampler_apply(clone, candidates.array)
+        self._llama.llama_sampler_free(clone)
+        following = np.flatnonzero(candidates.logits == 0).tolist()
+        return any(after.allows(self._model.written(token)) for token in following)
+
     def _fits(self, handle: Any, token: int) -> bool:
         self._single.id, self._single.logit = token, 1.0
         self._llama.llama_sampler_apply(handle, self._one)
@@ -115,26 +134,3 @@ class GrammarSampler:
         if self._started is not None:
             self._llama.llama_sampler_free(self._started[1])
             self._started = None
-
-
-class _Utf8:
-    """Keeps a response to well-formed UTF-8: llama.cpp's grammars take an overlong quote for a quote."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
-
-    def allows(self, piece: bytes) -> bool:
-        if piece.isascii() and not self._decoder.getstate()[0]:
-            return True
-        before = self._decoder.getstate()
-        try:
-            self._decoder.decode(piece)
-        except UnicodeDecodeError:
-            return False
-        finally:
-            self._decoder.setstate(before)
-        return True
-
-    def push(self, piece: bytes) -> None:
-        """Add a piece that was allowed."""
-        self._decoder.decode(piece)

@@ -1,0 +1,232 @@
+"""Each sampling parameter has its effect on real draws from llama.cpp's samplers."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_reasc_llama_cpp import embedded_model_path
+from langchain_reasc_llama_cpp.candidates import Logits
+from langchain_reasc_llama_cpp.model import NativeModel
+from langchain_reasc_llama_cpp.sampler import SamplerChain, SamplingParameters
+
+from langchain_reasc.exceptions import ConfigurationError, ModelError
+
+OPEN: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+"""Nothing truncates: what a test adds is all there is."""
+
+
+@pytest.fixture(scope="module")
+def native() -> Iterator[NativeModel]:
+    model = NativeModel(embedded_model_path())
+    yield model
+    model.close()
+
+
+@pytest.fixture
+def row(native: NativeModel) -> Logits:
+    """Logits like a model's: a few likely tokens, spread over the ids, and a long tail."""
+    rng = np.random.default_rng(5)
+    ranked = 8 - 2.0 * np.log1p(np.arange(native.vocabulary_size))
+    return rng.permutation(ranked).astype(np.float32)
+
+
+def draws(native: NativeModel, row: Logits, n: int = 400, *, seed: int = 3, **parameters: Any) -> list[int]:
+    chain = SamplerChain(SamplingParameters(**parameters), seed, native)
+    try:
+        return [chain.draw(row) for _ in range(n)]
+    finally:
+        chain.close()
+
+
+def probabilities(row: Logits) -> np.ndarray:
+    weights = np.exp(row.astype(float) - row.max())
+    return weights / weights.sum()
+
+
+def ranked(row: Logits) -> list[int]:
+    return np.argsort(-row, kind="stable").tolist()
+
+
+def surprise(row: Logits, tokens: list[int]) -> float:
+    """Mean, in bits."""
+    return float(-np.log2(probabilities(row)[tokens]).mean())
+
+
+def test_the_row_is_left_as_it_was(native: NativeModel, row: Logits) -> None:
+    before = row.copy()
+    draws(native, row, 20, logit_bias=((3, 2.0),), repeat_penalty=1.5, xtc_probability=1.0)
+    np.testing.assert_array_equal(row, before)
+
+
+def test_the_same_seed_gives_the_same_draws(native: NativeModel, row: Logits) -> None:
+    options: dict[str, Any] = {"temperature": 1.5, "xtc_probability": 0.5}
+    assert draws(native, row, **options) == draws(native, row, **options)
+    assert draws(native, row, **options) != draws(native, row, seed=4, **options)
+    assert draws(native, row, seed=2**32 + 2, **options) == draws(native, row, seed=3, **options)
+
+
+def test_draws_follow_the_probabilities(native: NativeModel, row: Logits) -> None:
+    counts = Counter(draws(native, row, 20_000, **OPEN))
+    expected = probabilities(row)
+    for token in ranked(row)[:8]:
+        assert counts[token] / 20_000 == pytest.approx(expected[token], abs=0.015)
+
+
+def test_temperature(native: NativeModel, row: Logits) -> None:
+    assert set(draws(native, row, 20, temperature=0)) == {ranked(row)[0]}
+    spread = [len(set(draws(native, row, **OPEN | {"temperature": t}))) for t in (0.3, 1.0, 3.0)]
+    assert spread == sorted(set(spread))
+
+
+def test_top_k(native: NativeModel, row: Logits) -> None:
+    assert set(draws(native, row, **OPEN | {"top_k": 3, "temperature": 3.0})) == set(ranked(row)[:3])
+
+
+def test_top_p(native: NativeModel, row: Logits) -> None:
+    order = ranked(row)
+    kept = 1 + int(np.searchsorted(np.cumsum(probabilities(row)[order]), 0.6))
+    assert set(draws(native, row, 2000, **OPEN | {"top_p": 0.6})) == set(order[:kept])
+
+
+def test_min_p(native: NativeModel, row: Logits) -> None:
+    share = probabilities(row)
+    kept = set(np.flatnonzero(share >= 0.1 * share.max()).tolist())
+    assert 1 < len(kept) < 20
+    assert set(draws(native, row, 2000, **OPEN | {"min_p": 0.1})) == kept
+
+
+def test_typical_p(native: NativeModel, row: Logits) -> None:
+    share = probabilities(row)
+    distance = np.abs(-np.log(share) + (share * np.log(share)).sum())
+    order = np.argsort(distance, kind="stable")
+    kept = 1 + int(np.searchsorted(np.cumsum(share[order]), 0.3))
+    got = set(draws(native, row, 4000, **OPEN | {"typical_p": 0.3}))
+    assert got <= set(order[: kept + 1].tolist())
+    assert len(got) > 1
+
+
+def test_typical_p_drops_what_is_too_likely(native: NativeModel) -> None:
+    row = np.full(native.vocabulary_size, -500, dtype=np.float32)  # most probabilities underflow to 0
+    row[:100] = 0
+    row[50] = 4.2  # 0.4: its surprise is 0.9, the expected one 3.4, the others' 5.1
+    got = set(draws(native, row, 3000, **OPEN | {"typical_p": 0.5}))
+    assert got < set(range(100)) - {50}
+    assert len(got) == 83  # of the others, as many as it takes to reach 0.5
+
+
+def test_top_n_sigma(native: NativeModel, row: Logits) -> None:
+    kept = set(np.flatnonzero(row >= row.max() - 1.5 * row.std()).tolist())
+    assert 1 < len(kept) < 50
+    assert set(draws(native, row, 3000, **OPEN | {"top_n_sigma": 1.5, "temperature": 2.0})) == kept
+    assert draws(native, row, **OPEN | {"top_n_sigma": -1}) == draws(native, row, **OPEN)
+
+
+def test_xtc(native: NativeModel, row: Logits) -> None:
+    likely = [token for token in ranked(row) if probabilities(row)[token] >= 0.05]
+    assert len(likely) > 2
+    got = set(draws(native, row, **OPEN | {"xtc_probability": 1.0, "xtc_threshold": 0.05}))
+    assert got.isdisjoint(likely[:-1])
+    assert likely[-1] in got
+    sometimes = Counter(draws(native, row, 2000, **OPEN | {"xtc_probability": 0.5, "xtc_threshold": 0.05}))
+    assert 0.4 < sometimes[likely[0]] / (2000 * probabilities(row)[likely[0]]) < 0.6
+
+
+def test_dynatemp(native: NativeModel) -> None:
+    row = np.full(native.vocabulary_size, -30, dtype=np.float32)
+    row[[1, 2]] = [3.0, 0.0]
+    pair = OPEN | {"top_k": 2}
+    fixed = Counter(draws(native, row, 3000, **pair))
+    dynamic = Counter(draws(native, row, 3000, **pair, dynatemp_range=0.9))
+    sharper = Counter(draws(native, row, 3000, **pair, dynatemp_range=0.9, dynatemp_exponent=3.0))
+    assert fixed[2] > 100  # 4.7 % of 3,000
+    # A quarter of the entropy that two tokens can have: a low temperature.
+    assert sharper[2] < dynamic[2] < fixed[2] // 2
+
+
+def test_repeat_penalty(native: NativeModel, row: Logits) -> None:
+    positive = row - row.min() + 1  # it divides what is positive
+    everything = {"repeat_penalty": 1e6, "repeat_last_n": -1, "temperature": 0.0}
+    order = draws(native, positive, 50, **everything)
+    assert order == ranked(positive)[:50]
+    window = draws(native, positive, 50, **everything | {"repeat_last_n": 4})
+    assert window == (ranked(positive)[:5] * 10)
+    assert set(draws(native, positive, 50, **everything | {"repeat_last_n": 0})) == {order[0]}
+
+
+def test_presence_penalty(native: NativeModel, row: Logits) -> None:
+    got = draws(native, row, 60, **OPEN, presence_penalty=1000.0, repeat_last_n=-1)
+    assert len(set(got)) == 60
+    assert len(set(draws(native, row, 60, **OPEN))) < 60
+
+
+def test_frequency_penalty(native: NativeModel) -> None:
+    row = np.full(native.vocabulary_size, -50, dtype=np.float32)
+    row[[4, 8]] = [3.0, 0.5]
+    got = draws(native, row, 8, temperature=0.0, frequency_penalty=1.0)
+    assert got == [4, 4, 4, 8, 4, 8, 4, 8]  # 3, 2, 1, then 0 < 0.5, ...
+    encouraged = draws(native, row, 8, temperature=0.0, frequency_penalty=-1.0)
+    assert encouraged == [4] * 8
+
+
+def cycled(native: NativeModel, **parameters: Any) -> list[int]:
+    """Draws from a model that wants to say tokens 300, 301, 302 over and over, and 400 otherwise."""
+    chain = SamplerChain(SamplingParameters(temperature=0.0, **parameters), 1, native)
+    tokens = []
+    for step in range(30):
+        row = np.zeros(native.vocabulary_size, dtype=np.float32)
+        row[[300 + step % 3, 400]] = [10.0, 5.0]
+        tokens.append(chain.draw(row))
+    chain.close()
+    return tokens
+
+
+def test_dry(native: NativeModel) -> None:
+    looped = [300, 301, 302] * 10
+    assert cycled(native) == looped
+    broken = cycled(native, dry_multiplier=2.0)
+    assert broken[:6] == looped[:6]  # the penalty has to grow beyond the 5 logits between the two
+    assert 400 in broken
+    patient = cycled(native, dry_multiplier=2.0, dry_allowed_length=6)
+    assert broken.index(400) < patient.index(400)
+    assert cycled(native, dry_multiplier=2.0, dry_base=4.0).index(400) <= broken.index(400)
+    assert cycled(native, dry_multiplier=2.0, dry_penalty_last_n=2) == looped
+    breaker = native.piece(301)[0].decode()
+    assert cycled(native, dry_multiplier=2.0, dry_sequence_breakers=(breaker,)) == looped
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_mirostat(native: NativeModel, row: Logits, version: int) -> None:
+    flat = row / 2  # 7 bits of entropy
+    bits = []
+    for tau in (2.0, 4.0):
+        got = draws(native, flat, 3000, temperature=1.0, mirostat=version, mirostat_tau=tau, mirostat_eta=0.2)
+        bits.append(surprise(flat, got[500:]))
+    free = surprise(flat, draws(native, flat, 3000, **OPEN))
+    assert bits[0] + 0.5 < bits[1] < free - 0.5, (bits, free)
+    # What it replaces does not count: top_k=1 would take the likeliest token each time.
+    assert len(set(draws(native, row, temperature=1.0, mirostat=version, top_k=1))) > 1
+    assert len(set(draws(native, row, temperature=0.0, mirostat=version))) == 1
+
+
+def test_logit_bias(native: NativeModel, row: Logits) -> None:
+    first, second, third = ranked(row)[:3]
+    banned = draws(native, row, logit_bias=((first, -math.inf), (second, -math.inf)))
+    assert {first, second}.isdisjoint(banned)
+    assert third in banned
+    assert set(draws(native, row, 20, logit_bias=((77, 100.0),))) == {77}
+    assert set(draws(native, row, 20, temperature=0.0, logit_bias=((first, -math.inf),))) == {second}
+
+
+def test_a_ban_of_everything_is_an_error(native: NativeModel, row: Logits) -> None:
+    everything = tuple((token, -math.inf) for token in range(native.vocabulary_size))
+    for temperature in (0.0, 1.0):
+        with pytest.raises(ModelError, match="bans every token"):
+            draws(native, row, 1, temperature=temperature, logit_bias=everything)
+
+
+def test_a_bias_of_a_token_there_is_not(native: NativeModel, row: Logits) -> None:
+    with pytest.raises(ConfigurationError, match=r"has no token 800; its tokens are 0 to 799"):
+        draws(native, row, 1, logit_bias=((800, 1.0),))
