@@ -1,203 +1,243 @@
-"""Serves one request on a context: prefill once, share, step, sample, let go."""
+"""One decode step after the other, for all requests together."""
 
-import zlib
-from collections.abc import Callable
+import time
+from collections.abc import Sequence as Many
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.exceptions import ModelError
-from langchain_reasc_llama_cpp.context import CacheFull, DecodeContext, Logits
+from langchain_reasc.exceptions import ConfidenceError, ModelError, ReASCError
+from langchain_reasc_llama_cpp.context import CacheFull, Chunk, DecodeContext, Logits
+from langchain_reasc_llama_cpp.job import Job, Sequence
+from langchain_reasc_llama_cpp.kv_cells import KvCells
 from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.request import Completion, GenerationRequest, TextDelta
+from langchain_reasc_llama_cpp.prompt_cache import PromptCache
+from langchain_reasc_llama_cpp.request import Failed, Finished, GenerationRequest, TextDelta
 from langchain_reasc_llama_cpp.sampler import SamplerChain
-from langchain_reasc_llama_cpp.scheduler import Scheduler, Sequence
-from langchain_reasc_llama_cpp.signals import SignalBuffers, SignalRecorder
+from langchain_reasc_llama_cpp.scheduler import Feed, Scheduler
+from langchain_reasc_llama_cpp.signals import Recorder, Wanted
 from langchain_reasc_llama_cpp.text import TextAssembler
 
 __all__ = ["Decoder"]
 
+_PREFILL_SHARE = 8
+"""While answers are being generated, a step carries at most this fraction of ``n_batch`` as prompt tokens."""
+
 
 class Decoder:
-    """Runs requests one after the other. Used by the engine's thread only.
+    """Continuous batching. Used by the engine's thread only.
 
-    The prompt's KV cells and last logits stay after a request, so a request with the same prompt prefills nothing.
+    Each step carries one token of every live sequence and, beside them, a piece of the prompts that are coming in.
+    Requests join and leave between steps.
     """
 
-    def __init__(self, model: NativeModel, context: DecodeContext, *, n_slots: int) -> None:
-        self._model, self._context, self._n_slots = model, context, n_slots
-        self._buffers = SignalBuffers(n_slots, model.vocabulary_size)
-        self._prompt: npt.NDArray[np.int32] | None = None
-        self._prompt_logits = np.empty((1, model.vocabulary_size), dtype=np.float32)
+    def __init__(self, model: NativeModel, context: DecodeContext, *, n_parallel: int, cached_prompts: int) -> None:
+        self._model, self._context = model, context
+        self._cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)
+        self._prompts = PromptCache(self._cells, size=cached_prompts, whole_only=model.is_recurrent)
+        self._scheduler = Scheduler(self._cells, self._prompts, n_parallel=n_parallel)
+        self._recorder: Recorder[Sequence] = Recorder(n_parallel, model)
+        self._unsound: list[Sequence] = []
+        self._arrived = 0
 
-    def serve(self, request: GenerationRequest, *, interrupted: Callable[[], bool]) -> None:
-        """Generate every sample of a request, emitting its events but the last.
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to do."""
+        return self._scheduler.busy
 
-        Args:
-            request: what to generate.
-            interrupted: asked between decode steps; once True, live samples end as "cancelled".
+    def add(self, request: GenerationRequest) -> None:
+        """Take a request; its turn comes by the scheduler's rules."""
+        self._scheduler.add(Job(request, self._arrived))
+        self._arrived += 1
+
+    def step(self) -> None:
+        """Let in whoever may come, decode once, and draw the next token of every live sequence.
 
         Raises:
-            ModelError: llama.cpp failed.
-            ConfidenceError: the model's logits are not finite.
+            ModelError: llama.cpp failed; call :meth:`fail`.
         """
-        run = _Run(self, request, interrupted)
-        try:
-            run.generate()
-        except BaseException:
-            self._prompt = None
-            self._context.clear()
-            raise
-        finally:
-            run.close()
-
-    def prefill(self, request: GenerationRequest, interrupted: Callable[[], bool]) -> int:
-        """Have the request's prompt in the cache and its logits at hand; returns the tokens prefilled for it."""
-        if self._prompt is not None and np.array_equal(self._prompt, request.prompt):
-            return 0
-        self._prompt = None
-        self._context.clear()
-        done = self._context.prefill(request.prompt, interrupted=interrupted)
-        if done == len(request.prompt):
-            self._prompt_logits[:] = self._context.logits(1)
-            self._prompt = request.prompt
-        return done
-
-
-class _Run:
-    """One request under way."""
-
-    def __init__(self, decoder: Decoder, request: GenerationRequest, interrupted: Callable[[], bool]) -> None:
-        self._decoder, self._request, self._interrupted = decoder, request, interrupted
-        self._model, self._context = decoder._model, decoder._context
-        self._recorder = SignalRecorder(decoder._buffers, request.signals, request.top_k_signal)
-        self._sequences = [
-            Sequence(index, (request.seed + index), TextAssembler(request.stop)) for index in request.samples
-        ]
-        self._scheduler = Scheduler(
-            self._sequences, n_slots=decoder._n_slots, cells=self._context.cells, prompt=len(request.prompt)
-        )
-        # One seed for many prompts would tie their samples together: the same draw picks each first token.
-        self._salt = zlib.crc32(request.prompt.tobytes())
-        self._prefilled = 0
-        self._rearranged = True
-
-    def generate(self) -> None:
-        joined = self._scheduler.admit()
-        self._prefilled = self._decoder.prefill(self._request, self._interrupted)
-        while self._scheduler.busy:
-            if self._interrupted():
-                self._cancel()
-                return
-            self._join(joined)
-            if self._scheduler.live:
-                self._step()
-            joined = self._scheduler.admit()
-
-    def close(self) -> None:
-        """Free what the sequences hold outside Python."""
-        for sequence in self._sequences:
-            if sequence.sampler is not None:
-                sequence.sampler.close()
-
-    def _join(self, joined: list[Sequence]) -> None:
-        """Start or resume sequences. A first token is drawn from the prompt's own logits, without a decode."""
-        for sequence in joined:
+        for sequence in self._scheduler.admit(self._begin):
+            self._first_token(sequence)
+        if not self._scheduler.decoding and not self._scheduler.feeds:
+            return
+        logits, chunks = self._decode()
+        rows = list(self._scheduler.decoding)
+        drawn = logits[: len(rows)]
+        at = len(rows)
+        for chunk, feed in chunks:
+            if self._scheduler.fed(feed, len(chunk.tokens)) and isinstance(feed.owner, Job):
+                self._prompt_ready(feed.owner, logits[at])
+                at += 1
+        for sequence in rows:
             assert sequence.slot is not None
-            self._rearranged = True
-            self._context.share_prompt(sequence.slot)
-            if len(sequence.tokens) > 1:
-                again = np.array(sequence.tokens[:-1], dtype=np.int32)
-                self._context.prefill(again, slot=sequence.slot, start=len(self._request.prompt), logits=False)
-        fresh = [sequence for sequence in joined if not sequence.tokens]
-        logits = self._decoder._prompt_logits
-        for sequence in fresh:
-            sequence.sampler = SamplerChain(
-                self._request.sampling, self._salt + sequence.seed, self._model, self._request.grammar
-            )
-            token = sequence.sampler.draw(logits[0])
-            self._take(logits, [token], [sequence])
+            self._cells.grow(sequence.slot)
+        if rows:
+            self._draw(drawn, rows)
 
-    def _step(self) -> None:
-        """Decode one token of every live sequence, and draw the next."""
-        logits = self._advance()
-        live = list(self._scheduler.live)
-        tokens = [s.sampler.draw(logits[row]) for row, s in enumerate(live) if s.sampler is not None]
-        self._take(logits, tokens, live)
+    def drop_cancelled(self) -> None:
+        """End the requests that were cancelled: what was begun comes out as it is, the rest never cost anything."""
+        for job in self._scheduler.jobs():
+            if job.request.cancelled:
+                self._recorder.flush()
+                for sequence in sorted([*job.live, *job.set_back], key=lambda sequence: sequence.index):
+                    if sequence.tokens:
+                        self._tell(sequence, "cancelled")
+                self._leave(job, Finished())
 
-    def _advance(self) -> Logits:
+    def fail(self, error: Exception) -> None:
+        """End everything that has begun with an error, and forget the cache: nobody knows what is in it."""
+        jobs = self._scheduler.jobs()
+        for job in [job for job in jobs if job.begun is not None] or jobs:
+            self._leave(job, Failed(error))
+        self._prompts.clear()
+        self._cells.clear()
+
+    def close(self, error: Exception) -> None:
+        """End everything with an error."""
+        for job in self._scheduler.jobs():
+            self._leave(job, Failed(error))
+
+    def _begin(self, job: Job, index: int) -> Sequence:
+        request = job.request
+        seed = job.salt + request.seed + index
+        return Sequence(
+            job,
+            index,
+            TextAssembler(request.stop),
+            SamplerChain(request.sampling, seed, self._model, request.grammar),
+            Wanted(request.signals, request.top_k_signal, request.logprobs),
+        )
+
+    def _first_token(self, sequence: Sequence) -> None:
+        """A first token is drawn from the prompt's own logits, without a decode."""
+        prompt = sequence.job.prompt
+        assert prompt is not None and prompt.logits is not None
+        self._scheduler.start(sequence)
+        self._draw(prompt.logits[None], [sequence])
+
+    def _prompt_ready(self, job: Job, logits: npt.NDArray[np.float32]) -> None:
+        assert job.prompt is not None
+        job.prompt.logits = logits.copy()
+        job.ready = job.ready or time.perf_counter()
+
+    def _decode(self) -> tuple[Logits, list[tuple[Chunk, Feed]]]:
         while True:
-            while not self._scheduler.step_fits():
+            chunks = self._chunks()
+            cells = len(self._scheduler.decoding) + sum(len(chunk.tokens) for chunk, _ in chunks)
+            if not self._scheduler.make_room(cells):
                 self._set_back()
-            live = self._scheduler.live
-            if self._rearranged:
-                prompt = len(self._request.prompt)
-                slots = [s.slot for s in live if s.slot is not None]
-                self._context.arrange(slots, [prompt + len(s.tokens) - 1 for s in live])
-                self._rearranged = False
+                continue
+            if self._scheduler.rearranged:
+                rows = self._scheduler.decoding
+                self._context.arrange([s.slot.id for s in rows if s.slot], [s.slot.length for s in rows if s.slot])
+                self._scheduler.rearranged = False
+            tokens = [sequence.tokens[-1] for sequence in self._scheduler.decoding]
             try:
-                return self._context.advance([s.tokens[-1] for s in live])
+                return self._context.decode(tokens, [chunk for chunk, _ in chunks]), chunks
             except CacheFull:
                 self._set_back()
 
-    def _set_back(self) -> None:
-        sequence = self._scheduler.set_back()
-        if sequence is None or sequence.slot is None:
-            raise ModelError("the KV cache cannot hold even one sequence; make n_ctx or n_cells larger")
-        self._context.forget(sequence.slot)
-        self._rearranged = True
+    def _chunks(self) -> list[tuple[Chunk, Feed]]:
+        """The pieces of prompts that go into this step."""
+        rows, whole = len(self._scheduler.decoding), self._context.n_batch
+        budget = max(1, whole // _PREFILL_SHARE) if rows else whole
+        budget = min(budget, whole - rows)
+        chunks: list[tuple[Chunk, Feed]] = []
+        for feed in self._scheduler.feeds:
+            size = min(feed.left, budget)
+            if size < 1:
+                break
+            last = size == feed.left and isinstance(feed.owner, Job)
+            tokens = feed.tokens[feed.done : feed.done + size]
+            chunks.append((Chunk(feed.slot.id, tokens, feed.start + feed.done, last), feed))
+            budget -= size
+        return chunks
 
-    def _take(self, logits: Logits, tokens: list[int], sequences: list[Sequence]) -> None:
-        """Add one drawn token to each sequence; those that end leave at once."""
-        self._recorder.record(logits, tokens, sequences)
-        ended: list[tuple[Sequence, str]] = []
+    def _set_back(self) -> None:
+        if self._scheduler.set_back() is None:
+            raise ModelError("the KV cache cannot hold even one sequence; make n_ctx or n_cells larger")
+
+    def _draw(self, logits: Logits, sequences: Many[Sequence]) -> None:
+        """Draw the next token of each sequence from its row of logits; those that end leave at once."""
+        tokens: list[int] = []
+        failed: dict[Sequence, ReASCError] = {}
+        for sequence, row in zip(sequences, logits, strict=True):
+            try:
+                tokens.append(sequence.sampler.draw(row))
+            except ReASCError as error:
+                failed[sequence] = error
+        if failed:
+            kept = [row for row, sequence in enumerate(sequences) if sequence not in failed]
+            logits, sequences = logits[kept], [sequences[row] for row in kept]
+        self._unsound += self._recorder.record(logits, tokens, sequences)
         for sequence, token in zip(sequences, tokens, strict=True):
-            piece, ends = self._model.piece(token)
-            sequence.tokens.append(token)
-            sequence.text.push(piece)
-            if ends or sequence.text.stopped:
-                ended.append((sequence, "stop"))
-            elif len(sequence.tokens) >= self._request.max_tokens:
-                ended.append((sequence, "length"))
-            elif self._request.stream and (text := sequence.text.delta()):
-                self._request.emit(TextDelta(sequence.index, text))
-        for sequence, reason in ended:
-            self._finish(sequence, reason)
+            try:
+                self._take(sequence, token)
+            except ReASCError as error:
+                failed[sequence] = error
+        if failed or self._unsound:
+            self._give_up(failed)
+
+    def _give_up(self, failed: dict[Sequence, ReASCError]) -> None:
+        """End the requests of sequences that cannot go on; the others do."""
+        unsound, self._unsound = self._unsound, []
+        for sequence in unsound:
+            failed.setdefault(sequence, ConfidenceError(f"the logits of {self._model.path.name} are not finite"))
+        for sequence, error in failed.items():
+            self._leave(sequence.job, Failed(error))
+
+    def _take(self, sequence: Sequence, token: int) -> None:
+        """Add a drawn token to its sequence, and end it where it ends."""
+        if not sequence.tokens:
+            sequence.began = time.perf_counter()
+        piece, ends = self._model.piece(token)
+        sequence.tokens.append(token)
+        sequence.text.push(piece)
+        request = sequence.job.request
+        if ends or sequence.text.stopped:
+            self._finish(sequence, "stop")
+        elif len(sequence.tokens) >= request.max_tokens:
+            self._finish(sequence, "length")
+        elif request.stream:
+            self._send_text(sequence)
 
     def _finish(self, sequence: Sequence, reason: str) -> None:
-        self._recorder.flush()
-        assert sequence.slot is not None
-        self._scheduler.release(sequence)
-        self._context.forget(sequence.slot)
-        self._rearranged = True
-        self._emit(sequence, reason)
+        self._unsound += self._recorder.flush()
+        job = sequence.job
+        self._tell(sequence, reason)
+        self._scheduler.release(sequence, keep=len(job.request.samples) == 1)  # a conversation may go on from it
+        sequence.sampler.close()
+        job.unfinished -= 1
+        if not job.unfinished:
+            self._leave(job, Finished())
 
-    def _cancel(self) -> None:
-        """End what was begun: the live, and those set back; the rest never cost anything."""
-        self._recorder.flush()
-        begun = [*self._scheduler.live, *(s for s in self._scheduler.waiting if s.tokens)]
+    def _tell(self, sequence: Sequence, reason: str) -> None:
+        """Send what there is of a sample that has ended; the recorder was flushed."""
+        job = sequence.job
+        if job.request.stream:
+            self._send_text(sequence, final=True)
+        logprobs = self._recorder.logprobs_since(sequence, sequence.sent)
+        job.request.emit(job.completion(sequence, reason, self._recorder.signals(sequence), logprobs))
+
+    def _send_text(self, sequence: Sequence, *, final: bool = False) -> None:
+        text = sequence.text.delta(final=final)
+        if not text:
+            return
+        request = sequence.job.request
+        logprobs = None
+        if request.logprobs is not None:
+            logprobs = self._recorder.logprobs_since(sequence, sequence.sent)
+            sequence.sent += len(logprobs or ())
+        request.emit(TextDelta(sequence.index, text, logprobs))
+
+    def _leave(self, job: Job, last: Finished | Failed) -> None:
+        """Take a job out, and say the last word about it."""
+        if job.left:
+            return
+        job.left = True
+        begun = [*job.live, *job.set_back]
+        self._scheduler.remove(job)
         for sequence in begun:
-            self._emit(sequence, "cancelled")
-        for sequence in self._scheduler.live:
-            assert sequence.slot is not None
-            self._context.forget(sequence.slot)
-
-    def _emit(self, sequence: Sequence, reason: str) -> None:
-        request = self._request
-        if request.stream and (text := sequence.text.delta(final=True)):
-            request.emit(TextDelta(sequence.index, text))
-        whole = len(request.prompt)
-        paid = self._prefilled if sequence is self._sequences[0] else 0
-        request.emit(
-            Completion(
-                index=sequence.index,
-                seed=sequence.seed,
-                text=sequence.text.text(),
-                signals=self._recorder.result(sequence),
-                finish_reason=reason,
-                prompt_tokens=whole,
-                cached_tokens=whole - paid,
-                output_tokens=len(sequence.tokens),
-            )
-        )
-        sequence.signals.clear()
+            self._recorder.drop(sequence)
+            sequence.sampler.close()
+        job.request.emit(last)

@@ -1,19 +1,18 @@
-"""The one owner of a llama.cpp context: a thread that serves requests in the order they came."""
+"""The one owner of a llama.cpp context: a thread that decodes for all callers together."""
 
 import os
 import threading
 import weakref
-from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from langchain_reasc.exceptions import ModelClosedError, ModelError, ReASCError
+from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ModelError, ReASCError
 from langchain_reasc_llama_cpp.context import DecodeContext
 from langchain_reasc_llama_cpp.decoder import Decoder
 from langchain_reasc_llama_cpp.model import NativeModel
 from langchain_reasc_llama_cpp.native_parameters import ContextParameters, ModelParameters
-from langchain_reasc_llama_cpp.request import Failed, Finished, GenerationRequest
+from langchain_reasc_llama_cpp.request import GenerationRequest
 
 __all__ = ["Engine", "EngineSettings"]
 
@@ -30,6 +29,7 @@ class EngineSettings:
         n_ctx: tokens of prompt and response together, per sequence.
         n_cells: tokens the KV cache holds, over all sequences.
         n_parallel: sequences decoded together at most.
+        cached_prompts: prompts kept in the KV cache after their request.
         model: how the weights are loaded.
         context: how the context is made.
         verbose: let llama.cpp print.
@@ -38,6 +38,7 @@ class EngineSettings:
     n_ctx: int | None = None
     n_cells: int | None = None
     n_parallel: int = 8
+    cached_prompts: int = 16
     model: ModelParameters = field(default_factory=ModelParameters)
     context: ContextParameters = field(default_factory=ContextParameters)
     verbose: bool = False
@@ -69,15 +70,17 @@ class Engine:
             context = DecodeContext(
                 self.model,
                 cells=max(cells, self.n_ctx),
-                n_slots=settings.n_parallel,
+                # Everyone live may have a prompt of his own; the others are kept for later.
+                n_sequences=2 * settings.n_parallel + settings.cached_prompts,
                 n_threads=self.n_threads,
-                parameters=settings.context,
+                parameters=_exact(settings),
             )
         except BaseException:
             self.model.close()
             raise
         self.context: Final = context
-        self._worker = _Worker(self.model, context, settings.n_parallel)
+        decoder = Decoder(self.model, context, n_parallel=settings.n_parallel, cached_prompts=settings.cached_prompts)
+        self._worker = _Worker(self.model, context, decoder)
         # Also runs at interpreter exit, so that no thread is inside llama.cpp when its library is torn down.
         self._finalizer = weakref.finalize(self, self._worker.close)
 
@@ -98,12 +101,19 @@ class Engine:
         """Queue a request; its events come through ``request.emit``.
 
         Raises:
+            ConfigurationError: a token of the prompt is not in the vocabulary, or there are none.
             ModelClosedError: see :meth:`check_usable`.
         """
+        prompt, size = request.prompt, self.model.vocabulary_size
+        if not len(prompt):
+            raise ConfigurationError("the prompt has no tokens; say something")
+        if prompt.min() < 0 or prompt.max() >= size:
+            wrong = prompt[(prompt < 0) | (prompt >= size)][0]
+            raise ConfigurationError(f"the prompt holds the token {wrong}, but the vocabulary ends at {size - 1}")
         self._worker.submit(request)
 
     def cancel(self, request: GenerationRequest) -> None:
-        """End a request: at once where it still waits, else within one decode step. Never blocks on decoding."""
+        """End a request within one decode step. Never blocks on decoding."""
         self._worker.cancel(request)
 
     def close(self) -> None:
@@ -114,13 +124,12 @@ class Engine:
 class _Worker:
     """The thread's side. Holds no reference to the engine, so an engine nobody uses any more is closed."""
 
-    def __init__(self, model: NativeModel, context: DecodeContext, n_slots: int) -> None:
-        self._model, self._context = model, context
-        self._decoder = Decoder(model, context, n_slots=n_slots)
+    def __init__(self, model: NativeModel, context: DecodeContext, decoder: Decoder) -> None:
+        self._model, self._context, self._decoder = model, context, decoder
         self._pid = os.getpid()
         self._condition = threading.Condition()
-        self._queue: deque[GenerationRequest] = deque()
-        self._closing = False
+        self._arrivals: list[GenerationRequest] = []
+        self._cancelled = self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"llama.cpp {model.path.name}", daemon=True)
         self._thread.start()
 
@@ -138,7 +147,7 @@ class _Worker:
         with self._condition:
             if self._closing:
                 raise self._closed()
-            self._queue.append(request)
+            self._arrivals.append(request)
             self._condition.notify()
 
     def cancel(self, request: GenerationRequest) -> None:
@@ -146,11 +155,8 @@ class _Worker:
         if os.getpid() != self._pid:
             return
         with self._condition:
-            waited = request in self._queue
-            if waited:
-                self._queue.remove(request)
-        if waited:
-            request.emit(Finished())
+            self._cancelled = True
+            self._condition.notify()
 
     def close(self) -> None:
         if os.getpid() != self._pid:
@@ -163,42 +169,56 @@ class _Worker:
 
     def _run(self) -> None:
         try:
-            while self._serve_next():
-                pass
+            while self._take_in():
+                try:
+                    self._decoder.step()
+                except Exception as error:
+                    self._decoder.fail(self._explained(error))
         finally:
             with self._condition:
                 self._closing = True
-                waiting, self._queue = list(self._queue), deque()
-            for request in waiting:
-                request.emit(Failed(self._closed()))
+            self._collect()
+            self._decoder.close(self._closed())
             self._context.close()
             self._model.close()
 
-    def _serve_next(self) -> bool:
-        """Wait for a request and serve it; False once closing. While it waits, no request is kept alive by it."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._queue or self._closing)
+    def _take_in(self) -> bool:
+        """Give the decoder what has come; waits while there is nothing to do. False once closing."""
+        if self._arrivals or self._cancelled or self._closing or not self._decoder.busy:
+            with self._condition:
+                self._condition.wait_for(
+                    lambda: self._arrivals or self._cancelled or self._closing or self._decoder.busy
+                )
             if self._closing:
                 return False
-            request = self._queue.popleft()
-        request.emit(self._serve(request))
+            self._collect()
         return True
 
-    def _serve(self, request: GenerationRequest) -> Finished | Failed:
-        try:
-            self._decoder.serve(request, interrupted=lambda: request.cancelled or self._closing)
-        except ReASCError as error:
-            return Failed(error)
-        except Exception as error:
-            failure = ModelError(f"generating with {self._model.path.name} failed: {error!r}")
-            failure.__cause__ = error
-            return Failed(failure)
-        if self._closing and not request.cancelled:
-            return Failed(self._closed())
-        return Finished()
+    def _collect(self) -> None:
+        with self._condition:
+            arrivals, self._arrivals = self._arrivals, []
+            cancelled, self._cancelled = self._cancelled, False
+        for request in arrivals:
+            self._decoder.add(request)
+        if cancelled:
+            self._decoder.drop_cancelled()
+
+    def _explained(self, error: Exception) -> ReASCError:
+        if isinstance(error, ReASCError):
+            return error
+        failure = ModelError(f"generating with {self._model.path.name} failed: {error!r}")
+        failure.__cause__ = error
+        return failure
 
     def _closed(self) -> ModelClosedError:
         return ModelClosedError(f"the model {self._model.path.name} is closed; make a new one")
+
+
+def _exact(settings: EngineSettings) -> ContextParameters:
+    """Without flash attention on a CPU: its half-precision sums move signals by what else is in the cache."""
+    context = settings.context
+    exact = context.flash_attn is None and settings.model.n_gpu_layers == 0 and context.type_v in ("f32", "f16", "bf16")
+    return context.model_copy(update={"flash_attn": False}) if exact else context
 
 
 def _default_threads(weight_bytes: int) -> int:

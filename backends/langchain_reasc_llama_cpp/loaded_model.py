@@ -39,8 +39,11 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields):
     n_cells: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
     """Tokens the KV cache holds over all parallel samples, which share their prompt's; never fewer than ``n_ctx``.
     None: ``n_ctx * n_parallel``, at most 8,192 (or ``n_ctx``). When it is full, the youngest samples wait."""
-    n_parallel: Annotated[int, Field(ge=1, le=255)] = 8
-    """Samples decoded together at most; more than that join as others end."""
+    n_parallel: Annotated[int, Field(ge=1, le=96)] = 8
+    """Samples decoded together at most, of all callers; more than that join as others end."""
+    cached_prompts: Annotated[int, Field(ge=0, le=64)] = 16
+    """Prompts kept in the KV cache after their request, the least recently used go first; a later prompt that begins
+    like one of them prefills only the rest."""
     stop: list[str] | None = None
     """Strings that end a response, and are not part of it; a call's own ``stop`` replaces them."""
     chat_template: str | None = None
@@ -77,6 +80,7 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields):
             n_ctx=self.n_ctx,
             n_cells=self.n_cells,
             n_parallel=self.n_parallel,
+            cached_prompts=self.cached_prompts,
             model=ModelParameters.of(self),
             context=ContextParameters.of(self),
             verbose=self.verbose,

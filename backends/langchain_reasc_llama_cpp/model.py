@@ -30,6 +30,7 @@ class NativeModel:
         quantization: name of the weights' format, such as "F16" or "Q4_K - Medium".
         weight_bytes: size of all its tensors.
         training_context: tokens the model was trained to see.
+        is_recurrent: whether its memory is, at least partly, a state that cannot be cut between two tokens.
         adds_bos: whether tokenizing puts the begin-of-sequence token first.
         bos: text of the begin-of-sequence token; empty where there is none.
         eos: text of the end-of-sequence token; empty where there is none.
@@ -73,6 +74,9 @@ class NativeModel:
         self.quantization: str = (self._llama.llama_ftype_name(kind) or f"type {kind}".encode()).decode()
         self.weight_bytes: int = self._llama.llama_model_size(self.handle)
         self.training_context: int = self._llama.llama_model_n_ctx_train(self.handle)
+        self.is_recurrent: bool = self._llama.llama_model_is_recurrent(
+            self.handle
+        ) or self._llama.llama_model_is_hybrid(self.handle)
         self._pieces: list[tuple[bytes, bool] | None] = [None] * self.vocabulary_size
         self.suppressed = self._suppressed_tokens()
         self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(self.vocabulary)

@@ -1,105 +1,254 @@
-"""Which sequences are live: who joins the batch, who leaves it, who has to wait for room."""
+"""Who decodes next: which requests come in, which samples give way when the cache is full."""
 
+import time
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.sampler import SamplerChain
-from langchain_reasc_llama_cpp.text import TextAssembler
+from langchain_reasc_llama_cpp.job import Job, Sequence
+from langchain_reasc_llama_cpp.kv_cells import KvCells, Slot
+from langchain_reasc_llama_cpp.prompt_cache import PromptCache, common_prefix
 
-__all__ = ["Scheduler", "Sequence"]
+__all__ = ["Feed", "Scheduler"]
+
+_WORTH_WAITING = 32
+"""A prompt waits for one that is being prefilled when it can share this many more tokens afterwards."""
 
 
 @dataclass(eq=False)
-class Sequence:
-    """One sample being generated.
+class Feed:
+    """Tokens on their way into the KV cache, several at a time.
 
     Attributes:
-        index: of the sample.
-        seed: it is drawn with.
-        text: its text so far.
-        tokens: generated so far; the last one is not in the KV cache yet.
-        signals: pieces of its token signals.
-        sampler: its chain; None until it first joins.
-        slot: its sequence id in the KV cache; None until it first joins.
+        owner: the job whose prompt they are, or the sequence that resumes.
+        slot: where they go.
+        tokens: all of them.
+        done: how many are there.
+        start: position of the first.
     """
 
-    index: int
-    seed: int
-    text: TextAssembler
-    tokens: list[int] = field(default_factory=list)
-    signals: list[npt.NDArray[np.floating[Any]]] = field(default_factory=list)
-    sampler: SamplerChain | None = None
-    slot: int | None = None
+    owner: Job | Sequence
+    slot: Slot
+    tokens: npt.NDArray[np.int32]
+    done: int
+    start: int = 0
+
+    @property
+    def left(self) -> int:
+        """Tokens still to come."""
+        return len(self.tokens) - self.done
 
 
 class Scheduler:
-    """Gives slots and KV cells to sequences, first come first served.
+    """Gives slots and KV cells to the samples of all requests.
 
-    The cache is not reserved for the worst case. When it is full the youngest live sequence gives its cells back and
-    waits, keeping its tokens and its sampler, so it goes on later where it was; the oldest always runs, so all end.
+    A free slot goes to the request with the fewest live samples, among equals to the oldest, so that one with many
+    samples does not keep the others out. The cache is not reserved for the worst case: when it is full, prompts that
+    nobody uses go first, then the youngest sample gives its cells back and waits, keeping its tokens and its sampler,
+    to go on later where it was. The oldest always runs, so all end, and nobody passes one who was set back.
 
     Attributes:
-        live: sequences in the batch, in the order they joined.
-        waiting: sequences that have no slot.
+        decoding: sequences that take part in every step, in the order of their rows.
+        feeds: prompts and resuming sequences on their way into the cache.
+        rearranged: whether ``decoding`` has changed since whoever looks at it set this to False.
     """
 
-    def __init__(self, sequences: Iterable[Sequence], *, n_slots: int, cells: int, prompt: int) -> None:
-        """Queue sequences that continue one prompt.
-
-        Args:
-            sequences: in the order they should run.
-            n_slots: sequences decoded together at most.
-            cells: tokens the KV cache holds.
-            prompt: tokens of the prompt, which all sequences share.
-        """
-        self.waiting = deque(sequences)
-        self.live: list[Sequence] = []
-        self._free_slots = list(range(n_slots, 0, -1))
-        self._room = cells - prompt
+    def __init__(self, cells: KvCells, prompts: PromptCache, *, n_parallel: int) -> None:
+        self.decoding: list[Sequence] = []
+        self.feeds: list[Feed] = []
+        self.rearranged = True
+        self._cells, self._prompts, self._n_parallel = cells, prompts, n_parallel
+        self._new: deque[Job] = deque()
+        self._active: list[Job] = []
+        self._full = False  # nobody fits until something is released
 
     @property
     def busy(self) -> bool:
-        """Whether any sequence is live or waits."""
-        return bool(self.live or self.waiting)
+        """Whether there is anything to do."""
+        return bool(self._new or self._active)
 
-    def admit(self) -> list[Sequence]:
-        """Move waiting sequences into free slots, as far as there is room; returns those that joined."""
-        joined: list[Sequence] = []
-        while self.waiting and self._free_slots and self._fits(self.waiting[0]):
-            sequence = self.waiting.popleft()
-            sequence.slot = self._free_slots.pop()
-            self.live.append(sequence)
-            joined.append(sequence)
-        return joined
+    def jobs(self) -> list[Job]:
+        """Every job, the oldest first."""
+        return sorted([*self._active, *self._new], key=lambda job: job.order)
 
-    def release(self, sequence: Sequence) -> None:
-        """Take a sequence out of the batch; its slot is free at once."""
-        self.live.remove(sequence)
-        assert sequence.slot is not None
-        self._free_slots.append(sequence.slot)
+    def add(self, job: Job) -> None:
+        """Queue a job."""
+        self._new.append(job)
 
-    def step_fits(self) -> bool:
-        """Whether the cache can take one more token of every live sequence."""
-        return self._needed() <= self._room
+    def remove(self, job: Job) -> None:
+        """Take a job out that has ended, was cancelled or failed; its slots and its pin are free at once."""
+        for sequence in list(job.live):
+            self.release(sequence)
+        self.feeds = [feed for feed in self.feeds if feed.owner is not job]
+        self._unpin(job)
+        (self._active if job in self._active else self._new).remove(job)
+        self._full = False
 
-    def set_back(self) -> Sequence | None:
-        """Make the youngest live sequence wait for room; None when only one is left."""
-        if len(self.live) < 2:
+    def admit(self, begin: Callable[[Job, int], Sequence]) -> Iterator[Sequence]:
+        """Let in whoever may come: yields sequences that are to draw their first token from the prompt's logits.
+
+        Args:
+            begin: makes the sequence of a job's sample.
+        """
+        if not self.decoding and not self.feeds:
+            self._full = False  # whoever is oldest always fits alone
+        while not self._full and self._slots_left() > 0 and (job := self._next()) is not None:
+            if job.prompt is None and not self._bring_in(job):
+                return
+            assert job.prompt is not None
+            if job.prompt.logits is None:
+                continue  # it is being prefilled, and holds a slot for its first sample
+            if not self._fits(job, len(job.set_back[0].tokens) if job.set_back else 0):
+                return
+            sequence = job.set_back.popleft() if job.set_back else begin(job, job.waiting.popleft())
+            sequence.slot = self._cells.open(job.prompt.slot, job.prompt.length)
+            job.live.append(sequence)
+            if sequence.tokens:
+                self._resume(sequence, job.prompt.length)
+            else:
+                yield sequence
+
+    def start(self, sequence: Sequence) -> None:
+        """Let a sequence take part from the next step on."""
+        self.decoding.append(sequence)
+        self.rearranged = True
+
+    def fed(self, feed: Feed, tokens: int) -> bool:
+        """Count tokens that were decoded; True when they were the last."""
+        feed.done += tokens
+        self._cells.grow(feed.slot, tokens)
+        if isinstance(feed.owner, Job):
+            assert feed.owner.prompt is not None
+            feed.owner.prompt.done = feed.done
+        if feed.left:
+            return False
+        self.feeds.remove(feed)
+        self._full = False
+        if isinstance(feed.owner, Sequence):
+            self.start(feed.owner)
+        return True
+
+    def release(self, sequence: Sequence, *, keep: bool = False) -> None:
+        """Take a sequence out; its slot is free at once.
+
+        Args:
+            sequence: a live one.
+            keep: let the prompt cache have its cells, as the prompt's only response.
+        """
+        job, slot = sequence.job, sequence.slot
+        assert slot is not None
+        job.live.remove(sequence)
+        if sequence in self.decoding:
+            self.decoding.remove(sequence)
+            self.rearranged = True
+        else:
+            self.feeds = [feed for feed in self.feeds if feed.owner is not sequence]
+        sequence.slot = None
+        if keep and job.prompt is not None:
+            self._prompts.extend(job.prompt, slot, sequence.tokens[: slot.length - job.prompt.length])
+        else:
+            self._cells.close(slot)
+        if not job.live:
+            self._unpin(job)
+        self._full = False
+
+    def make_room(self, cells: int, *, keep: Job | None = None) -> bool:
+        """Evict prompts until so many cells are free; False when those in use leave fewer."""
+        while self._cells.room < cells:
+            if not self._prompts.evict() and not self._unpin_idle(keep):
+                return False
+        return True
+
+    def set_back(self) -> Sequence | Job | None:
+        """Make the youngest give its cells back; None when only one is left."""
+        prefilling = [feed.owner for feed in self.feeds if isinstance(feed.owner, Job)]
+        live = [sequence for job in self._active for sequence in job.live]
+        if len(live) + len(prefilling) < 2:
             return None
-        youngest = max(self.live, key=lambda sequence: sequence.index)
+        job = max(prefilling, key=lambda job: job.order, default=None)
+        youngest = max(live, key=lambda sequence: sequence.age, default=None)
+        if job is not None and (youngest is None or youngest.job.order < job.order):
+            self.feeds = [feed for feed in self.feeds if feed.owner is not job]
+            self._unpin(job)
+            self._full = True
+            return job
+        assert youngest is not None
         self.release(youngest)
-        self.waiting.appendleft(youngest)  # it fits again only when another has ended, and nobody passes it
+        youngest.job.set_back.appendleft(youngest)
+        self._full = True  # until another has ended
         return youngest
 
-    def _fits(self, sequence: Sequence) -> bool:
-        if not self.live:
-            return True
-        return self._needed() + len(sequence.tokens) + 1 <= self._room
+    def _next(self) -> Job | None:
+        """Whose sample gets the next free slot."""
+        behind = [job for job in self._active if job.set_back]
+        if behind:
+            oldest = min(behind, key=lambda job: job.order)
+            return None if self._prefilling(oldest) else oldest
+        candidates = [job for job in self._active if job.waiting and not self._prefilling(job)]
+        if self._new:
+            candidates.append(self._new[0])
+        return min(candidates, key=lambda job: (len(job.live), job.order), default=None)
 
-    def _needed(self) -> int:
-        return sum(max(1, len(sequence.tokens)) for sequence in self.live)
+    def _bring_in(self, job: Job) -> bool:
+        """Pin a job's prompt, and begin to prefill what is missing of it; False when it has to wait."""
+        tokens = job.request.prompt
+        shared = self._prompts.shared(tokens)
+        if any(
+            common_prefix(feed.tokens, tokens) - shared >= _WORTH_WAITING
+            for feed in self.feeds
+            if isinstance(feed.owner, Job)
+        ):
+            return False
+        prompt = job.prompt = self._prompts.open(tokens)
+        if not self._fits(job, len(tokens) - prompt.done):
+            self._unpin(job)
+            return False
+        if job.begun is None:
+            job.begun = time.perf_counter()
+        if prompt.logits is None:
+            self.feeds.append(Feed(job, prompt.slot, tokens, prompt.done))
+        elif job.ready is None:
+            job.ready = job.begun
+        if job.prefilled is None:
+            job.prefilled = 0 if prompt.logits is not None else len(tokens) - prompt.done
+        if job not in self._active:
+            self._new.remove(job)
+            self._active.append(job)
+        return True
+
+    def _resume(self, sequence: Sequence, start: int) -> None:
+        assert sequence.slot is not None
+        if len(sequence.tokens) == 1:
+            self.start(sequence)
+        else:
+            again = np.array(sequence.tokens[:-1], dtype=np.int32)
+            self.feeds.append(Feed(sequence, sequence.slot, again, 0, start))
+
+    def _fits(self, job: Job, tokens: int) -> bool:
+        """Whether so many tokens more fit, beside the next of everyone who is live and what is on its way already."""
+        coming = sum(feed.left for feed in self.feeds) + len(self.decoding) + 1
+        self._full = not self.make_room(tokens + coming, keep=job)
+        return not self._full
+
+    def _slots_left(self) -> int:
+        taken = sum(len(job.live) for job in self._active) + sum(isinstance(feed.owner, Job) for feed in self.feeds)
+        return self._n_parallel - taken
+
+    def _prefilling(self, job: Job) -> bool:
+        return any(feed.owner is job for feed in self.feeds)
+
+    def _unpin_idle(self, keep: Job | None) -> bool:
+        """Let the prompts of jobs go that wait with nothing live; they look theirs up again when their turn comes."""
+        idle = [job for job in self._active if job.prompt and not job.live and not self._prefilling(job)]
+        for job in idle:
+            if job is not keep:
+                self._unpin(job)
+        return any(job is not keep for job in idle)
+
+    def _unpin(self, job: Job) -> None:
+        prompt, job.prompt = job.prompt, None
+        if prompt is not None:
+            self._prompts.release(prompt)

@@ -29,6 +29,13 @@ def shipped() -> Iterator[ChatLlamaCpp]:
         yield model
 
 
+@pytest.fixture(scope="session")
+def solo() -> Iterator[ChatLlamaCpp]:
+    """The same, with no cached prompts: what is asked alone is answered the same to the last bit, always."""
+    with ChatLlamaCpp(seed=1, cached_prompts=0) as model:
+        yield model
+
+
 @pytest.fixture(scope="module")
 def tiny(tiny_path: Path) -> Iterator[ChatLlamaCpp]:
     with ChatLlamaCpp(model_path=tiny_path, seed=1, max_tokens=64) as model:

@@ -196,7 +196,7 @@ def test_an_image(tiny: ChatLlamaCpp, face: Face) -> None:
     [
         ({"n_paralel": 4}, "unknown option 'n_paralel'; did you mean 'n_parallel'"),
         ({"zzz": 4}, "unknown option 'zzz'; choose from"),
-        ({"n_parallel": 256}, "n_parallel: .*255, got 256"),
+        ({"n_parallel": 256}, "n_parallel: .*96, got 256"),
         ({"n_ctx": 0}, "n_ctx"),
         ({"n_ctx": 4_000_000_000}, "n_ctx"),
         ({"temperature": float("nan")}, "temperature"),

@@ -42,10 +42,10 @@ def texts(samples: list[tuple[int, AIMessage]]) -> dict[int, str]:
 
 def test_samples_share_one_prefill(endless: ChatLlamaCpp, face: Face) -> None:
     context = endless._engine.context
-    prompt = len(endless._prompt(LONG_PROMPT))
-    face.invoke(endless, "something else", max_tokens=1)
+    question = f"asked by {type(face).__name__}: {LONG_PROMPT}"
+    prompt = len(endless._prompt(question))
     before = context.decoded
-    samples = dict(face.sample(endless, LONG_PROMPT, n=5, max_tokens=10))
+    samples = dict(face.sample(endless, question, n=5, max_tokens=10))
     # The prompt once; the first token of a sample is drawn from the prompt's logits, the last is not decoded.
     assert context.decoded - before == prompt + 5 * 9
     assert [cache_read(samples[i]) for i in range(5)] == [0, *[prompt] * 4]
@@ -68,14 +68,40 @@ def test_seeds_are_counted_from_the_models(endless: ChatLlamaCpp, face: Face) ->
     assert {i: m.response_metadata["seed"] for i, m in samples.items()} == {7: 8, 8: 9, 9: 10}
 
 
+def told(samples: list[tuple[int, AIMessage]]) -> list[Any]:
+    """Everything about samples but how long they took."""
+    return [
+        (index, message.content, {k: v for k, v in message.response_metadata.items() if k != "timing"})
+        for index, message in samples
+    ]
+
+
+QUESTIONS = [f"Kira has {n} roses and buys 12 more. How many roses does Kira have?" for n in (7, 8)]
+
+
+def test_the_same_calls_give_the_same_responses_to_the_last_bit(face: Face) -> None:
+    courses = []
+    for _ in range(2):
+        with ChatLlamaCpp(seed=1) as model:
+            courses.append([told(face.sample(model, question, n=8)) for question in [*QUESTIONS, QUESTIONS[0]]])
+    assert courses[0] == courses[1]
+    with ChatLlamaCpp(seed=2) as model:
+        assert told(face.sample(model, QUESTIONS[0], n=8)) != courses[0][0]
+
+
+def test_without_cached_prompts_a_response_depends_on_its_request_alone(face: Face) -> None:
+    with ChatLlamaCpp(seed=1, cached_prompts=0) as model:
+        first = told(face.sample(model, QUESTIONS[0], n=8))
+        face.sample(model, QUESTIONS[1], n=3)
+        face.invoke(model, "Something else in between?")
+        assert told(face.sample(model, QUESTIONS[0], n=8)) == first
+
+
 def test_the_same_seed_gives_the_same_texts(shipped: ChatLlamaCpp, face: Face) -> None:
-    question = "Kira has 7 roses and buys 12 more. How many roses does Kira have?"
-    first = face.sample(shipped, question, n=8)
+    first = face.sample(shipped, QUESTIONS[0], n=8)
     face.invoke(shipped, "Something else in between?")
-    second = face.sample(shipped, question, n=8)
-    assert texts(first) == texts(second)
-    assert [m.response_metadata for _, m in first] == [m.response_metadata for _, m in second]
-    assert texts(first) != texts(face.sample(shipped, question, n=8, seed=1000))
+    assert texts(face.sample(shipped, QUESTIONS[0], n=8)) == texts(first)
+    assert texts(face.sample(shipped, QUESTIONS[0], n=8, seed=1000)) != texts(first)
 
 
 def test_samples_come_in_the_order_they_end(shipped: ChatLlamaCpp, face: Face) -> None:
@@ -223,10 +249,11 @@ async def test_the_event_loop_keeps_running(endless: ChatLlamaCpp) -> None:
 
 
 def test_a_waiting_request_is_cancelled_at_once(endless: ChatLlamaCpp) -> None:
-    with endless.sample("hi", n=8, max_tokens=4000) as running, endless.sample("ho", n=8) as waiting:
+    with endless.sample("hi", n=8, max_tokens=4000) as running:
         wait_until_decoding(endless)
-        waiting.cancel()
-        assert list(waiting) == []
+        with endless.sample("ho", n=8) as waiting:
+            waiting.cancel()
+            assert list(waiting) == []
         running.cancel()
         assert len(list(running)) == 8  # it was running all the while
 

@@ -1,62 +1,196 @@
-"""Who joins, who leaves, who waits."""
+"""Who joins, who leaves, who waits, who is set back: the rules, without a model."""
 
-from langchain_reasc_llama_cpp.scheduler import Scheduler, Sequence
+from typing import Any, cast
+
+import numpy as np
+from langchain_reasc_llama_cpp.job import Job, Sequence
+from langchain_reasc_llama_cpp.kv_cells import KvCells
+from langchain_reasc_llama_cpp.prompt_cache import PromptCache
+from langchain_reasc_llama_cpp.request import GenerationRequest
+from langchain_reasc_llama_cpp.sampler import SamplingParameters
+from langchain_reasc_llama_cpp.scheduler import Scheduler
 from langchain_reasc_llama_cpp.text import TextAssembler
 
-
-def sequences(n: int) -> list[Sequence]:
-    return [Sequence(index, index, TextAssembler()) for index in range(n)]
+from .test_kv_cells import Ledger
 
 
-def indices(of: list[Sequence]) -> list[int]:
-    return [sequence.index for sequence in of]
+class Course:
+    """Decode steps that only count: every sequence gets a token, every prompt its next piece."""
 
+    def __init__(self, *, n_parallel: int = 4, capacity: int = 1000, piece: int = 100) -> None:
+        self.cells = KvCells(Ledger(), capacity=capacity, n_sequences=2 * n_parallel + 2)
+        self.prompts = PromptCache(self.cells, size=2)
+        self.scheduler = Scheduler(self.cells, self.prompts, n_parallel=n_parallel)
+        self.piece, self.jobs = piece, 0
 
-def test_slots_are_given_in_order_and_again() -> None:
-    scheduler = Scheduler(sequences(5), n_slots=2, cells=100, prompt=10)
-    assert indices(scheduler.admit()) == [0, 1]
-    assert scheduler.admit() == []
-    first = scheduler.live[0]
-    scheduler.release(first)
-    [joined] = scheduler.admit()
-    assert joined.index == 2
-    assert joined.slot == first.slot
-    assert len({sequence.slot for sequence in scheduler.live}) == 2
+    def add(self, n: int, prompt: int | list[int] = 10) -> Job:
+        tokens = [self.jobs * 1000 + i for i in range(prompt)] if isinstance(prompt, int) else prompt
+        request = GenerationRequest(
+            prompt=np.array(tokens, dtype=np.int32),
+            samples=range(n),
+            seed=0,
+            sampling=SamplingParameters(),
+            max_tokens=10**6,
+            emit=lambda _event: None,
+        )
+        job = Job(request, self.jobs)
+        self.jobs += 1
+        self.scheduler.add(job)
+        return job
 
-
-def test_slot_zero_is_the_prompts() -> None:
-    scheduler = Scheduler(sequences(3), n_slots=3, cells=100, prompt=10)
-    assert sorted(s.slot or 0 for s in scheduler.admit()) == [1, 2, 3]
-
-
-def test_no_more_join_than_there_is_room_for() -> None:
-    scheduler = Scheduler(sequences(5), n_slots=5, cells=13, prompt=10)
-    assert indices(scheduler.admit()) == [0, 1, 2]
-    assert scheduler.step_fits()
-
-
-def test_the_youngest_waits_and_comes_back_when_another_has_ended() -> None:
-    scheduler = Scheduler(sequences(3), n_slots=3, cells=20, prompt=10)
-    scheduler.admit()
-    while scheduler.step_fits():
-        for sequence in scheduler.live:
+    def step(self) -> None:
+        for sequence in self.scheduler.admit(begin):
+            self.scheduler.start(sequence)
             sequence.tokens.append(0)
-    back = scheduler.set_back()
-    assert back is not None
+        feeds = [(feed, min(feed.left, self.piece)) for feed in self.scheduler.feeds]
+        rows = list(self.scheduler.decoding)
+        while not self.scheduler.make_room(len(rows) + sum(size for _, size in feeds)):
+            assert self.scheduler.set_back() is not None
+            rows = list(self.scheduler.decoding)
+            feeds = [(feed, size) for feed, size in feeds if feed in self.scheduler.feeds]
+        for feed, size in feeds:
+            if self.scheduler.fed(feed, size) and isinstance(feed.owner, Job):
+                assert feed.owner.prompt is not None
+                feed.owner.prompt.logits = np.zeros(2, dtype=np.float32)
+        for sequence in rows:
+            assert sequence.slot is not None
+            self.cells.grow(sequence.slot)
+            sequence.tokens.append(0)
+
+    def end(self, sequence: Sequence) -> None:
+        self.scheduler.release(sequence)
+        sequence.job.unfinished -= 1
+        if not sequence.job.unfinished:
+            self.scheduler.remove(sequence.job)
+
+    def finish(self, most: int) -> int:
+        """Let every sequence end after ``most`` tokens; returns the steps until nothing was left."""
+        for steps in range(10_000):
+            if not self.scheduler.busy:
+                return steps
+            self.step()
+            for sequence in list(self.scheduler.decoding):
+                if len(sequence.tokens) >= most:
+                    self.end(sequence)
+        raise AssertionError("it never ended")
+
+
+def begin(job: Job, index: int) -> Sequence:
+    unused = cast(Any, None)
+    return Sequence(job, index, TextAssembler(), sampler=unused, wanted=unused)
+
+
+def live(*jobs: Job) -> list[list[int]]:
+    return [sorted(sequence.index for sequence in job.live) for job in jobs]
+
+
+def test_samples_join_in_order_and_as_others_end() -> None:
+    course = Course(n_parallel=2)
+    job = course.add(5)
+    course.step()
+    course.step()
+    assert live(job) == [[0, 1]]
+    course.end(job.live[0])
+    course.step()
+    assert live(job) == [[1, 2]]
+
+
+def test_slots_are_shared_by_all_requests() -> None:
+    course = Course(n_parallel=4)
+    many = course.add(50)
+    course.step()
+    course.step()
+    assert live(many) == [[0, 1, 2, 3]]
+    one = course.add(1)
+    course.end(many.live[0])
+    course.step()  # its prompt
+    course.step()
+    assert live(many, one) == [[1, 2, 3], [0]]
+
+
+def test_prompts_come_in_beside_running_samples() -> None:
+    course = Course(piece=10)
+    running = course.add(2)
+    course.step()
+    course.step()
+    late = course.add(1, prompt=35)
+    before = len(running.live[0].tokens)
+    for _ in range(4):
+        course.step()
+    assert late.prompt is not None
+    assert late.prompt.done == 35
+    assert len(running.live[0].tokens) == before + 4
+
+
+def test_a_prompt_waits_for_one_it_can_share() -> None:
+    course = Course(piece=20)
+    shared = list(range(60))
+    first, second, other = course.add(1, [*shared, 100]), course.add(1, [*shared, 200]), course.add(1)
+    course.step()
+    assert [job.prompt is None for job in (first, second, other)] == [False, True, True]
+    for _ in range(5):
+        course.step()
+    assert second.prompt is not None
+    assert second.prompt.shared >= 40  # less than 32 tokens more would not be worth another wait
+    assert len(other.live) == 1
+
+
+def test_the_youngest_is_set_back_and_goes_on_when_another_has_ended() -> None:
+    course = Course(n_parallel=3, capacity=70)
+    job = course.add(3)
+    while not job.set_back:
+        course.step()
+    back = job.set_back[0]
     assert back.index == 2
-    assert back.tokens
-    assert scheduler.step_fits()
-    assert scheduler.admit() == []  # it would only be set back again
-    scheduler.release(scheduler.live[0])
-    assert scheduler.admit() == [back]
+    held = len(back.tokens)
+    course.step()
+    assert live(job) == [[0, 1]]  # it would only be set back again
+    course.end(job.live[0])
+    for _ in range(3):
+        course.step()
+    assert live(job) == [[1, 2]]
+    assert len(back.tokens) > held
+
+
+def test_nobody_passes_one_who_was_set_back() -> None:
+    course = Course(n_parallel=4, capacity=100)
+    old = course.add(2, prompt=20)
+    course.step()
+    course.step()
+    young = course.add(2, prompt=20)
+    while not young.set_back:
+        course.step()
+    late = course.add(1, prompt=2)
+    course.step()
+    assert live(late) == [[]]
+    assert live(old) == [[0, 1]]
+
+
+def test_everything_ends_however_small_the_cache() -> None:
+    for capacity in (61, 75, 100, 200):
+        course = Course(n_parallel=4, capacity=capacity, piece=7)
+        for n, prompt in ((3, 30), (1, 20), (5, 10), (2, 30), (1, 1)):
+            course.add(n, prompt)
+        course.finish(30)
+        while course.prompts.evict():
+            pass
+        assert (course.cells.used, course.cells.sequences_left) == (0, 10)
+
+
+def test_cached_prompts_give_way_to_work() -> None:
+    course = Course(n_parallel=2, capacity=100)
+    course.add(1, prompt=40)
+    course.finish(5)
+    assert len(course.prompts) == 1
+    course.add(1, prompt=80)
+    course.finish(10)
+    assert course.prompts.shared(np.arange(40, dtype=np.int32)) == 0
 
 
 def test_the_last_one_is_never_set_back() -> None:
-    scheduler = Scheduler(sequences(2), n_slots=1, cells=11, prompt=10)
-    scheduler.admit()
-    assert scheduler.set_back() is None
-    assert scheduler.busy
-    scheduler.release(scheduler.live[0])
-    scheduler.admit()
-    scheduler.release(scheduler.live[0])
-    assert not scheduler.busy
+    course = Course()
+    job = course.add(1)
+    course.step()
+    course.step()
+    assert len(job.live) == 1
+    assert course.scheduler.set_back() is None

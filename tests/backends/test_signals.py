@@ -10,9 +10,6 @@ import numpy.typing as npt
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.sampler import SEEDS
-from langchain_reasc_llama_cpp.scheduler import Sequence
-from langchain_reasc_llama_cpp.signals import SignalBuffers, SignalRecorder
-from langchain_reasc_llama_cpp.text import TextAssembler
 
 from langchain_reasc.exceptions import ConfidenceError
 from langchain_reasc.token_signals import SIGNALS
@@ -48,7 +45,7 @@ def plain_run(model: ChatLlamaCpp, prompt: list[int], seeds: list[int], tokens: 
     native = model._engine.model
     parameters = llama_cpp.llama_context_default_params()
     parameters.n_ctx, parameters.n_threads, parameters.n_seq_max = 2048, 1, len(seeds) + 1
-    parameters.kv_unified = True
+    parameters.kv_unified, parameters.flash_attn_type = True, 0
     context = llama_cpp.llama_init_from_model(native.handle, parameters)
     memory = llama_cpp.llama_get_memory(context)
     vocabulary = llama_cpp.llama_model_get_vocab(native.handle)
@@ -125,35 +122,9 @@ def test_signals_are_exact(tmp_path: Path, scale: float, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 8])
-def test_the_shipped_models_signals_are_exact(shipped: ChatLlamaCpp, n: int) -> None:
-    model = shipped.model_copy(update={"top_k": 30, "max_tokens": 40, "seed": 3})
+def test_the_shipped_models_signals_are_exact(solo: ChatLlamaCpp, n: int) -> None:
+    model = solo.model_copy(update={"top_k": 30, "max_tokens": 40, "seed": 3})
     check_exact(model, "Kira has 7 roses and buys 12 more. How many roses does Kira have?", n, k=20)
-
-
-@pytest.mark.parametrize("vocabulary", [32, 800, 50_000])
-def test_gathering_rows_changes_nothing(vocabulary: int) -> None:
-    rng = np.random.default_rng(0)
-    buffers = SignalBuffers(4, vocabulary)
-    recorder = SignalRecorder(buffers, SIGNALS, 20)
-    owners = [Sequence(index, 0, TextAssembler()) for index in (5, 2, 9)]
-    rows: dict[int, list[npt.NDArray[np.float32]]] = {5: [], 2: [], 9: []}
-    tokens: dict[int, list[int]] = {5: [], 2: [], 9: []}
-    steps = 400 if vocabulary < 1000 else 12
-    for step in range(steps):
-        live = owners if step % 3 else owners[:2]
-        logits = rng.standard_normal((len(live), vocabulary)).astype(np.float32) * 5
-        chosen = [int(t) for t in rng.integers(0, vocabulary, len(live))]
-        for owner, row, token in zip(live, logits, chosen, strict=True):
-            rows[owner.index].append(row.copy())
-            tokens[owner.index].append(token)
-        recorder.record(logits, chosen, live)
-        logits[:] = np.nan  # what llama.cpp does with its buffer next
-    recorder.flush()
-    for owner in owners:
-        wanted = reference_signals(np.array(rows[owner.index], dtype=np.float64), tokens[owner.index], 20)
-        found = recorder.result(owner)
-        for name in SIGNALS:
-            np.testing.assert_allclose(found[name], wanted[name], atol=1e-4, rtol=0, err_msg=name)
 
 
 def test_logits_that_are_not_finite_are_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""Requests under way, and the samples they consist of."""
+
+import time
+import zlib
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc_llama_cpp.kv_cells import Slot
+from langchain_reasc_llama_cpp.prompt_cache import CachedPrompt
+from langchain_reasc_llama_cpp.request import Completion, GenerationRequest, Timing
+from langchain_reasc_llama_cpp.sampler import SamplerChain
+from langchain_reasc_llama_cpp.signals import Wanted
+from langchain_reasc_llama_cpp.text import TextAssembler
+
+__all__ = ["Job", "Sequence"]
+
+
+@dataclass(eq=False, slots=True)
+class Sequence:
+    """One sample being generated.
+
+    Attributes:
+        job: it belongs to.
+        index: of the sample.
+        text: its text so far.
+        tokens: generated so far; the last one is not in the KV cache yet.
+        sampler: its chain, with the state of what it drew.
+        slot: where it lies in the KV cache; None while it waits for room.
+        wanted: what is recorded of its tokens.
+        signals: pieces of that, of shape (number of signals, tokens).
+        logprobs: pieces of that too.
+        sent: logprobs that went out with streamed text.
+        began: when its first token was drawn.
+    """
+
+    job: "Job"
+    index: int
+    text: TextAssembler
+    sampler: SamplerChain
+    wanted: Wanted
+    slot: Slot | None = None
+    tokens: list[int] = field(default_factory=list)
+    signals: list[npt.NDArray[np.floating[Any]]] = field(default_factory=list)
+    logprobs: list[dict[str, Any]] = field(default_factory=list)
+    sent: int = 0
+    began: float = 0.0
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Older ones sort first."""
+        return self.job.order, self.index
+
+
+@dataclass(eq=False)
+class Job:
+    """A request the engine has taken.
+
+    Attributes:
+        request: what was asked.
+        order: of arrival.
+        prompt: in the KV cache, pinned; None while nothing of this request is there.
+        waiting: indices of samples that have not begun.
+        set_back: sequences that gave their cells back and wait for room, the oldest first.
+        live: sequences that have a slot.
+        unfinished: samples that have not ended.
+        prefilled: prompt tokens that were decoded for this request; None before that is known.
+        arrived: when it came.
+        begun: when work on its prompt began.
+        ready: when its prompt was in the cache.
+        left: whether its last event was sent.
+    """
+
+    request: GenerationRequest
+    order: int
+    prompt: CachedPrompt | None = None
+    set_back: deque[Sequence] = field(default_factory=deque)
+    live: list[Sequence] = field(default_factory=list)
+    prefilled: int | None = None
+    arrived: float = field(default_factory=time.perf_counter)
+    begun: float | None = None
+    ready: float | None = None
+    left: bool = False
+
+    def __post_init__(self) -> None:
+        """Nothing has begun."""
+        self.waiting = deque(self.request.samples)
+        self.unfinished = len(self.request.samples)
+        # One seed for many prompts would tie their samples together: the same draw picks each first token.
+        self.salt = zlib.crc32(self.request.prompt.tobytes())
+
+    @property
+    def pending(self) -> bool:
+        """Whether a sample waits for a slot."""
+        return bool(self.waiting or self.set_back)
+
+    def completion(
+        self, sequence: Sequence, reason: str, signals: dict[str, list[float]], logprobs: list[dict[str, Any]] | None
+    ) -> Completion:
+        """What is told of a sample that has ended. The first sample pays for the prompt."""
+        whole = len(self.request.prompt)
+        paid = min(self.prefilled or 0, whole) if sequence.index == self.request.samples.start else 0
+        begun, ready = self.begun or self.arrived, self.ready or self.arrived
+        return Completion(
+            index=sequence.index,
+            seed=self.request.seed + sequence.index,
+            text=sequence.text.text(),
+            signals=signals,
+            finish_reason=reason,
+            prompt_tokens=whole,
+            cached_tokens=whole - paid,
+            output_tokens=len(sequence.tokens),
+            logprobs=logprobs,
+            timing=Timing(
+                queued=begun - self.arrived, prefill=ready - begun, decode=time.perf_counter() - sequence.began
+            ),
+        )

@@ -1,0 +1,129 @@
+"""Who holds which cells of the KV cache: sequences, and the prefixes they share."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+__all__ = ["KvCells", "KvMemory", "Slot"]
+
+
+class KvMemory(Protocol):
+    """llama.cpp's side of it."""
+
+    def share(self, source: int, target: int, length: int) -> None:
+        """Let a sequence begin with the first tokens of another: their cells are shared, not copied."""
+
+    def forget(self, sequence: int) -> None:
+        """Free what one sequence alone holds."""
+
+    def clear(self) -> None:
+        """Forget every sequence."""
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """Neighbouring cells with the same holders."""
+
+    size: int
+    holders: int = 1
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """One sequence of the KV cache.
+
+    Attributes:
+        id: llama.cpp's sequence id.
+        runs: its cells, in the order of positions.
+    """
+
+    id: int
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Tokens it holds."""
+        return sum(run.size for run in self.runs)
+
+
+class KvCells:
+    """Opens and closes sequences, and counts cells exactly: llama.cpp does not tell how many are free.
+
+    Attributes:
+        capacity: cells there are.
+        used: cells somebody holds.
+    """
+
+    def __init__(self, memory: KvMemory, *, capacity: int, n_sequences: int) -> None:
+        self._memory = memory
+        self.capacity, self.used = capacity, 0
+        self._free = list(range(n_sequences - 1, -1, -1))
+        self._open: set[Slot] = set()
+
+    @property
+    def room(self) -> int:
+        """Free cells."""
+        return self.capacity - self.used
+
+    @property
+    def sequences_left(self) -> int:
+        """How many more can be opened."""
+        return len(self._free)
+
+    def open(self, parent: Slot | None = None, length: int = 0) -> Slot:
+        """A new sequence that begins with the first ``length`` tokens of its parent; this takes no cells."""
+        slot = Slot(self._free.pop())
+        self._open.add(slot)
+        if parent is not None and length:
+            for run in self._first(parent, length):
+                run.holders += 1
+                slot.runs.append(run)
+            self._memory.share(parent.id, slot.id, -1 if length == parent.length else length)
+        return slot
+
+    def grow(self, slot: Slot, tokens: int = 1) -> None:
+        """Count tokens that were decoded into a sequence."""
+        self.used += tokens
+        if slot.runs and slot.runs[-1].holders == 1:
+            slot.runs[-1].size += tokens
+        else:
+            slot.runs.append(Run(tokens))
+
+    def close(self, slot: Slot) -> None:
+        """Forget a sequence; cells that others hold too stay."""
+        self._open.remove(slot)
+        self._free.append(slot.id)
+        for run in slot.runs:
+            run.holders -= 1
+            if not run.holders:
+                self.used -= run.size
+        slot.runs.clear()
+        self._memory.forget(slot.id)
+
+    def clear(self) -> None:
+        """Forget every sequence, after a decode that failed half-way."""
+        for slot in list(self._open):
+            self._free.append(slot.id)
+            slot.runs.clear()
+        self._open.clear()
+        self.used = 0
+        self._memory.clear()
+
+    def _first(self, slot: Slot, length: int) -> Iterable[Run]:
+        """The runs that hold the first tokens of a sequence, cut so that they hold no more."""
+        taken: list[Run] = []
+        for run in list(slot.runs):
+            if not length:
+                break
+            if run.size > length:
+                self._cut(run, length)
+            taken.append(run)
+            length -= run.size
+        return taken
+
+    def _cut(self, run: Run, at: int) -> None:
+        rest = Run(run.size - at, run.holders)
+        run.size = at
+        for slot in self._open:
+            if run in slot.runs:
+                slot.runs.insert(slot.runs.index(run) + 1, rest)

@@ -1,0 +1,147 @@
+"""What is prefilled once: shared beginnings, whole prompts, conversations; and what goes first when room is short."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc_llama_cpp.kv_cells import KvCells
+from langchain_reasc_llama_cpp.prompt_cache import CachedPrompt, PromptCache, common_prefix
+
+from .faces import Face
+from .test_kv_cells import Ledger
+
+RULES = SystemMessage("Answer in one word, and never say why. " * 10)
+
+
+def prefilled(cache: PromptCache, tokens: list[int]) -> CachedPrompt:
+    prompt = cache.open(np.array(tokens, dtype=np.int32))
+    cache._cells.grow(prompt.slot, len(tokens) - prompt.done)
+    prompt.done, prompt.logits = len(tokens), np.zeros(3, dtype=np.float32)
+    return prompt
+
+
+def new_cache(*, size: int = 2, whole_only: bool = False) -> PromptCache:
+    return PromptCache(KvCells(Ledger(), capacity=1000, n_sequences=8), size=size, whole_only=whole_only)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "length"), [([], [1], 0), ([1, 2], [1, 2, 3], 2), ([1, 2, 4], [1, 2, 3], 2), ([5], [6], 0)]
+)
+def test_common_prefix(one: list[int], other: list[int], length: int) -> None:
+    assert common_prefix(np.array(one), np.array(other)) == length
+
+
+def test_the_same_prompt_is_found_whole() -> None:
+    cache = new_cache()
+    first = prefilled(cache, list(range(40)))
+    cache.release(first)
+    assert cache.open(np.arange(40, dtype=np.int32)) is first
+
+
+def test_a_longer_prompt_shares_what_it_begins_with() -> None:
+    cache = new_cache()
+    cache.release(prefilled(cache, list(range(40))))
+    longer = cache.open(np.arange(50, dtype=np.int32))
+    assert (longer.done, longer.shared, longer.logits) == (40, 40, None)
+    assert cache._cells.used == 40
+
+
+def test_a_prefix_of_a_known_prompt_decodes_its_last_token_for_the_logits() -> None:
+    cache = new_cache()
+    cache.release(prefilled(cache, list(range(40))))
+    assert cache.open(np.arange(30, dtype=np.int32)).done == 29
+
+
+def test_a_templates_first_tokens_are_not_worth_sharing() -> None:
+    cache = new_cache()
+    cache.release(prefilled(cache, list(range(40))))
+    assert cache.open(np.array([*range(10), 99], dtype=np.int32)).done == 0
+
+
+def test_a_state_can_only_be_continued_whole() -> None:
+    cache = new_cache(whole_only=True)
+    cache.release(prefilled(cache, list(range(40))))
+    assert cache.shared(np.array([*range(39), 99, 98], dtype=np.int32)) == 0
+    assert cache.shared(np.arange(41, dtype=np.int32)) == 40
+
+
+def test_the_least_recently_used_goes_first_and_what_is_pinned_stays() -> None:
+    cache = new_cache(size=2)
+    prompts = [prefilled(cache, [start, *range(100, 130)]) for start in range(3)]
+    pinned = prefilled(cache, [9, *range(100, 130)])
+    for prompt in prompts:
+        cache.release(prompt)
+    assert len(cache) == 3  # two kept, one pinned
+    assert cache.shared(np.array([0, *range(100, 130)], dtype=np.int32)) == 0
+    assert cache.evict()
+    assert cache.evict()
+    assert not cache.evict()
+    assert cache._cells.used == pinned.slot.length == 31
+
+
+@pytest.fixture
+def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
+    with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, seed=1, max_tokens=8) as model:
+        yield model
+
+
+def cache_read(message: AIMessage) -> int:
+    assert message.usage_metadata is not None
+    return message.usage_metadata["input_token_details"]["cache_read"]
+
+
+def test_a_shared_system_prompt_is_prefilled_once(model: ChatLlamaCpp, face: Face) -> None:
+    context = model._engine.context
+    first, second = ([RULES, HumanMessage(text)] for text in ("What do bees make?", "Who wrote it?"))
+    assert cache_read(face.invoke(model, first)) == 0
+    before = context.decoded
+    shared = common_prefix(np.array(model._prompt(first)), np.array(model._prompt(second)))
+    assert cache_read(face.invoke(model, second)) == shared > 380
+    assert context.decoded - before == len(model._prompt(second)) - shared + 7
+
+
+def test_a_conversation_goes_on_where_it_was(model: ChatLlamaCpp, face: Face) -> None:
+    history = [RULES, HumanMessage("Say something.")]
+    answer = face.invoke(model, history)
+    prompt = len(model._prompt(history))
+    again = [*history, answer, HumanMessage("And now?")]
+    if model._prompt(again)[: prompt + 7] == model._prompt(history) + model.get_token_ids(str(answer.content))[:7]:
+        assert cache_read(face.invoke(model, again)) >= prompt + 7
+    else:  # random bytes that are no text come back as other tokens
+        assert cache_read(face.invoke(model, again)) >= prompt
+
+
+def test_conversations_of_a_model_that_writes_text_reuse_their_answers(face: Face) -> None:
+    with ChatLlamaCpp(seed=1) as shipped:
+        question = HumanMessage("Kira has 7 roses and buys 12 more. How many roses does Kira have now?")
+        answer = face.invoke(shipped, [question])
+        read = cache_read(face.invoke(shipped, [question, answer, question]))
+    assert answer.usage_metadata is not None
+    # All but the end token, which was drawn and never decoded.
+    assert read >= answer.usage_metadata["total_tokens"] - 1
+
+
+def test_reuse_changes_no_answer(endless_path: Path, face: Face) -> None:
+    questions = [[RULES, HumanMessage(text)] for text in ("What do bees make?", "Who wrote it?", "Who wrote this?")]
+
+    def answers(**options: int) -> list[str]:
+        with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, temperature=0.0, max_tokens=30, **options) as model:
+            got = [str(face.invoke(model, question).content) for question in questions]
+            assert (cache_read(face.invoke(model, questions[0])) > 0) == ("cached_prompts" not in options)
+            return got
+
+    assert answers() == answers(cached_prompts=0)
+
+
+def test_the_cache_is_bounded(endless_path: Path) -> None:
+    with ChatLlamaCpp(model_path=endless_path, n_ctx=512, n_cells=1024, max_tokens=4, cached_prompts=3) as model:
+        for number in range(20):
+            model.invoke(f"{number} " * 40)
+        prompts = model._engine._worker._decoder._prompts
+        assert len(prompts) <= 3
+        assert prompts._cells.used <= 1024
+        assert cache_read(model.invoke("19 " * 40)) > 0
+        assert cache_read(model.invoke("3 " * 40)) < 20
