@@ -5,6 +5,7 @@ the model decodes on.
 """
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,8 +20,9 @@ Integers = npt.NDArray[np.integer[Any]]
 
 CHUNK: Final = 1 << 17
 """Logits worked on at a time: with a small vocabulary numpy costs per call, with a large one per byte out of cache."""
-_CALM: Final = 40.0  # up to here exp neither overflows nor vanishes, and float32 sums keep five digits
-_PIECE: Final = 1024  # summed in float32; the pieces' sums are summed in float64
+_CALM: Final = 40.0  # up to here exp neither overflows nor vanishes
+_PIECE: Final = 128  # values summed in float32, to within 1e-6 of the largest; the pieces' sums are summed in float64
+_SHIFTED: Final = 1 << 14  # values shifted at a time where there is no scratch for all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +93,12 @@ def _moments(
     """
     peak = rows.max(axis=1) if top is None else top[:, 0]
     if np.abs(peak).max() <= _CALM:
-        mean = _means(rows) if which.mean else None
+        mean = _sums(rows) / rows.shape[1] if which.mean else None
         total = _sums(np.exp(rows, out=work))
         return np.log(total), mean, _dots(work, rows) / total if which.expected else None
     shift = peak * ~(np.abs(peak) <= _CALM)  # NaN stays NaN
     np.subtract(rows, shift[:, None], out=work)
-    mean = _means(work) + shift if which.mean else None
+    mean = _sums(work) / rows.shape[1] + shift if which.mean else None
     total = _sums(np.exp(work, out=work))
     expected = _dots(work, rows) / total if which.expected else None
     if expected is not None:
@@ -105,21 +107,11 @@ def _moments(
     return np.log(total) + shift, mean, expected
 
 
-def _means(rows: Floats) -> Floats:
-    means: Floats = _sums(rows) / rows.shape[1]
-    if not np.abs(means).max() <= _CALM:
-        for row in (np.abs(means) > _CALM).nonzero()[0]:
-            means[row] = rows[row].mean(dtype=np.float64)
-    return means
-
-
 def _sums(rows: Floats) -> Floats:
     """``Σ z`` of each row, shape (n,), in float64."""
     n, vocabulary = rows.shape
-    if vocabulary < _PIECE:
-        return np.einsum("ni->n", rows).astype(np.float64)  # type: ignore[no-any-return]
-    whole = vocabulary - vocabulary % _PIECE
-    sums: Floats = np.einsum("nij->ni", rows[:, :whole].reshape(n, -1, _PIECE)).sum(axis=1, dtype=np.float64)
+    width, whole = _pieces(vocabulary)
+    sums: Floats = np.einsum("nij->ni", rows[:, :whole].reshape(n, -1, width)).sum(axis=1, dtype=np.float64)
     if whole < vocabulary:
         sums += np.einsum("ni->n", rows[:, whole:])
     return sums
@@ -128,21 +120,26 @@ def _sums(rows: Floats) -> Floats:
 def _dots(weights: Floats, rows: Floats) -> Floats:
     """``Σ w z`` of each row, shape (n,), in float64."""
     n, vocabulary = rows.shape
-    if vocabulary < _PIECE:
-        return np.einsum("ni,ni->n", weights, rows).astype(np.float64)  # type: ignore[no-any-return]
-    whole = vocabulary - vocabulary % _PIECE
-    pieces = (each[:, :whole].reshape(n, -1, _PIECE) for each in (weights, rows))
+    width, whole = _pieces(vocabulary)
+    pieces = (each[:, :whole].reshape(n, -1, width) for each in (weights, rows))
     sums: Floats = np.einsum("nij,nij->ni", *pieces).sum(axis=1, dtype=np.float64)
     if whole < vocabulary:
         sums += np.einsum("ni,ni->n", weights[:, whole:], rows[:, whole:])
     return sums
 
 
+@cache
+def _pieces(vocabulary: int) -> tuple[int, int]:
+    """Width of the pieces that rows are summed in, and how many values fill pieces: all, where a width allows it."""
+    width = next((width for width in range(_PIECE, _PIECE // 2, -1) if vocabulary % width == 0), _PIECE)
+    return width, vocabulary - vocabulary % width
+
+
 def _shifted_dot(weights: Floats, row: Floats, shift: np.floating[Any]) -> float:
     """``Σ w (z - shift)`` of one row, in pieces, as the weights have taken the scratch."""
     total = 0.0
-    for at in range(0, row.size, 8 * _PIECE):
-        piece = slice(at, at + 8 * _PIECE)
+    for at in range(0, row.size, _SHIFTED):
+        piece = slice(at, at + _SHIFTED)
         total += float(_dots(weights[None, piece], (row[piece] - shift)[None])[0])
     return total
 
