@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from langchain_core.language_models import LanguageModelInput
@@ -22,7 +22,10 @@ from langchain_reasc_llama_cpp.sampler import SEEDS
 from langchain_reasc_llama_cpp.streams import MakeRequest
 from langchain_reasc_llama_cpp.tools import Tools, openai_tools
 
-__all__ = ["Call", "PromptedModel", "fresh_seed"]
+__all__ = ["TRACED", "Call", "PromptedModel", "fresh_seed"]
+
+TRACED: Final = "ls_structured_output_format"
+"""What ``with_structured_output`` tells LangSmith; ``invoke`` and its like take it out of the arguments themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,7 @@ class PromptedModel(LoadedModel):
         Raises:
             ConfigurationError: one is unknown or wrong, or two contradict each other.
         """
-        options = self._options(overrides)
+        options = self._options({name: value for name, value in overrides.items() if name != TRACED})
         tools = Tools.of(options.tools, options.tool_choice, options.parallel_tool_calls)
         shape = ResponseShape.of(self._template.form, tools, options.response_format, options.grammar)
         vocabulary = self._engine.model.vocabulary_size

@@ -8,7 +8,7 @@ from langchain_core.language_models.model_profile import ModelProfile
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc_llama_cpp.prompted_model import PromptedModel
+from langchain_reasc_llama_cpp.prompted_model import TRACED, PromptedModel
 from langchain_reasc_llama_cpp.response_schema import schema_of
 from langchain_reasc_llama_cpp.response_shape import ResponseShape
 from langchain_reasc_llama_cpp.structured_output import Method, json_parser, method_checked, tool_parser, with_raw
@@ -46,11 +46,12 @@ class ToolModel(PromptedModel):
             ConfigurationError: a tool cannot be used, its schema cannot be a grammar, or ``tool_choice`` names none.
         """
         definitions = openai_tools(tools, strict=strict)
-        chosen = Tools.of(definitions, tool_choice, parallel_tool_calls)
+        named = {definition["function"]["name"]: definition for definition in definitions}
+        chosen = Tools.of(list(named.values()), tool_choice, parallel_tool_calls)
         ResponseShape.of(self._template.form, chosen, None, None)  # says now what it would say at the first call
         given = {"tool_choice": tool_choice, "parallel_tool_calls": parallel_tool_calls}
-        named = {name: value for name, value in given.items() if value is not None}
-        return self.bind(tools=definitions, **named, **kwargs)
+        chosen_options = {name: value for name, value in given.items() if value is not None}
+        return self.bind(tools=definitions, **chosen_options, **kwargs)
 
     def with_structured_output(
         self,
@@ -115,5 +116,4 @@ def _traced(method: str, schema: Any, strict: bool | None) -> dict[str, Any]:
     """What LangSmith shows of a structured output."""
     if schema is None:
         return {}
-    shown = {"title": getattr(schema, "__name__", "response"), **schema_of(schema)}
-    return {"ls_structured_output_format": {"kwargs": {"method": method, "strict": strict}, "schema": shown}}
+    return {TRACED: {"kwargs": {"method": method, "strict": strict}, "schema": schema}}

@@ -47,6 +47,8 @@ class Tools:
         """
         definitions = openai_tools(tools or ())
         names = [definition["function"]["name"] for definition in definitions]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ConfigurationError(f"two tools are called {min(twice)!r}; give them different names")
         chosen = _chosen(choice)
         if chosen == "none" or (not names and chosen in _AUTO):
             return None
@@ -78,7 +80,7 @@ def openai_tools(tools: Sequence[Any], *, strict: bool | None = None) -> list[di
         strict: True asks for every argument, and for no others.
 
     Raises:
-        ConfigurationError: one cannot be a tool, or two have the same name.
+        ConfigurationError: one cannot be a tool.
     """
     made: list[dict[str, Any]] = []
     for number, tool in enumerate(tools, 1):
@@ -94,8 +96,6 @@ def openai_tools(tools: Sequence[Any], *, strict: bool | None = None) -> list[di
             )
         if not isinstance(parameters, dict):
             raise ConfigurationError(f"the parameters of tool {name!r} are no JSON schema: {parameters!r:.200}")
-        if any(name == other["function"]["name"] for other in made):
-            raise ConfigurationError(f"two tools are called {name!r}; give them different names")
         made.append(definition)
     return made
 
