@@ -74,7 +74,6 @@ class ChunkMaker:
     def __init__(self, maker: MessageMaker) -> None:
         self._maker = maker
         self._reader = maker.reader()
-        self._logprobs_given = 0
 
     def of(self, event: Event) -> ChatGenerationChunk:
         """The chunk of a part of the response, or of its end."""
@@ -86,7 +85,6 @@ class ChunkMaker:
     def delta(self, event: TextDelta) -> ChatGenerationChunk:
         """More text, as far as it is known whether it is text or a call."""
         content, calls = self._read(event.text, final=False)
-        self._logprobs_given += len(event.logprobs or ())
         logprobs = _logprobs(event.logprobs)
         message = AIMessageChunk(content=content, tool_call_chunks=calls, response_metadata=logprobs)
         return ChatGenerationChunk(message=message, generation_info=logprobs or None)
@@ -96,7 +94,7 @@ class ChunkMaker:
         content, calls = self._read("", final=True)
         called = self._reader is not None and bool(self._reader.calls()[0])
         metadata = self._maker.metadata(completion, called=called)
-        rest = _logprobs(None if completion.logprobs is None else completion.logprobs[self._logprobs_given :])
+        rest = _logprobs(completion.logprobs)  # of the tokens since the last text
         message = AIMessageChunk(
             content=content,
             tool_call_chunks=calls,

@@ -58,7 +58,7 @@ def test_streamed_log_probabilities_add_up() -> None:
     parts: list[ChatGenerationChunk] = [
         chunks.of(TextDelta(0, "h", entries[:1])),
         chunks.of(TextDelta(0, "i", entries[1:2])),
-        chunks.of(completion("hi", logprobs=entries)),
+        chunks.of(completion("hi", logprobs=entries[2:])),
     ]
     assert parts[0].message.response_metadata["logprobs"] == {"content": entries[:1]}
     total = merged([cast(Any, part.message) for part in parts])
