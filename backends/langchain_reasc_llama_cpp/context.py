@@ -97,6 +97,10 @@ class DecodeContext:
             raise
         self._memory = self._llama.llama_get_memory(self.handle)
         self.cells: int = self._llama.llama_n_ctx(self.handle)
+        function = ctypes.cast(self._llama.llama_get_logits_ith, ctypes.c_void_p).value or 0
+        self._row_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(function)
+        self._first_row = 0
+        self._rows: Logits = np.empty((0, 0), dtype=np.float32)
         self.decode_seconds = 0.0
         self.decoded = self.steps = 0
         self._make_batch(self.n_batch)
@@ -134,7 +138,7 @@ class DecodeContext:
             self._wanted[end - 1] = chunk.logits
         self._decode(end)
         self._positions[:rows] += 1
-        return self._logits(rows + sum(chunk.logits for chunk in chunks))
+        return self._logits(rows + sum(chunk.logits for chunk in chunks) if chunks else rows)
 
     def share(self, source: int, target: int, length: int) -> None:
         """Let a sequence begin with the first ``length`` tokens of another (-1: all): cells are shared, not copied."""
@@ -167,16 +171,17 @@ class DecodeContext:
         self.steps += 1
 
     def _logits(self, rows: int) -> Logits:
-        """The logits of the last decode, in batch order; a view where they lie together."""
+        """The logits of the last decode, in batch order; llama.cpp keeps them together, in one place as a rule."""
         if not rows:
             return np.empty((0, self._vocabulary_size), dtype=np.float32)
-        address = self._address
-        first, last = address(self.handle, -rows), address(self.handle, -1)
-        if not first or not last:
+        address: int | None = self._row_address(self.handle, -rows)
+        if not address:
             raise ModelError("llama.cpp returned no logits for a token that asked for them")
-        if last - first == (rows - 1) * self._vocabulary_size * 4:
-            return self._view(first, rows)
-        return np.concatenate([self._view(address(self.handle, row - rows), 1) for row in range(rows)])
+        if address != self._first_row:
+            shape = (self.n_sequences, self._vocabulary_size)
+            self._rows = np.ctypeslib.as_array((ctypes.c_float * (shape[0] * shape[1])).from_address(address))
+            self._rows, self._first_row = self._rows.reshape(shape), address
+        return self._rows[:rows]
 
     def _make_batch(self, size: int) -> None:
         llama = self._llama
@@ -194,11 +199,3 @@ class DecodeContext:
             seq_id=self._pointers.ctypes.data_as(ctypes.POINTER(int32)),
             logits=self._wanted.ctypes.data_as(int8),
         )
-
-    def _address(self, handle: Any, row: int) -> int:
-        pointer = self._llama.llama_get_logits_ith(handle, row)
-        return ctypes.cast(pointer, ctypes.c_void_p).value or 0
-
-    def _view(self, address: int, rows: int) -> Logits:
-        size = rows * self._vocabulary_size
-        return np.ctypeslib.as_array((ctypes.c_float * size).from_address(address)).reshape(rows, -1)

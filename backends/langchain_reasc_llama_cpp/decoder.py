@@ -122,7 +122,7 @@ class Decoder:
 
     def _decode(self) -> tuple[Logits, list[tuple[Chunk, Feed]]]:
         while True:
-            chunks = self._chunks()
+            chunks = self._chunks() if self._scheduler.feeds else []
             cells = len(self._scheduler.decoding) + sum(len(chunk.tokens) for chunk, _ in chunks)
             if not self._scheduler.make_room(cells):
                 self._set_back()
