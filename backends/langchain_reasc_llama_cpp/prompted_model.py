@@ -60,13 +60,16 @@ class PromptedModel(LoadedModel):
         """Tokens of the prompt these messages make, the chat template's own and those of the tools included."""
         return len(self._prompt(messages, openai_tools(tools or ())))
 
+    def _options(self, overrides: dict[str, Any] | None = None) -> CallOptions:
+        return super()._options({name: value for name, value in (overrides or {}).items() if name != TRACED})
+
     def _call(self, overrides: dict[str, Any]) -> Call:
         """Check the arguments of a call.
 
         Raises:
             ConfigurationError: one is unknown or wrong, or two contradict each other.
         """
-        options = self._options({name: value for name, value in overrides.items() if name != TRACED})
+        options = self._options(overrides)
         tools = Tools.of(options.tools, options.tool_choice, options.parallel_tool_calls)
         shape = ResponseShape.of(self._template.form, tools, options.response_format, options.grammar)
         vocabulary = self._engine.model.vocabulary_size

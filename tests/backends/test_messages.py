@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.messages import ChunkMaker, MessageMaker
@@ -106,7 +107,7 @@ def test_a_model_reports_log_probabilities_and_time(shipped: ChatLlamaCpp, face:
     timing = message.response_metadata["timing"]
     assert timing["decode"] > 0
     assert timing["queued"] >= 0
-    [[generation]] = face.generate(shipped, [[("user", given)]], logprobs=True).generations
+    [[generation]] = face.generate(shipped, [[HumanMessage(given)]], logprobs=True).generations
     assert cast(ChatGeneration, generation).generation_info == {
         "finish_reason": "stop",
         "logprobs": cast(ChatGeneration, generation).message.response_metadata["logprobs"],
