@@ -95,7 +95,7 @@ def signals_from_statistics(
     found: dict[str, Floats] = {}
     for name in signals:
         if name == "token_logprob" and chosen is not None:
-            found[name] = chosen - rows.log_total
+            found[name] = np.minimum(chosen - rows.log_total, 0)  # rounding puts certain tokens above
         elif name == "top_k" and rows.top is not None:
             found[name] = rows.log_total - rows.top[:, :k].mean(axis=1, dtype=np.float64)
         elif name == "neg_entropy" and rows.expected is not None:

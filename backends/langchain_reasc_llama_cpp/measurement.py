@@ -76,12 +76,12 @@ def measure(
     if wanted.logprobs is None:
         return Measured(signals, None, sound)
     with np.errstate(invalid="ignore"):
-        logprob = drawn - found.log_total
+        logprob = np.minimum(drawn - found.log_total, 0)  # rounding puts certain tokens above
     sound &= np.isfinite(logprob)
     if found.top is None or found.top_ids is None:
         none = np.empty((n, 0))
         return Measured(signals, TokenLogprobs(tokens, logprob, none.astype(np.intp), none), sound)
-    top = found.top[:, : wanted.logprobs] - found.log_total[:, None]
+    top = np.minimum(found.top[:, : wanted.logprobs] - found.log_total[:, None], 0)
     return Measured(signals, TokenLogprobs(tokens, logprob, found.top_ids[:, : wanted.logprobs], top), sound)
 
 

@@ -8,12 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableParallel
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.model import NativeModel
 from langchain_reasc_llama_cpp.signals import Recorder, Wanted
 
 from langchain_reasc.logprobs import token_signals_of
 
+from .faces import Face, merged
+
+QUESTION = "Ann has 3 apples and buys 4 more. How many apples does Ann have?"
 END, START, TH = 256, 257, 258  # of the tiny model, after the 256 bytes
 
 
@@ -142,3 +146,70 @@ def test_the_methods_reader_finds_the_recorded_signals_in_the_payload(shipped: C
         recorded = {"token_logprob": recorded["token_logprob"]}
     for name, values in recorded.items():
         np.testing.assert_allclose(read[name], values, atol=1e-5, rtol=0, err_msg=name)
+
+
+def content_of(message: AIMessage) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] = message.response_metadata["logprobs"]["content"]
+    return content
+
+
+def check_response(message: AIMessage, k: int) -> None:
+    """One entry per token, which spell the text, with the numbers that the signals have."""
+    content = content_of(message)
+    assert message.usage_metadata is not None
+    assert len(content) == message.usage_metadata["output_tokens"]
+    assert {len(entry["top_logprobs"]) for entry in content} == {k}
+    spelled_out = "".join(entry["token"] for entry in content)
+    assert isinstance(message.content, str)
+    assert spelled_out.startswith(message.content)  # and then the end token or the stop string
+    assert all(entry["logprob"] <= 0 for entry in content)
+    recorded = message.response_metadata["token_signals"]
+    assert [entry["logprob"] for entry in content] == recorded["token_logprob"]
+    if k == 20:
+        np.testing.assert_allclose(
+            token_signals_of(AIMessage("", response_metadata={"logprobs": {"content": content}}))["top_k"],
+            recorded["top_k"],
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize("k", [0, 5, 20])
+def test_a_response_carries_them(face: Face, shipped: ChatLlamaCpp, k: int) -> None:
+    check_response(face.invoke(shipped, QUESTION, logprobs=True, top_logprobs=k), k)
+
+
+def test_nobody_gets_them_unasked(face: Face, shipped: ChatLlamaCpp) -> None:
+    assert "logprobs" not in face.invoke(shipped, QUESTION).response_metadata
+
+
+@pytest.mark.parametrize("options", [{}, {"max_tokens": 9}, {"stop": ["."]}], ids=["to its end", "length", "stop"])
+def test_a_stream_gives_each_entry_once(face: Face, shipped: ChatLlamaCpp, options: dict[str, Any]) -> None:
+    chunks = face.stream(shipped, QUESTION, logprobs=True, top_logprobs=2, seed=5, **options)
+    assert sum("logprobs" in chunk.response_metadata for chunk in chunks) > 5
+    check_response(merged(chunks), 2)
+
+
+def test_samples_carry_them_cancelled_or_not(face: Face, endless: ChatLlamaCpp) -> None:
+    got = face.sample(endless, "hello", n=4, max_tokens=50, cancel_after=1, logprobs=True)
+    assert len(got) == 4
+    for _, message in got:
+        assert message.usage_metadata is not None
+        assert len(content_of(message)) == message.usage_metadata["output_tokens"]
+
+
+def test_requests_beside_each_other_get_what_each_asked_for(face: Face, shipped: ChatLlamaCpp) -> None:
+    both = ("top_k", "token_logprob")
+    options: dict[str, dict[str, Any]] = {
+        "logprobs": {"logprobs": True, "top_logprobs": 20, "signals": both},
+        "few": {"logprobs": True, "signals": both},
+        "signals": {"signals": ("self_certainty",)},
+        "nothing": {"signals": ()},
+    }
+    beside = RunnableParallel({name: shipped.bind(**asked) for name, asked in options.items()})
+    for answers in face.batch(beside, [QUESTION] * 3):
+        check_response(answers["logprobs"], 20)
+        check_response(answers["few"], 0)
+        assert set(answers["signals"].response_metadata["token_signals"]) == {"self_certainty"}
+        for name in ("signals", "nothing"):
+            assert "logprobs" not in answers[name].response_metadata
+        assert "token_signals" not in answers["nothing"].response_metadata

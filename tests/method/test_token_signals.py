@@ -127,6 +127,16 @@ def test_scratch_spares_the_allocation_of_a_vocabulary(rows: int, vocabulary: in
     assert peak < logits.nbytes / share
 
 
+def test_no_token_is_more_than_certain() -> None:
+    """Rounding may put log Σ exp below the largest logit."""
+    rng = np.random.default_rng(6)
+    logits = rng.uniform(-20, 0, (500, 800)).astype(np.float32)
+    logits[:, 5] = rng.uniform(18, 39, 500)
+    found = signals_from_logits(logits, np.full(500, 5), signals=["token_logprob"])["token_logprob"]
+    assert (found <= 0).all()
+    assert (found > -1e-4).all()
+
+
 def test_a_rows_signals_do_not_depend_on_the_rows_beside_it() -> None:
     rng = np.random.default_rng(4)
     logits = rng.normal(0, 3, (400, 800)).astype(np.float32)
