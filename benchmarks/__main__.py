@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import batching, decode_rate, memory, overhead, peers, prompts, step_profile
+from benchmarks import batching, decode_rate, flash_attention, memory, overhead, peers, prompts, step_profile
 from benchmarks.machine import default_threads, describe_machine
 from benchmarks.random_gguf import QUANTIZATIONS
 from benchmarks.settings import Settings
 from benchmarks.table import Row, render
 
+_FLASH: Final = {"auto": None, "on": True, "off": False}
 Measure = Callable[[Settings], Iterator[Row]]
 
 MEASURES: Final[dict[str, Measure]] = {
@@ -32,6 +33,7 @@ MEASURES: Final[dict[str, Measure]] = {
     "memory": memory.resident,
     "step": step_profile.our_share,
     "interference": prompts.interference,
+    "flash-attention": flash_attention.off_against_on,
     "signals": overhead.signals_in_engine,
     "method": overhead.method,
     "imports": overhead.imports,
@@ -44,13 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = Settings(
         threads=given.threads,
         n_gpu_layers=given.n_gpu_layers,
+        flash_attn=_FLASH[given.flash_attn or ("auto" if given.n_gpu_layers else "off")],
         rounds=given.rounds,
         quick=given.quick,
         folder=given.folder,
         quantization=given.quantization,
         llama_server=given.llama_server,
     )
-    print(describe_machine(threads=settings.threads, n_gpu_layers=settings.n_gpu_layers), flush=True)
+    print(describe_machine(threads=given.threads, n_gpu_layers=given.n_gpu_layers, flash_attn=settings.flash_attn))
     rows: list[Row] = []
     failed = False
     for name in given.measures or MEASURES:
@@ -87,6 +90,11 @@ def _parser() -> argparse.ArgumentParser:
         default=0,
         help="layers on a GPU, for everybody; -1 for all. Needs llama-cpp-python built for it, and a --llama-server; "
         "never tried by the authors, who had no GPU",
+    )
+    parser.add_argument(
+        "--flash-attn",
+        choices=_FLASH,
+        help="for everybody; default: off on a processor, where llama.cpp is slower with it, auto on a GPU",
     )
     parser.add_argument(
         "--quantization", choices=QUANTIZATIONS, default="Q4_0", help="of the random model (%(default)s)"

@@ -25,7 +25,16 @@ _PROMPT: Final = 0  # the sequence that holds the prompt; 1 to n continue it
 class BareLoop:
     """A model and a context with a unified KV cache, used from one thread."""
 
-    def __init__(self, path: Path, *, sequences: int, cells: int, threads: int, n_gpu_layers: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        sequences: int,
+        cells: int,
+        threads: int,
+        n_gpu_layers: int = 0,
+        flash_attn: bool | None = None,
+    ) -> None:
         """Load.
 
         Args:
@@ -34,6 +43,7 @@ class BareLoop:
             cells: tokens the KV cache holds.
             threads: CPU threads.
             n_gpu_layers: layers on a GPU; -1 for all.
+            flash_attn: None leaves it to llama.cpp.
 
         Raises:
             RuntimeError: llama.cpp cannot load the model or make the context.
@@ -46,6 +56,7 @@ class BareLoop:
         parameters.n_batch = parameters.n_ubatch = _BATCH
         parameters.n_seq_max = parameters.n_outputs_max = sequences + 1
         parameters.n_threads = parameters.n_threads_batch = threads
+        parameters.flash_attn_type = -1 if flash_attn is None else int(flash_attn)
         parameters.kv_unified = True
         parameters.no_perf = True
         self._context: Any = llama_cpp.llama_init_from_model(self._model, parameters) if self._model else None

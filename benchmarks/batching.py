@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from benchmarks.rounds import Spread, interleaved, ratios
-from benchmarks.settings import QUESTION, Settings, open_ours, shipped_questions
+from benchmarks.settings import CELLS, QUESTION, Settings, open_ours, shipped_questions
 from benchmarks.table import AtLeast, Row
 
 __all__ = ["large_model", "shipped_model"]
@@ -61,7 +61,7 @@ def _against_one_by_one(
 
 
 def _rate(settings: Settings, path: Path | None, questions: Sequence[Question], *, at_once: bool) -> float:
-    with open_ours(settings, path, n_parallel=_PARALLEL, n_ctx=1024, n_cells=8192) as model:
+    with open_ours(settings, path, n_parallel=_PARALLEL, n_ctx=1024, n_cells=CELLS) as model:
         model.invoke(QUESTION, max_tokens=2)
         begun = time.perf_counter()
         tokens = asyncio.run(_answer(model, questions, at_once=at_once))

@@ -10,13 +10,12 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from benchmarks.bare_loop import BareLoop
 from benchmarks.rounds import Spread, interleaved, ratios
-from benchmarks.settings import QUESTION, Settings, check_tokens, open_ours, prompt_ids
+from benchmarks.settings import CELLS, QUESTION, Settings, check_tokens, open_bare, open_ours, prompt_ids
 from benchmarks.table import AtLeast, Row
 
 __all__ = ["large_model", "our_rate", "tiny_model"]
 
 _PARALLEL: Final = (1, 2, 4, 8, 16)
-_CELLS: Final = 8192
 _PARITY: Final = AtLeast(0.97)
 
 
@@ -52,10 +51,8 @@ def _against_bare(
 ) -> Iterator[Row]:
     most = max(_PARALLEL)
     with (
-        open_ours(settings, path, n_parallel=most, n_ctx=1024, n_cells=_CELLS) as model,
-        BareLoop(
-            path, sequences=most, cells=_CELLS, threads=settings.threads, n_gpu_layers=settings.n_gpu_layers
-        ) as bare,
+        open_ours(settings, path, n_parallel=most, n_ctx=1024, n_cells=CELLS) as model,
+        open_bare(settings, path, sequences=most) as bare,
     ):
         bare.prefill(prompt_ids(model, QUESTION))
         turns = {}

@@ -16,11 +16,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from benchmarks.bare_loop import SAMPLING
-from benchmarks.settings import Settings, check_tokens
+from benchmarks.settings import CELLS, Settings, check_tokens
 
 __all__ = ["LlamaServer"]
 
-_CELLS: Final = 8192
 _START: Final = 120.0  # seconds
 
 
@@ -44,9 +43,10 @@ class LlamaServer:
         options = {
             "path": str(path),
             "slots": slots,
-            "cells": _CELLS,
+            "cells": CELLS,
             "threads": settings.threads,
             "n_gpu_layers": settings.n_gpu_layers,
+            "flash_attn": {None: "auto", True: "on", False: "off"}[settings.flash_attn],
         }
         try:
             if settings.llama_server:
@@ -132,6 +132,7 @@ class LlamaServer:
             "--ctx-size": options["cells"],
             "--threads": options["threads"],
             "--n-gpu-layers": options["n_gpu_layers"],
+            "--flash-attn": options["flash_attn"],
             "--cache-ram": 0,
             "--host": "127.0.0.1",
             "--port": port,

@@ -25,6 +25,12 @@ def _parameters(xllamacpp: Any, options: dict[str, Any]) -> Any:
     parameters.n_ctx, parameters.n_parallel = options["cells"], options["slots"]
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = options["threads"]
     parameters.n_gpu_layers = options["n_gpu_layers"]
+    kinds = xllamacpp.llama_flash_attn_type
+    parameters.flash_attn_type = {
+        "auto": kinds.LLAMA_FLASH_ATTN_TYPE_AUTO,
+        "on": kinds.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+        "off": kinds.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+    }[options["flash_attn"]]
     parameters.kv_unified = True
     parameters.cache_ram_mib = 0
     parameters.fit_params = parameters.ui = parameters.warmup = False

@@ -26,36 +26,39 @@ def resident():
     at = lambda kinds: sum(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(kinds)) * 1024
     return at(("RssAnon", "RssFile", "RssShmem"))
 
-def mapped(path):
-    inside, size = False, 0
+def areas():
     for line in open("/proc/self/smaps"):
-        if "-" in line.split(" ", 1)[0]:
-            inside = line.rstrip().endswith(path)
-        elif inside and line.startswith("Rss:"):
-            size += int(line.split()[1]) * 1024
-    return size
+        words = line.split()
+        if "-" in words[0]:
+            path, rights = " ".join(words[5:]), words[1]
+        elif words[0] == "Size:":
+            size = int(words[1]) * 1024
+        elif words[0] == "Rss:":
+            yield path, rights, size, int(words[1]) * 1024
+
+def mapped(file):
+    return sum(rss for path, _, _, rss in areas() if path == file)
+
+def untouched():
+    return sum(size - rss for path, rights, size, rss in areas() if not path and rights == "rw-p" and size >= 2**24)
 
 options = json.loads(sys.argv[1])
 bare = resident()
 import langchain_reasc_llama_cpp
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 import llama_cpp
-imported = resident()
+imported, unrelated = resident(), untouched()
 model = ChatLlamaCpp(verbose=True, **options)
-loaded, loaded_weights = resident(), mapped(options["model_path"])
-question = "Why does it rain so often in the mountains? " * (options["n_ctx"] // 30)
+question = "Why does it rain so often in the mountains? " * 19
 for _, message in model.sample(question, n=8, max_tokens=24):
     pass
-print(json.dumps({"bare": bare, "imported": imported, "loaded": loaded, "loaded_weights": loaded_weights,
-                  "worked": resident(), "weights": mapped(options["model_path"])}))
+print(json.dumps({"bare": bare, "imported": imported, "worked": resident(), "untouched": untouched() - unrelated,
+                  "weights": mapped(options["model_path"])}))
 """
 
 
 def resident(settings: Settings) -> Iterator[Row]:
-    """Of a process that has loaded the model with n_ctx=8,192 and answered a prompt that nearly fills it eight times.
-
-    Buffers count in full, so the prompt is long: pages that nobody has touched are not resident.
-    """
+    """Of a process that has loaded the model with n_ctx=8,192 and decoded eight answers to a prompt of 500 tokens."""
     goal = Below(200, " MB")
     context = 1024 if settings.quick else 8192
     vocabulary = settings.shape.vocabulary
@@ -63,7 +66,7 @@ def resident(settings: Settings) -> Iterator[Row]:
     if not Path("/proc/self/smaps").exists():
         yield Row(measure=measure, spread=None, goal=goal, note="needs Linux's /proc")
         return
-    found = [_measure(settings, context) for _ in range(settings.rounds_or(1))]
+    found = [_measure(settings, context) for _ in range(settings.rounds_or(3))]
 
     def spread(name: str) -> Spread:
         return Spread.of(one[name] for one in found)
@@ -72,8 +75,8 @@ def resident(settings: Settings) -> Iterator[Row]:
         measure=measure,
         spread=spread("over"),
         goal=goal,
-        note="weights: the file's resident pages and what llama.cpp repacks; buffers as llama.cpp logs them; "
-        "the interpreter and its imports are part of the figure",
+        note="weights: the file's resident pages and what llama.cpp repacks; buffers as llama.cpp logs them, less "
+        "what may not be resident of them, so the figure is an upper bound; it includes interpreter and imports",
     )
     for name, what in (
         ("interpreter", "of that, the bare interpreter"),
@@ -82,6 +85,7 @@ def resident(settings: Settings) -> Iterator[Row]:
         ("weights", "weights"),
         ("KV", "KV cache"),
         ("compute", "compute buffers"),
+        ("untouched", "of those, not resident at most"),
         ("worked", "resident in all"),
     ):
         yield Row(measure=f"{what}, MB", spread=spread(name))
@@ -93,9 +97,13 @@ def _measure(settings: Settings, context: int) -> dict[str, float]:
         "n_ctx": context,
         "n_threads": settings.threads,
         "n_gpu_layers": settings.n_gpu_layers,
+        "flash_attn": settings.flash_attn,
     }
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, json.dumps(options)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", _PROGRAM, json.dumps(options)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise RuntimeError(f"the measured process failed:\n{done.stderr[-2000:]}")
@@ -115,7 +123,8 @@ def _account(seen: dict[str, int], log: str) -> dict[str, float]:
         elif "Mapped" not in where:
             copied += size
     weights = seen["weights"] + copied
-    over = seen["worked"] - weights - buffers["KV"] - buffers["compute"]
+    untouched = min(seen["untouched"], buffers["compute"])  # the KV cache is cleared, so all of it is resident
+    over = seen["worked"] - weights - buffers["KV"] - (buffers["compute"] - untouched)
     found: dict[str, Any] = {
         "over": over,
         "interpreter": seen["bare"],
@@ -123,6 +132,7 @@ def _account(seen: dict[str, int], log: str) -> dict[str, float]:
         "ours": over - seen["imported"],
         "weights": weights,
         "worked": seen["worked"],
+        "untouched": untouched,
         **buffers,
     }
     return {name: size / _MEGABYTE for name, size in found.items()}

@@ -11,7 +11,7 @@ from benchmarks.bare_loop import SAMPLING
 from benchmarks.decode_rate import our_rate
 from benchmarks.llama_server import LlamaServer
 from benchmarks.rounds import Spread, interleaved, ratios
-from benchmarks.settings import QUESTION, Settings, check_tokens, open_ours
+from benchmarks.settings import CELLS, QUESTION, Settings, check_tokens, open_ours
 from benchmarks.table import AtLeast, Row
 
 __all__ = ["against_llama_cpp_python", "against_llama_server"]
@@ -30,7 +30,7 @@ def against_llama_server(settings: Settings) -> Iterator[Row]:
     tokens = settings.tokens_or(32)
     path = settings.model_path
     with (
-        open_ours(settings, path, n_parallel=_REQUESTS, n_ctx=1024, n_cells=8192) as model,
+        open_ours(settings, path, n_parallel=_REQUESTS, n_ctx=1024, n_cells=CELLS) as model,
         LlamaServer(path, slots=_REQUESTS, settings=settings) as server,
     ):
         rates = interleaved(
@@ -67,6 +67,7 @@ def against_llama_cpp_python(settings: Settings) -> Iterator[Row]:
         n_threads=settings.threads,
         n_threads_batch=settings.threads,
         n_gpu_layers=settings.n_gpu_layers,
+        flash_attn=bool(settings.flash_attn),
         logits_all=True,
         verbose=False,
     )

@@ -100,7 +100,7 @@ def _prefill_seconds(model: ChatLlamaCpp, messages: list[BaseMessage]) -> float:
     responses = []
     whole = seconds(lambda: responses.append(model.invoke(messages, max_tokens=1)))
     timing: dict[str, Any] = responses[0].response_metadata.get("timing", {})
-    return float(timing.get("prefill", whole))
+    return float(timing.get("prefill") or whole)
 
 
 def _text_of(model: ChatLlamaCpp, size: int) -> str:

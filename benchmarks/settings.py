@@ -13,11 +13,23 @@ import gguf
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 
-from benchmarks.bare_loop import SAMPLING
+from benchmarks.bare_loop import SAMPLING, BareLoop
 from benchmarks.machine import default_threads
 from benchmarks.random_gguf import HALF_BILLION, Shape, cached_model
 
-__all__ = ["QUESTION", "Settings", "check_tokens", "open_ours", "shipped_questions"]
+__all__ = [
+    "CELLS",
+    "QUESTION",
+    "Settings",
+    "check_tokens",
+    "open_bare",
+    "open_ours",
+    "prompt_ids",
+    "shipped_questions",
+]
+
+CELLS: Final = 8192
+"""Tokens everybody's KV cache holds, unless a measure says otherwise."""
 
 QUESTION: Final = (
     "Lena has 27 red cups and 14 blue cups. Lena buys 3 packs of 6 cups. How many cups does Lena have now?"
@@ -33,6 +45,7 @@ class Settings:
     Attributes:
         threads: CPU threads of everybody on the large model; the tiny one is fastest on one, and has one.
         n_gpu_layers: layers on a GPU, for everybody; -1 for all.
+        flash_attn: for everybody; None leaves it to llama.cpp.
         rounds: rounds of each measure; None: what the measure thinks right.
         quick: a small model, one round, few tokens: shows that everything runs, measures nothing.
         folder: where random models are kept; None: beside the system's temporary files.
@@ -42,6 +55,7 @@ class Settings:
 
     threads: int = default_threads()
     n_gpu_layers: int = 0
+    flash_attn: bool | None = False
     rounds: int | None = None
     quick: bool = False
     folder: Path | None = None
@@ -69,7 +83,7 @@ class Settings:
     @cached_property
     def model_path(self) -> Path:
         """The random model."""
-        return cached_model(self.folder, shape=self.shape, quantization=self.quantization)
+        return cached_model(self.folder and self.folder.resolve(), shape=self.shape, quantization=self.quantization)
 
     @cached_property
     def endless_shipped_path(self) -> Path:
@@ -91,9 +105,26 @@ def open_ours(settings: Settings, path: Path | None, **fields: Any) -> Iterator[
     """Our chat model on a GGUF, with everybody's threads and sampling; None: the shipped one, with its own sampling."""
     if path is not None:
         fields = {"model_path": path, **SAMPLING, **fields}
-    common = {"n_threads": settings.threads, "n_gpu_layers": settings.n_gpu_layers, "seed": 1}
+    common = {
+        "n_threads": settings.threads,
+        "n_gpu_layers": settings.n_gpu_layers,
+        "flash_attn": settings.flash_attn,
+        "seed": 1,
+    }
     with ChatLlamaCpp(**(common | fields)) as model:
         yield model
+
+
+def open_bare(settings: Settings, path: Path, *, sequences: int) -> BareLoop:
+    """The bare loop under the same settings."""
+    return BareLoop(
+        path,
+        sequences=sequences,
+        cells=CELLS,
+        threads=settings.threads,
+        n_gpu_layers=settings.n_gpu_layers,
+        flash_attn=settings.flash_attn,
+    )
 
 
 def shipped_questions(count: int) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from benchmarks.rounds import Spread, interleaved
-from benchmarks.settings import QUESTION, Settings, check_tokens, open_ours
+from benchmarks.settings import CELLS, QUESTION, Settings, check_tokens, open_ours
 from benchmarks.table import Below, Row
 
 __all__ = ["our_share"]
@@ -21,11 +21,19 @@ __all__ = ["our_share"]
 _SAMPLES: Final = 8
 _WAITING: Final = "acquire"  # of a lock: the engine has nothing to do
 _MODULES: Final = {
-    "drawing tokens": ("sampler", "selection", "grammar"),
-    "signals": ("signals", "token_signals"),
+    "drawing tokens": (
+        "candidates",
+        "grammar",
+        "grammar_sampler",
+        "sampler",
+        "sampler_stages",
+        "sampling_parameters",
+        "selection",
+    ),
+    "signals": ("measurement", "row_statistics", "signals", "token_logprobs", "token_signals"),
     "text of tokens": ("text", "model"),
-    "batch and logits": ("context", "kv_cache", "native"),
-    "scheduling": ("scheduler", "job", "decoder", "engine"),
+    "batch and logits": ("context", "kv_cache", "kv_cells", "native"),
+    "scheduling": ("scheduler", "job", "decoder", "engine", "prompt_cache"),
     "events": ("request", "streams", "messages"),
 }
 _PARTS: Final = {module: part for part, modules in _MODULES.items() for module in modules}
@@ -40,7 +48,7 @@ def our_share(settings: Settings) -> Iterator[Row]:
     tokens = settings.tokens_or(200)
     path = settings.endless_shipped_path
     steps: list[float] = []
-    with open_ours(one_thread, path, n_ctx=1024, n_cells=8192) as model:
+    with open_ours(one_thread, path, n_ctx=1024, n_cells=CELLS) as model:
 
         def share() -> float:
             took, inside = _timed(model, tokens)
@@ -74,7 +82,7 @@ def _parts(settings: Settings, path: Path, tokens: int, ours: Spread) -> Iterato
     """Split what was measured above as a profile of another run splits its own."""
     calls = 1 if settings.quick else 5
     profiler = cProfile.Profile()
-    with _profiling_new_thread(profiler), open_ours(settings, path, n_ctx=1024, n_cells=8192) as model:
+    with _profiling_new_thread(profiler), open_ours(settings, path, n_ctx=1024, n_cells=CELLS) as model:
         inside = sum(_timed(model, tokens)[1] for _ in range(calls))
     profile = Profile(pstats.Stats(profiler).stats)  # type: ignore[attr-defined]
     seconds = profile.by_part()
