@@ -78,6 +78,7 @@ class NativeModel:
             self.handle
         ) or self._llama.llama_model_is_hybrid(self.handle)
         self._pieces: list[tuple[bytes, bool] | None] = [None] * self.vocabulary_size
+        self._written: dict[int, bytes] = {}
         self.suppressed = self._suppressed_tokens()
         self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(self.vocabulary)
         self.bos = self._special_text(self._llama.llama_vocab_bos(self.vocabulary))
@@ -123,8 +124,11 @@ class NativeModel:
         return known
 
     def written(self, token: int) -> bytes:
-        """The token's bytes as a grammar sees them: those of control tokens too."""
-        return self._render(token, special=True)
+        """The token's bytes as a grammar sees them: those of control tokens too. Cached."""
+        known = self._written.get(token)
+        if known is None:
+            known = self._written[token] = self._render(token, special=True)
+        return known
 
     @cached_property
     def candidates(self) -> Candidates:

@@ -56,7 +56,8 @@ class ContextFields(BaseModel):
     n_threads_batch: Annotated[int | None, Field(ge=1, le=512)] = None
     """CPU threads for prompts. None: ``n_threads``."""
     flash_attn: bool | None = None
-    """Flash attention. None: where the device has it."""
+    """Flash attention. None: on a GPU that has it, and where ``type_v`` needs it; else off, since on a CPU its sums
+    make signals depend on what else is in the cache."""
     type_k: KVType = "f16"
     """How keys are kept in the KV cache."""
     type_v: KVType = "f16"
