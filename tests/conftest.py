@@ -1,7 +1,34 @@
-"""Settings for every test: how hypothesis looks for counterexamples."""
+"""For every test: how hypothesis looks for counterexamples, and the shipped model in full precision."""
 
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 # No deadline (machines are shared) and no example database (a test run leaves nothing behind).
 settings.register_profile("reasc", deadline=None, database=None, max_examples=100, print_blob=True)
 settings.load_profile("reasc")
+
+
+@pytest.fixture(scope="session")
+def full_precision(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped model with weights of 32 bits: what is decoded together hardly changes its logits."""
+    pytest.importorskip("llama_cpp")
+    gguf = pytest.importorskip("gguf")
+    from langchain_reasc_llama_cpp import embedded_model_path
+
+    path = tmp_path_factory.mktemp("full") / "word_problems_f32.gguf"
+    reader = gguf.GGUFReader(embedded_model_path())
+    writer = gguf.GGUFWriter(path, reader.fields["general.architecture"].contents())
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name not in ("general.architecture", "general.file_type"):
+            kind, *inner = field.types
+            writer.add_key_value(name, field.contents(), kind, inner[0] if inner else None)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, gguf.dequantize(tensor.data, tensor.tensor_type))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
