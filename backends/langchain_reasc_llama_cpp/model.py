@@ -30,6 +30,7 @@ class NativeModel:
         quantization: name of the weights' format, such as "F16" or "Q4_K - Medium".
         weight_bytes: size of all its tensors.
         training_context: tokens the model was trained to see.
+        on_gpu: whether layers were put on a GPU.
         is_recurrent: whether its memory is, at least partly, a state that cannot be cut between two tokens.
         adds_bos: whether tokenizing puts the begin-of-sequence token first.
         bos: text of the begin-of-sequence token; empty where there is none.
@@ -122,6 +123,12 @@ class NativeModel:
             ends = bool(self._llama.llama_vocab_is_eog(self.vocabulary, token))
             known = self._pieces[token] = (b"" if ends else self._render(token, special=False), ends)
         return known
+
+    def show(self, mark: str) -> None:
+        """Have the control token that writes exactly this text, if there is one, come out as text."""
+        tokens = self.tokenize(mark)
+        if len(tokens) == 1 and not self.piece(tokens[0])[1]:
+            self._pieces[tokens[0]] = (self.written(tokens[0]), False)
 
     def written(self, token: int) -> bytes:
         """The token's bytes as a grammar sees them: those of control tokens too. Cached."""

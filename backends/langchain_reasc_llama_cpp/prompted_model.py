@@ -51,6 +51,12 @@ class Call:
 class PromptedModel(LoadedModel):
     """A loaded model that reads conversations."""
 
+    def model_post_init(self, context: Any, /) -> None:
+        """Load the model, and have the marks of its tool calls come out: some models have control tokens for them."""
+        super().model_post_init(context)
+        for mark in filter(None, (self._template.form.opening, self._template.form.closing)):
+            self._engine.model.show(mark)
+
     def get_token_ids(self, text: str) -> list[int]:
         """Token ids of a text, by the model's own tokenizer, without a begin-of-sequence token."""
         self._engine.check_usable()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import gguf
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -121,6 +122,17 @@ def test_a_call_once_begun_is_valid(path: Path, face: Face, template: str) -> No
         check(message, {"Weather"}, most=1)
         # Without tools the same text is just text.
         assert (HERMES_WORD if template == "hermes" else LLAMA_WORD) in face.invoke(model, "hi", max_tokens=9).text
+
+
+def test_marks_that_are_control_tokens_are_seen(tmp_path: Path, face: Face) -> None:
+    words = ["<tool_call>", "</tool_call>"]
+    path = write_tiny_model(
+        tmp_path / "control.gguf", words=words, word_kind=gguf.TokenType.CONTROL, context=4096, ends=False
+    )
+    with ChatLlamaCpp(model_path=path, chat_template=HERMES, max_tokens=1000, logit_bias={259: 100.0}) as model:
+        bound = model.bind_tools([Weather], parallel_tool_calls=False)
+        check(face.invoke(bound, "Will it rain?"), {"Weather"}, most=1)
+        check(merged(face.stream(bound, "Will it rain?")), {"Weather"}, most=1)
 
 
 def test_a_model_that_may_call_need_not(hermes: ChatLlamaCpp, face: Face) -> None:

@@ -33,6 +33,7 @@ def write_tiny_model(
     metadata: Mapping[str, float | int | str] | None = None,
     poison: float | None = None,
     words: Sequence[str] = (),
+    word_kind: gguf.TokenType = gguf.TokenType.USER_DEFINED,
 ) -> Path:
     """A model of two layers over a vocabulary of the 256 bytes, two ChatML marks and one merge.
 
@@ -48,6 +49,7 @@ def write_tiny_model(
         metadata: further keys.
         poison: a value put into every output weight, such as NaN.
         words: texts that are one token each; their ids begin at 259.
+        word_kind: what kind of token they are.
     """
     vocabulary, width, heads, layers, hidden = 259 + len(words), 32, 4, 2, 64
     rng = np.random.default_rng(seed)
@@ -65,7 +67,7 @@ def write_tiny_model(
     writer.add_tokenizer_model(tokenizer)
     if tokenizer != "no_vocab":
         kinds = [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL]
-        kinds += [gguf.TokenType.USER_DEFINED] * len(words)
+        kinds += [word_kind] * len(words)
         writer.add_tokenizer_pre("qwen2")
         writer.add_token_list([*byte_alphabet(), END, START, "th", *words])
         writer.add_token_types(kinds)
