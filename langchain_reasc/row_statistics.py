@@ -61,12 +61,13 @@ class RowStatistics:
     top_ids: Integers | None
 
 
-@np.errstate(invalid="ignore")  # what is not finite shows in the results; a warning would only repeat it
 def row_statistics(logits: Floats, which: WhichStatistics, *, scratch: Floats | None = None) -> RowStatistics:
     """Statistics of rows of logits, within 1e-4 of their exact values, or 1e-6 of them where that is more.
 
+    Logits that are not finite show in the results; the caller silences numpy's warnings of them.
+
     Args:
-        logits: shape (n, V), n ≥ 1. Not modified. NaN or infinite logits make statistics that are not finite.
+        logits: shape (n, V), n ≥ 1. Not modified.
         which: what to find.
         scratch: shape (at least min(n, max(1, CHUNK // V)), at least V); with it nothing of size V is allocated.
     """

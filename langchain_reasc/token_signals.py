@@ -26,6 +26,7 @@ Floats = npt.NDArray[np.floating[Any]]
 SIGNALS: Final = ("self_certainty", "kl_uniform", "top_k", "token_logprob", "neg_entropy")
 
 
+@np.errstate(invalid="ignore")  # what is not finite is reported as an error, not as a warning
 def signals_from_logits(
     logits: Floats,
     chosen: npt.NDArray[np.integer[Any]],
@@ -38,7 +39,8 @@ def signals_from_logits(
 
     ``self_certainty`` is Eq. 1 of ReASC, ``-(1/V) Σ log p = logsumexp(z) - mean(z)``; ``kl_uniform`` subtracts
     ``log V`` (Kang et al. 2025); ``top_k`` is ``-(1/k) Σ_{j≤k} log p_j`` (DeepConf); ``token_logprob`` is
-    ``log p(chosen)``; ``neg_entropy`` is ``Σ p log p``. All in nats.
+    ``log p(chosen)``; ``neg_entropy`` is ``Σ p log p``. All in nats, within 1e-4 of a float64 computation, or within
+    1e-6 of the value where that is more: float32 holds a value near 1e3 to 6e-5.
 
     Args:
         logits: shape (n, V), one row per token, before temperature. Not modified.
@@ -79,11 +81,12 @@ def statistics_for(signals: Collection[str], k: int, vocabulary_size: int) -> Wh
     )
 
 
-@np.errstate(invalid="ignore")
 def signals_from_statistics(
     rows: RowStatistics, chosen: Floats | None, vocabulary_size: int, *, signals: Collection[str], k: int
 ) -> dict[str, Floats]:
     """Token signals in float64 from what :func:`statistics_for` asked for, finite or not.
+
+    The caller silences numpy's warnings of what is not finite.
 
     Args:
         rows: statistics of n rows of logits.

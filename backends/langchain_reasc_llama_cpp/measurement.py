@@ -51,6 +51,7 @@ class Measured:
     sound: npt.NDArray[np.bool_]
 
 
+@np.errstate(invalid="ignore")  # what is not finite is reported, not warned of
 def measure(
     rows: npt.NDArray[np.float32], chosen: Sequence[int], wanted: Wanted, scratch: npt.NDArray[np.float32]
 ) -> Measured:
@@ -75,8 +76,7 @@ def measure(
     sound = np.isfinite(signals).all(axis=0)
     if wanted.logprobs is None:
         return Measured(signals, None, sound)
-    with np.errstate(invalid="ignore"):
-        logprob = np.minimum(drawn - found.log_total, 0)  # rounding puts certain tokens above
+    logprob = np.minimum(drawn - found.log_total, 0)  # rounding puts certain tokens above
     sound &= np.isfinite(logprob)
     if found.top is None or found.top_ids is None:
         none = np.empty((n, 0))
