@@ -1,7 +1,8 @@
 """Keeps drawn tokens to a grammar, without ever giving llama.cpp a token that it would throw an exception for."""
 
 import ctypes
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ from langchain_reasc_llama_cpp.trigger import TriggerWatch
 from langchain_reasc_llama_cpp.utf8_state import Utf8State
 
 __all__ = ["GrammarSampler"]
+
+_CHECKED: Final[WeakKeyDictionary[NativeModel, set[tuple[str, str]]]] = WeakKeyDictionary()
+_MOST_KNOWN: Final = 64
 
 _LEADS_THREE = 0xE0  # the first byte that leads a character of three
 
@@ -35,7 +39,7 @@ class GrammarSampler:
         """
         self._llama, self._model = native.library(), model
         self._texts = (grammar.gbnf.encode("utf-8", "replace"), grammar.root.encode("utf-8", "replace"))
-        check_gbnf(grammar.gbnf, root=grammar.root, is_token=lambda text: len(model.tokenize(text)) == 1)
+        _check(grammar, model)
         self._one = self._llama.llama_token_data_array(
             data=ctypes.pointer(self._llama.llama_token_data()), size=1, selected=-1, sorted=False
         )
@@ -134,3 +138,13 @@ class GrammarSampler:
         if self._started is not None:
             self._llama.llama_sampler_free(self._started[1])
             self._started = None
+
+
+def _check(grammar: Grammar, model: NativeModel) -> None:
+    """Check each grammar once per model: that of many tools takes 10 ms, and every sample has it."""
+    known = _CHECKED.setdefault(model, set())
+    if (grammar.gbnf, grammar.root) not in known:
+        check_gbnf(grammar.gbnf, root=grammar.root, is_token=lambda text: len(model.tokenize(text)) == 1)
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        known.add((grammar.gbnf, grammar.root))
