@@ -31,12 +31,29 @@ class Decoder:
     Requests join and leave between steps.
     """
 
-    def __init__(self, model: NativeModel, context: DecodeContext, *, n_parallel: int, cached_prompts: int) -> None:
+    def __init__(
+        self,
+        model: NativeModel,
+        context: DecodeContext,
+        *,
+        n_parallel: int,
+        cached_prompts: int,
+        overlapped: bool = False,
+    ) -> None:
+        """Nothing is decoded yet.
+
+        Args:
+            model: loaded.
+            context: of it.
+            n_parallel: sequences decoded together at most.
+            cached_prompts: prompts kept after their request.
+            overlapped: compute signals in a thread of their own, while the next step decodes.
+        """
         self._model, self._context = model, context
         self._cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)
         self._prompts = PromptCache(self._cells, size=cached_prompts, whole_only=model.is_recurrent)
         self._scheduler = Scheduler(self._cells, self._prompts, n_parallel=n_parallel)
-        self._recorder: Recorder[Sequence] = Recorder(n_parallel, model)
+        self._recorder: Recorder[Sequence] = Recorder(n_parallel, model, overlapped=overlapped)
         self._unsound: list[Sequence] = []
         self._arrived = 0
 
@@ -96,6 +113,7 @@ class Decoder:
         """End everything with an error."""
         for job in self._scheduler.jobs():
             self._leave(job, Failed(error))
+        self._recorder.close()
 
     def _begin(self, job: Job, index: int) -> Sequence:
         request = job.request

@@ -79,7 +79,13 @@ class Engine:
             self.model.close()
             raise
         self.context: Final = context
-        decoder = Decoder(self.model, context, n_parallel=settings.n_parallel, cached_prompts=settings.cached_prompts)
+        decoder = Decoder(
+            self.model,
+            context,
+            n_parallel=settings.n_parallel,
+            cached_prompts=settings.cached_prompts,
+            overlapped=self.model.on_gpu,  # which leaves the processor idle, as decoding on it does not
+        )
         self._worker = _Worker(self.model, context, decoder)
         # Also runs at interpreter exit, so that no thread is inside llama.cpp when its library is torn down.
         self._finalizer = weakref.finalize(self, self._worker.close)
