@@ -13,6 +13,7 @@ from langchain_reasc_llama_cpp.candidates import Logits
 from langchain_reasc_llama_cpp.gbnf import check_gbnf
 from langchain_reasc_llama_cpp.grammar import Grammar
 from langchain_reasc_llama_cpp.model import NativeModel
+from langchain_reasc_llama_cpp.selection import top_candidates
 from langchain_reasc_llama_cpp.trigger import TriggerWatch
 from langchain_reasc_llama_cpp.utf8_state import Utf8State
 
@@ -20,8 +21,9 @@ __all__ = ["GrammarSampler"]
 
 _CHECKED: Final[WeakKeyDictionary[NativeModel, set[tuple[str, str]]]] = WeakKeyDictionary()
 _MOST_KNOWN: Final = 64
+_LIKELIEST: Final = 256
 
-_LEADS_THREE = 0xE0  # the first byte that leads a character of three
+_LEADS_THREE: Final = 0xE0  # the first byte that leads a character of three
 
 
 class GrammarSampler:
@@ -78,24 +80,39 @@ class GrammarSampler:
         else:
             self._watch.push(token)
 
-    def allowed(self, row: Logits, banned: list[int]) -> npt.NDArray[np.intp]:
+    def allowed(self, row: Logits, banned: list[int], *, enough: int | None = None) -> npt.NDArray[np.intp]:
         """Ids of the tokens the response may go on with, as far as one look tells, less the banned ones.
+
+        Args:
+            row: their logits, shape (V,).
+            banned: ids to leave out.
+            enough: how many of the likeliest will do, which saves llama.cpp from looking at the whole vocabulary.
 
         Raises:
             ModelError: there is none.
         """
-        candidates = self._model.candidates
-        candidates.fill(row)
-        if self._watch is None:
-            self._llama.llama_sampler_apply(self._handle, candidates.array)
-        candidates.logits[banned] = -np.inf
-        ids = np.flatnonzero(candidates.logits > -np.inf)
+        left = np.ones(row.size, dtype=np.bool_)
+        left[banned] = False
+        if enough is not None and row.size > _LIKELIEST:
+            likeliest, _ = top_candidates(row, _LIKELIEST)
+            ids = self._allowed_of(likeliest[left[likeliest]], row)
+            if ids.size >= enough:
+                return ids
+        ids = self._allowed_of(np.flatnonzero(left), row)
         if not ids.size:
             raise ModelError(
                 "the grammar allows no token here: what it asks for cannot be written with the tokens of "
                 f"{self._model.path.name} that logit_bias does not ban"
             )
         return ids
+
+    def _allowed_of(self, ids: npt.NDArray[np.intp], row: Logits) -> npt.NDArray[np.intp]:
+        if self._watch is not None or not ids.size:
+            return ids
+        candidates = self._model.candidates
+        candidates.fill_some(ids, row[ids], ordered=False)
+        self._llama.llama_sampler_apply(self._handle, candidates.array)
+        return ids[candidates.logits[: ids.size] > -np.inf]
 
     def close(self) -> None:
         """Free the grammar. Closing twice does nothing."""

@@ -127,12 +127,18 @@ class SamplerChain:
             return None
         return np.unique(np.array([*self._biased, *(self._recent or ())], dtype=np.intp))
 
+    def _enough(self) -> int | None:
+        """How many of the likeliest tokens the chain needs to see, where nothing changes which they are."""
+        if self._biased or self._recent is not None:
+            return None
+        return 1 if self._takes_best else self._selects or None
+
     def _permitted(self, row: Logits, token: int, grammar: GrammarSampler) -> int:
         """The token, or else one drawn from those the grammar allows; accepted by the grammar."""
         refused: list[int] = []
         while not grammar.allows(token):
             refused.append(token)
-            ids = grammar.allowed(row, [*self._banned, *refused])
+            ids = grammar.allowed(row, [*self._banned, *refused], enough=self._enough())
             logits = row[ids]
             token = int(ids[logits.argmax()]) if self._takes_best else self._pick_some(ids, logits, ordered=False)
         grammar.accept(token)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_llama_cpp import sampler
+from langchain_reasc_llama_cpp import grammar_sampler, sampler
 from langchain_reasc_llama_cpp.candidates import Logits
 from langchain_reasc_llama_cpp.grammar import Grammar
 from langchain_reasc_llama_cpp.model import NativeModel
@@ -94,3 +94,18 @@ def test_a_row_that_is_not_finite_ends_nothing(large: NativeModel) -> None:
         chain = SamplerChain(SamplingParameters(**options), 2, large)
         assert 0 <= chain.draw(row) < large.vocabulary_size
         chain.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"repeat_penalty": 1.3}])
+def test_a_look_at_the_likeliest_is_enough(
+    large: NativeModel, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    grammar = Grammar(gbnf="root ::= [^5]*")  # which leaves about half of the tokens
+    drawn = []
+    for likeliest in (grammar_sampler._LIKELIEST, 1 << 30):
+        monkeypatch.setattr(grammar_sampler, "_LIKELIEST", likeliest)
+        chain = SamplerChain(SamplingParameters(**options), 2, large, grammar)
+        drawn.append([chain.draw(row) for row in rows(large.vocabulary_size, 40)])
+        chain.close()
+    assert drawn[0] == drawn[1]
+    assert not any(b"5" in large.written(token) for token in drawn[0])
