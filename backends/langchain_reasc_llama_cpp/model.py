@@ -76,6 +76,7 @@ class NativeModel:
         self.quantization: str = (self._llama.llama_ftype_name(kind) or f"type {kind}".encode()).decode()
         self.weight_bytes: int = self._llama.llama_model_size(self.handle)
         self.training_context: int = self._llama.llama_model_n_ctx_train(self.handle)
+        self.on_gpu: bool = parameters.n_gpu_layers != 0 and self._llama.llama_supports_gpu_offload()
         self.is_recurrent: bool = self._llama.llama_model_is_recurrent(
             self.handle
         ) or self._llama.llama_model_is_hybrid(self.handle)
