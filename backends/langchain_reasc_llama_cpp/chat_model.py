@@ -23,8 +23,9 @@ class ChatLlamaCpp(ToolModel):
     """A GGUF model run by llama.cpp in this process, with exact token signals and parallel samples.
 
     The model is loaded when the object is made. Copies (``model_copy``) share it. It may be used from many threads and
-    event loops at once: requests take turns. Every response carries ``response_metadata["token_signals"]``, computed
-    from the raw logits of the whole vocabulary.
+    event loops at once, whose requests are decoded together. Every response carries
+    ``response_metadata["token_signals"]``, computed from the raw logits of the whole vocabulary. Tool calls and
+    structured output are held to their schemas by a grammar.
 
     Example:
         .. code-block:: python
@@ -61,7 +62,7 @@ class ChatLlamaCpp(ToolModel):
             n: how many, 1 to 1,024.
             first: index of the first.
             stop: strings that end a sample.
-            overrides: options of this call, such as ``temperature``, ``max_tokens`` or ``seed``.
+            overrides: options of this call, such as ``temperature``, ``seed``, ``tools`` or ``response_format``.
 
         Returns:
             An iterator of ``(index, message)`` in the order the samples end.

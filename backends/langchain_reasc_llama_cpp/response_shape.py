@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pydantic import BaseModel
 
@@ -16,7 +16,7 @@ from langchain_reasc_llama_cpp.tools import Tools
 
 __all__ = ["ResponseShape"]
 
-_JSON_OBJECT: dict[str, Any] = {"type": "object"}
+_JSON_OBJECT: Final[dict[str, Any]] = {"type": "object"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
