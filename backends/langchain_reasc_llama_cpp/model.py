@@ -31,7 +31,6 @@ class NativeModel:
         weight_bytes: size of all its tensors.
         training_context: tokens the model was trained to see.
         on_gpu: whether layers were put on a GPU.
-        on_gpu: whether layers were put on a GPU.
         is_recurrent: whether its memory is, at least partly, a state that cannot be cut between two tokens.
         adds_bos: whether tokenizing puts the begin-of-sequence token first.
         bos: text of the begin-of-sequence token; empty where there is none.
