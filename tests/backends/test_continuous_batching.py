@@ -128,3 +128,21 @@ def test_timing_says_where_the_time_went(model: ChatLlamaCpp) -> None:
     with model.sample("in the way", n=8, max_tokens=300):
         wait_until_decoding(model)
         assert timing("one more", 1)["queued"] > 0
+
+
+def test_several_models_in_one_process(endless_path: Path, shipped: ChatLlamaCpp) -> None:
+    question = "Kira has 7 roses and buys 12 more. How many roses does Kira have?"
+    with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, seed=1, max_tokens=40) as other:
+        wanted = [str(model.invoke(question).content) for model in (shipped, other)]
+        got: dict[int, list[str]] = {0: [], 1: []}
+
+        def ask(number: int, model: ChatLlamaCpp) -> None:
+            got[number] += [str(model.invoke(question).content) for _ in range(5)]
+
+        threads = [threading.Thread(target=ask, args=pair) for pair in enumerate((shipped, other))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+    assert got == {0: [wanted[0]] * 5, 1: [wanted[1]] * 5}
+    assert shipped.invoke(question).content == wanted[0]  # the other one's end is not its own
