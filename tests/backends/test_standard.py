@@ -43,7 +43,9 @@ def terse_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("terse") / "terse.gguf", context=8192)
 
 
-needs_wit = pytest.mark.xfail(reason="a random model does not do what it is asked, beyond what a grammar holds it to")
+needs_wit = pytest.mark.xfail(
+    reason="a random model does not do what it is asked, beyond what a grammar holds it to", strict=True
+)
 
 
 class TestRandomModel(ChatModelIntegrationTests):
