@@ -61,7 +61,7 @@ class SamplerChain:
         if parameters.penalises or parameters.dry:
             self._recent = deque(maxlen=_window(parameters))
         self._largest = model.vocabulary_size // _SHARE
-        self._takes_best = parameters.temperature == 0 and not self._biased and self._recent is None
+        self._takes_best = parameters.greedy and not self._biased and self._recent is None
         self._grammar = None if grammar is None else GrammarSampler(grammar, model)
         self._handle = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
         for sampler in stages(llama, parameters, seed, model):
@@ -162,7 +162,7 @@ def check_tokens(biased: Iterable[int], model: NativeModel) -> None:
 def _selected(parameters: SamplingParameters, model: NativeModel) -> int:
     """How many of the likeliest tokens the chain needs to see; 0: the whole vocabulary."""
     size, k = model.vocabulary_size, parameters.top_k
-    if not parameters.temperature:
+    if parameters.greedy:
         k = 1
     elif parameters.mirostat or parameters.top_n_sigma:
         k = 0

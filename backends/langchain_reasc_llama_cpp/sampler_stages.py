@@ -26,7 +26,7 @@ def stages(llama: Any, parameters: SamplingParameters, seed: int, model: NativeM
     """
     seed %= SEEDS
     chain = _bias(llama, parameters, model)
-    if parameters.mirostat and parameters.temperature:
+    if parameters.mirostat and not parameters.greedy:
         return [
             *chain,
             llama.llama_sampler_init_temp(parameters.temperature),
@@ -36,7 +36,7 @@ def stages(llama: Any, parameters: SamplingParameters, seed: int, model: NativeM
         chain.append(_penalties(llama, parameters, model))
     if parameters.dry:
         chain.append(_dry(llama, parameters, model))
-    if not parameters.temperature:
+    if parameters.greedy:
         return [*chain, llama.llama_sampler_init_greedy()]
     chain += _truncation(llama, parameters)
     if parameters.xtc:

@@ -14,6 +14,7 @@ SEEDS: Final = 2**32 - 1
 _BREAKERS: Final = ("\n", ":", '"', "*")
 
 _LARGE: Final = 1e6  # far beyond any use, and far from where float32 overflows
+_COLD: Final = 1e-5
 _WINDOW: Final = 1 << 20  # llama.cpp allocates a window in full, for every sample
 _BREAKER_BYTES: Final = 40  # llama.cpp cuts longer ones
 
@@ -24,7 +25,8 @@ class SamplingParameters:
 
     ``logit_bias``, penalties, DRY, ``top_n_sigma``, ``top_k``, ``typical_p``, ``top_p``, ``min_p``, XTC, temperature;
     with ``mirostat`` only ``logit_bias``, temperature and mirostat itself. Penalties and DRY look at the response's own
-    tokens, not at the prompt's. Temperature 0 takes the most likely token after bias, penalties and DRY.
+    tokens, not at the prompt's. Temperature 0 (or below 1e-5) takes the most likely token after bias, penalties
+    and DRY.
 
     Attributes:
         temperature: divides the logits; 0 takes the most likely token.
@@ -90,6 +92,11 @@ class SamplingParameters:
             object.__setattr__(self, "top_n_sigma", 0.0)  # -1 is llama.cpp's way to say off
         if self.mirostat:
             self._check_alone()
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most likely token is taken; dividing by a tiny temperature would overflow."""
+        return self.temperature < _COLD
 
     @property
     def penalises(self) -> bool:
@@ -162,7 +169,8 @@ def _count(low: int) -> Callable[[Any], bool]:
 
 
 def _breakers(value: Any) -> bool:
-    return all(text and "\0" not in text and len(text.encode("utf-8", "replace")) <= _BREAKER_BYTES for text in value)
+    fits = (text and "\0" not in text and len(text.encode("utf-8", "replace")) <= _BREAKER_BYTES for text in value)
+    return isinstance(value, tuple) and all(fits)
 
 
 def _biases(value: Any) -> bool:
@@ -188,7 +196,7 @@ _RANGES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "dry_base": (_between(1, _LARGE), "between 1 and 1e6"),
     "dry_allowed_length": (_count(1), "a whole number, at least 1"),
     "dry_penalty_last_n": (_window, f"between -1 (all) and {_WINDOW:,} (0: off)"),
-    "dry_sequence_breakers": (_breakers, f"non-empty texts of at most {_BREAKER_BYTES} bytes"),
+    "dry_sequence_breakers": (_breakers, f"a tuple of non-empty texts of at most {_BREAKER_BYTES} bytes"),
     "mirostat": (lambda value: value in (0, 1, 2), "0 (off), 1 or 2"),
     "mirostat_tau": (lambda value: 0 < value <= _LARGE, "above 0 and finite"),
     "mirostat_eta": (_between(0, _LARGE), "at least 0 and finite"),

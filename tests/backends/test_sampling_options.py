@@ -162,7 +162,10 @@ def test_a_fingerprint_holds_what_has_an_effect(tiny: ChatLlamaCpp) -> None:
         ({"dry_base": 0.5}, "dry_base: .*1, got 0.5"),
         ({"dry_allowed_length": 0}, "dry_allowed_length: .*1, got 0"),
         ({"dry_penalty_last_n": -5}, "dry_penalty_last_n: .*-1, got -5"),
-        ({"dry_sequence_breakers": ("\n", "")}, "dry_sequence_breakers must be non-empty texts of at most 40 bytes"),
+        (
+            {"dry_sequence_breakers": ("\n", "")},
+            "dry_sequence_breakers must be a tuple of non-empty texts of at most 40 bytes",
+        ),
         ({"dry_sequence_breakers": ("ü" * 21,)}, "dry_sequence_breakers must be .*at most 40 bytes"),
         ({"mirostat": 3}, "mirostat: .*0, 1 or 2, got 3"),
         ({"mirostat_tau": 0}, "mirostat_tau: .*greater than 0, got 0"),
@@ -188,6 +191,13 @@ def test_wrong_values(tiny: ChatLlamaCpp, tiny_path: Path, face: Face, options: 
         face.invoke(tiny, "hi", **options)
     with pytest.raises(ConfigurationError, match=says):
         ChatLlamaCpp(model_path=tiny_path, **options)
+
+
+@pytest.mark.parametrize("name", sorted(set(SamplingParameters.__dataclass_fields__)))
+def test_nonsense_is_refused_below_the_fields_too(name: str) -> None:
+    for nonsense in (math.nan, "much", None):
+        with pytest.raises(ConfigurationError, match=f"{name} must be .*, got {nonsense!r}"):
+            SamplingParameters(**{name: nonsense})
 
 
 @pytest.mark.parametrize(
