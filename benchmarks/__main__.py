@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import batching, decode_rate, flash_attention, memory, overhead, peers, prompts, step_profile
+from benchmarks import attention, batching, decode_rate, memory, overhead, peers, prompts, step_profile
 from benchmarks.machine import default_threads, describe_machine
 from benchmarks.random_gguf import QUANTIZATIONS
 from benchmarks.settings import Settings
@@ -33,7 +33,7 @@ MEASURES: Final[dict[str, Measure]] = {
     "memory": memory.resident,
     "step": step_profile.our_share,
     "interference": prompts.interference,
-    "flash-attention": flash_attention.off_against_on,
+    "attention": attention.of_bare_loop,
     "signals": overhead.signals_in_engine,
     "method": overhead.method,
     "imports": overhead.imports,
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     settings = Settings(
         threads=given.threads,
+        shipped_threads=given.shipped_threads,
         n_gpu_layers=given.n_gpu_layers,
         flash_attn=_FLASH[given.flash_attn or ("auto" if given.n_gpu_layers else "off")],
         rounds=given.rounds,
@@ -53,7 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quantization=given.quantization,
         llama_server=given.llama_server,
     )
-    print(describe_machine(threads=given.threads, n_gpu_layers=given.n_gpu_layers, flash_attn=settings.flash_attn))
+    print(
+        describe_machine(
+            threads=settings.threads,
+            shipped_threads=settings.shipped_threads,
+            n_gpu_layers=settings.n_gpu_layers,
+            flash_attn=settings.flash_attn,
+        )
+    )
     rows: list[Row] = []
     failed = False
     for name in given.measures or MEASURES:
@@ -84,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a small model and one round: shows that everything runs")
     parser.add_argument("--rounds", type=int, help="rounds of every measure, instead of what each thinks right")
     parser.add_argument("--threads", type=int, default=default_threads(), help="CPU threads of everybody (%(default)s)")
+    parser.add_argument("--shipped-threads", type=int, default=1, help="the same on the shipped model (%(default)s)")
     parser.add_argument(
         "--n-gpu-layers",
         type=int,

@@ -54,7 +54,7 @@ class BareLoop:
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = cells
         parameters.n_batch = parameters.n_ubatch = _BATCH
-        parameters.n_seq_max = parameters.n_outputs_max = sequences + 1
+        parameters.n_seq_max = parameters.n_outputs_max = sequences + 2
         parameters.n_threads = parameters.n_threads_batch = threads
         parameters.flash_attn_type = -1 if flash_attn is None else int(flash_attn)
         parameters.kv_unified = True
@@ -70,17 +70,16 @@ class BareLoop:
         self._wanted = np.ctypeslib.as_array(ctypes.cast(self._batch.logits, ctypes.POINTER(ctypes.c_int8)), (_BATCH,))
         np.ctypeslib.as_array(self._batch.n_seq_id, shape=(_BATCH,))[:] = 1
 
-    def prefill(self, prompt: Sequence[int]) -> None:
-        """Put a prompt into the cache, in place of the last one."""
+    def prefill(self, prompt: Sequence[int], *, idle: Sequence[int] = ()) -> None:
+        """Put a prompt into the cache, in place of all it held.
+
+        Args:
+            prompt: what sequences continue.
+            idle: a prompt that stays in the cache beside it, used by nobody.
+        """
         llama_cpp.llama_memory_clear(self._memory, False)
-        self._own([_PROMPT] * _BATCH)
-        for begin in range(0, len(prompt), _BATCH):
-            part = prompt[begin : begin + _BATCH]
-            self._tokens[: len(part)] = part
-            self._positions[: len(part)] = range(begin, begin + len(part))
-            self._wanted[: len(part)] = 0
-            self._wanted[len(part) - 1] = 1
-            self._decode(len(part))
+        self._put(idle, self._sequences + 1)
+        self._put(prompt, _PROMPT)
         self._last_prompt_token, self._prompt_tokens = prompt[-1], len(prompt)
 
     def generate(self, n: int, tokens: int, *, seed: int = 0) -> float:
@@ -126,6 +125,16 @@ class BareLoop:
             drawn = [sample(chain, context, row) for row, chain in enumerate(chains)]
         for chain in chains:
             llama_cpp.llama_sampler_free(chain)
+
+    def _put(self, prompt: Sequence[int], sequence: int) -> None:
+        self._own([sequence] * _BATCH)
+        for begin in range(0, len(prompt), _BATCH):
+            part = prompt[begin : begin + _BATCH]
+            self._tokens[: len(part)] = part
+            self._positions[: len(part)] = range(begin, begin + len(part))
+            self._wanted[: len(part)] = 0
+            self._wanted[len(part) - 1] = 1
+            self._decode(len(part))
 
     def _forget_answers(self) -> None:
         """Leave the prompt but for its last token, which is decoded again for its logits."""

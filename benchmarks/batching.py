@@ -31,7 +31,7 @@ def shipped_model(settings: Settings) -> Iterator[Row]:
     """64 questions of the shipped model's own test set, with the lengths its answers have."""
     count = 8 if settings.quick else 64
     questions: list[Question] = [(text, {}) for text in shipped_questions(count)]
-    yield from _against_one_by_one(settings.on_one_thread(), None, questions, "shipped model", rounds=7)
+    yield from _against_one_by_one(settings.for_shipped_model(), None, questions, "shipped model", rounds=7)
 
 
 def large_model(settings: Settings) -> Iterator[Row]:

@@ -43,7 +43,9 @@ def tiny_model(settings: Settings) -> Iterator[Row]:
     """The same on the shipped model, where our own code weighs most."""
     tokens = settings.tokens_or(200)
     path = settings.endless_shipped_path
-    yield from _against_bare(settings.on_one_thread(), path, "shipped model", tokens=tokens, rounds=15, scaling=False)
+    yield from _against_bare(
+        settings.for_shipped_model(), path, "shipped model", tokens=tokens, rounds=15, scaling=False
+    )
 
 
 def _against_bare(

@@ -32,7 +32,7 @@ def graphics_cards() -> list[str]:
     return answer.stdout.strip().splitlines() if answer.returncode == 0 else []
 
 
-def describe_machine(*, threads: int, n_gpu_layers: int, flash_attn: bool | None) -> str:
+def describe_machine(*, threads: int, shipped_threads: int, n_gpu_layers: int, flash_attn: bool | None) -> str:
     """Processor, cores, threads, load, operating system, versions and llama.cpp's build, one line each."""
     cards = graphics_cards()
     flash = {None: "left to llama.cpp", True: "on", False: "off"}[flash_attn]
@@ -40,7 +40,7 @@ def describe_machine(*, threads: int, n_gpu_layers: int, flash_attn: bool | None
     load = f", load {os.getloadavg()[0]:.2f} before the run" if hasattr(os, "getloadavg") else ""
     lines = [
         f"processor: {_processor()}; {available_cores()} cores available{load}",
-        f"threads: {threads} (1 for the shipped model); flash attention: {flash}; layers on a GPU: "
+        f"threads: {threads} ({shipped_threads} for the shipped model); flash attention: {flash}; layers on a GPU: "
         f"{n_gpu_layers} (llama-cpp-python built with GPU support: {offload})",
         f"cards: {'; '.join(cards) if cards else 'none found by nvidia-smi'}",
         f"system: {_system()}; Python {platform.python_version()}",

@@ -61,8 +61,8 @@ def imports(settings: Settings) -> Iterator[Row]:
 def signals_in_engine(settings: Settings) -> Iterator[Row]:
     """The shipped model with all signals and with one, by number of samples."""
     with (
-        open_ours(settings.on_one_thread(), None, signals=SIGNALS) as every,
-        open_ours(settings.on_one_thread(), None, signals=("token_logprob",)) as one,
+        open_ours(settings.for_shipped_model(), None, signals=SIGNALS) as every,
+        open_ours(settings.for_shipped_model(), None, signals=("token_logprob",)) as one,
     ):
         turns = {
             f"shipped model, n = {n}, {name}, tokens/s": partial(_rate, model, n)

@@ -43,7 +43,8 @@ class Settings:
     """How to measure.
 
     Attributes:
-        threads: CPU threads of everybody on the large model; the tiny one is fastest on one, and has one.
+        threads: CPU threads of everybody on the large model.
+        shipped_threads: the same on the shipped model, whose layers are too small to be worth sharing out.
         n_gpu_layers: layers on a GPU, for everybody; -1 for all.
         flash_attn: for everybody; None leaves it to llama.cpp.
         rounds: rounds of each measure; None: what the measure thinks right.
@@ -54,6 +55,7 @@ class Settings:
     """
 
     threads: int = default_threads()
+    shipped_threads: int = 1
     n_gpu_layers: int = 0
     flash_attn: bool | None = False
     rounds: int | None = None
@@ -95,9 +97,9 @@ class Settings:
         unfinished.replace(path)
         return path
 
-    def on_one_thread(self) -> "Settings":
-        """The same for the tiny model."""
-        return replace(self, threads=1)
+    def for_shipped_model(self) -> "Settings":
+        """The same with the shipped model's threads."""
+        return replace(self, threads=self.shipped_threads)
 
 
 @contextmanager

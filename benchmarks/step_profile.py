@@ -44,11 +44,11 @@ Function = tuple[str, int, str]  # file, line, name
 
 def our_share(settings: Settings) -> Iterator[Row]:
     """Share of the wall time of n = 8 samples that ``llama_decode`` does not have; then the same, part by part."""
-    one_thread = settings.on_one_thread()
+    own = settings.for_shipped_model()
     tokens = settings.tokens_or(200)
     path = settings.endless_shipped_path
     steps: list[float] = []
-    with open_ours(one_thread, path, n_ctx=1024, n_cells=CELLS) as model:
+    with open_ours(own, path, n_ctx=1024, n_cells=CELLS) as model:
 
         def share() -> float:
             took, inside = _timed(model, tokens)
@@ -64,7 +64,7 @@ def our_share(settings: Settings) -> Iterator[Row]:
         note=f"wall time outside llama_decode; five signals, {tokens} tokens per response, all of a call included",
     )
     yield Row(measure="outside llama_decode, µs per step of 8 tokens", spread=ours)
-    yield from _parts(one_thread, path, tokens, ours)
+    yield from _parts(own, path, tokens, ours)
 
 
 def _timed(model: ChatLlamaCpp, tokens: int) -> tuple[float, float]:
