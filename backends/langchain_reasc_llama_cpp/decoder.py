@@ -95,11 +95,8 @@ class Decoder:
         """End the requests that were cancelled: what was begun comes out as it is, the rest never cost anything."""
         for job in self._scheduler.jobs():
             if job.request.cancelled:
-                self._recorder.flush()
-                for sequence in sorted([*job.live, *job.set_back], key=lambda sequence: sequence.index):
-                    if sequence.tokens:
-                        self._tell(sequence, "cancelled")
-                self._leave(job, Finished())
+                self._leave(job, self._tell_cancelled(job))
+        self._give_up({})
 
     def fail(self, error: Exception) -> None:
         """End everything that has begun with an error, and forget the cache: nobody knows what is in it."""
@@ -228,6 +225,16 @@ class Decoder:
         job.unfinished -= 1
         if not job.unfinished:
             self._leave(job, Finished())
+
+    def _tell_cancelled(self, job: Job) -> Finished | Failed:
+        self._unsound += self._recorder.flush()
+        try:
+            for sequence in sorted([*job.live, *job.set_back], key=lambda sequence: sequence.index):
+                if sequence.tokens:
+                    self._tell(sequence, "cancelled")
+        except ReASCError as error:
+            return Failed(error)
+        return Finished()
 
     def _tell(self, sequence: Sequence, reason: str) -> None:
         """Send what there is of a sample that has ended; the recorder was flushed."""

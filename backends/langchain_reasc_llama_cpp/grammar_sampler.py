@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError
+from langchain_reasc.top_candidates import top_candidates
 from langchain_reasc_llama_cpp import native
 from langchain_reasc_llama_cpp.candidates import Logits
 from langchain_reasc_llama_cpp.gbnf import check_gbnf
 from langchain_reasc_llama_cpp.grammar import Grammar
 from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.selection import top_candidates
 from langchain_reasc_llama_cpp.trigger import TriggerWatch
 from langchain_reasc_llama_cpp.utf8_state import Utf8State
 

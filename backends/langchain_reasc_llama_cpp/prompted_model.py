@@ -107,7 +107,7 @@ class PromptedModel(LoadedModel):
             stop=stops,
             signals=options.signals,
             top_k_signal=options.top_k_signal,
-            logprobs=_alternatives(options),
+            logprobs=options.alternatives,
             grammar=call.shape.grammar,
             stream=stream,
         )
@@ -143,13 +143,6 @@ class PromptedModel(LoadedModel):
 def fresh_seed() -> int:
     """A seed nobody chose."""
     return secrets.randbelow(SEEDS)
-
-
-def _alternatives(options: CallOptions) -> int | None:
-    """How many alternatives of each token to report; None: no logprobs at all."""
-    if options.top_logprobs is not None:
-        return options.top_logprobs
-    return 0 if options.logprobs else None
 
 
 def _make_request(emit: Callable[[Event], None], **request: Any) -> GenerationRequest:

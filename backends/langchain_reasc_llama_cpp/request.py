@@ -54,7 +54,7 @@ class Completion:
         cached_tokens: those of them that were not prefilled for this sample.
         output_tokens: generated, the end token included.
         logprobs: one entry per generated token in OpenAI's shape (``token``, ``bytes``, ``logprob``,
-            ``top_logprobs``); None where the request did not ask.
+            ``top_logprobs``), those apart that were streamed with text; None where the request did not ask.
         timing: where the time went.
     """
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError
+from langchain_reasc.top_candidates import top_candidates
 from langchain_reasc_llama_cpp import native
 from langchain_reasc_llama_cpp.candidates import Logits
 from langchain_reasc_llama_cpp.grammar import Grammar
@@ -17,7 +18,6 @@ from langchain_reasc_llama_cpp.grammar_sampler import GrammarSampler
 from langchain_reasc_llama_cpp.model import NativeModel
 from langchain_reasc_llama_cpp.sampler_stages import stages
 from langchain_reasc_llama_cpp.sampling_parameters import SEEDS, SamplingParameters
-from langchain_reasc_llama_cpp.selection import top_candidates
 
 __all__ = ["SEEDS", "SamplerChain", "SamplingParameters", "check_tokens"]
 

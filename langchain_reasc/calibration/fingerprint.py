@@ -69,5 +69,8 @@ def _differences(then: Fingerprint, now: Fingerprint) -> list[tuple[str, object,
     pairs: list[tuple[str, object, object]] = [
         (name, getattr(then, name), getattr(now, name)) for name in (*fields, "quantization", "prompt_sha256")
     ]
-    pairs += [(name, value, now.sampling.get(name)) for name, value in then.sampling.items()]
+    # Who hashes its file tells everything that matters; what it leaves out has no effect.
+    unsaid = "no effect" if then.model_sha256 and now.model_sha256 else None
+    names = dict.fromkeys([*then.sampling, *now.sampling])
+    pairs += [(name, then.sampling.get(name, unsaid), now.sampling.get(name, unsaid)) for name in names]
     return [(name, a, b) for name, a, b in pairs if a is not None and b is not None and a != b]

@@ -1,4 +1,4 @@
-"""Writes a tiny Mamba GGUF with random weights: a model whose memory is one state per sequence, not a cache of tokens."""
+"""Writes a tiny Mamba GGUF with random weights: its memory is one state per sequence, not a cache of tokens."""
 
 from pathlib import Path
 

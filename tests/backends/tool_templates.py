@@ -38,7 +38,8 @@ LLAMA = """
 {%- if message.role == 'tool' %}[ipython]{{ message.content }}
 {% elif 'tool_calls' in message %}
 {%- if message.tool_calls | length != 1 %}{{ raise_exception('one call at a time') }}{% endif %}
-{%- set call = message.tool_calls[0].function %}[assistant]{"name": "{{ call.name }}", "parameters": {{ call.arguments | tojson }}}
+{%- set call = message.tool_calls[0].function %}
+{{- '[assistant]' }}{"name": "{{ call.name }}", "parameters": {{ call.arguments | tojson }}}
 {% else %}[{{ message.role }}]{{ message.content }}
 {% if loop.first and tools %}Answer with {"name": function name, "parameters": dictionary of arguments}.
 {% for tool in tools %}{{ tool | tojson(indent=4) }}
@@ -48,6 +49,7 @@ LLAMA = """
 
 NO_SYSTEM = """
 {%- for message in messages %}
-{%- if message.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}[{{ message.role }}]{{ message.content }}
+{%- if message.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}
+{{- '[' + message.role + ']' + message.content }}
 {% endfor %}[assistant]"""
 """As Gemma's: knows neither tools nor system messages."""

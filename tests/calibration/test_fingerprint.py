@@ -30,7 +30,9 @@ def calibrated(on: Fingerprint, template: Calibration) -> Calibration:
         ({"quantization": "Q4_K_M"}, "quantization", "'F16'", "'Q4_K_M'"),
         ({"prompt_sha256": "dd"}, "prompt_sha256 of the system messages", "'cc'", "'dd'"),
         ({"sampling": {"temperature": 1.0, "top_k": 40}}, "temperature", "0.7", "1.0"),
-        ({"sampling": {"top_k": 0}}, "top_k", "40", "0"),
+        ({"model_sha256": None, "sampling": {"top_k": 0}}, "top_k", "40", "0"),
+        ({"sampling": {"temperature": 0.7, "top_k": 40, "lora": "ab*1.0"}}, "lora", "'no effect'", "'ab*1.0'"),
+        ({"sampling": {"temperature": 0.7}}, "top_k", "40", "'no effect'"),
     ],
 )
 def test_a_mismatch_shows_both_sides_and_the_override(
@@ -56,8 +58,8 @@ def test_every_difference_is_shown_at_once(offline: Calibration) -> None:
         {"model": "renamed.gguf"},  # the same file under another name
         {"model_sha256": None},
         {"quantization": None, "prompt_sha256": None},
-        {"sampling": {}},
-        {"sampling": {"temperature": 0.7, "top_k": None, "min_p": 0.05}},
+        {"model_sha256": None, "sampling": {}},  # a server that tells less of itself
+        {"model_sha256": None, "sampling": {"temperature": 0.7, "top_k": None, "min_p": 0.05}},
         {"sampling": {"temperature": 0.7, "top_k": 40.0}},
     ],
 )
