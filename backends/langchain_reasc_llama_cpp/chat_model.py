@@ -10,10 +10,10 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_llama_cpp.engine.request import Completion
+from langchain_reasc_llama_cpp.engine.streams import AsyncEvents, AsyncSampleStream, Events, SampleStream
 from langchain_reasc_llama_cpp.messages import ChunkMaker
 from langchain_reasc_llama_cpp.prompted_model import Call, fresh_seed
-from langchain_reasc_llama_cpp.request import Completion
-from langchain_reasc_llama_cpp.streams import AsyncEvents, AsyncSampleStream, Events, SampleStream
 from langchain_reasc_llama_cpp.tool_model import ToolModel
 
 __all__ = ["ChatLlamaCpp"]

@@ -9,8 +9,8 @@ from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 
-from langchain_reasc_llama_cpp.request import Completion, Event, TextDelta
-from langchain_reasc_llama_cpp.tool_reader import ToolCallReader
+from langchain_reasc_llama_cpp.engine.request import Completion, Event, TextDelta
+from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
 
 __all__ = ["ChunkMaker", "MessageMaker"]
 

@@ -7,9 +7,9 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.token_signals import SIGNALS
-from langchain_reasc_llama_cpp.gguf_file import MetadataValue
+from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
 from langchain_reasc_llama_cpp.option_errors import check_names, explained
-from langchain_reasc_llama_cpp.sampling_fields import SamplingFields
+from langchain_reasc_llama_cpp.sampling.fields import SamplingFields
 
 __all__ = ["MAX_SAMPLES", "CallOptions", "GenerationFields", "checked_stop"]
 

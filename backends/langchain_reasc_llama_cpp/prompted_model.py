@@ -11,16 +11,16 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
-from langchain_reasc_llama_cpp.conversation import template_messages
+from langchain_reasc_llama_cpp.engine.request import Event, GenerationRequest
+from langchain_reasc_llama_cpp.engine.streams import MakeRequest
 from langchain_reasc_llama_cpp.loaded_model import LoadedModel
 from langchain_reasc_llama_cpp.messages import MessageMaker
 from langchain_reasc_llama_cpp.options import CallOptions, checked_stop
-from langchain_reasc_llama_cpp.overflow import newest_turns
-from langchain_reasc_llama_cpp.request import Event, GenerationRequest
-from langchain_reasc_llama_cpp.response_shape import ResponseShape
-from langchain_reasc_llama_cpp.sampler import SEEDS
-from langchain_reasc_llama_cpp.streams import MakeRequest
-from langchain_reasc_llama_cpp.tools import Tools, openai_tools
+from langchain_reasc_llama_cpp.prompts.conversation import template_messages
+from langchain_reasc_llama_cpp.prompts.overflow import newest_turns
+from langchain_reasc_llama_cpp.sampling.sampler import SEEDS
+from langchain_reasc_llama_cpp.tools.response_shape import ResponseShape
+from langchain_reasc_llama_cpp.tools.tools import Tools, openai_tools
 
 __all__ = ["TRACED", "Call", "PromptedModel", "fresh_seed"]
 

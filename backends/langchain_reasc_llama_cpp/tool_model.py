@@ -9,10 +9,10 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
 from langchain_reasc_llama_cpp.prompted_model import TRACED, PromptedModel
-from langchain_reasc_llama_cpp.response_schema import schema_of
-from langchain_reasc_llama_cpp.response_shape import ResponseShape
-from langchain_reasc_llama_cpp.structured_output import Method, json_parser, method_checked, tool_parser, with_raw
-from langchain_reasc_llama_cpp.tools import Tools, openai_tools
+from langchain_reasc_llama_cpp.tools.response_schema import schema_of
+from langchain_reasc_llama_cpp.tools.response_shape import ResponseShape
+from langchain_reasc_llama_cpp.tools.structured_output import Method, json_parser, method_checked, tool_parser, with_raw
+from langchain_reasc_llama_cpp.tools.tools import Tools, openai_tools
 
 __all__ = ["ToolModel"]
 

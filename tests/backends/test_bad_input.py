@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path, native
-from langchain_reasc_llama_cpp.gguf_file import read_header
+from langchain_reasc_llama_cpp.native.gguf_file import read_header
 
 from langchain_reasc.exceptions import (
     ConfigurationError,

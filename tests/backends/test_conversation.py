@@ -16,9 +16,9 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.chat_template import ChatTemplate
-from langchain_reasc_llama_cpp.conversation import template_messages
-from langchain_reasc_llama_cpp.tools import openai_tools
+from langchain_reasc_llama_cpp.prompts.chat_template import ChatTemplate
+from langchain_reasc_llama_cpp.prompts.conversation import template_messages
+from langchain_reasc_llama_cpp.tools.tools import openai_tools
 
 from langchain_reasc.exceptions import ConfigurationError
 

@@ -15,8 +15,8 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.request import Failed, Finished, GenerationRequest
-from langchain_reasc_llama_cpp.sampler import SamplingParameters
+from langchain_reasc_llama_cpp.engine.request import Failed, Finished, GenerationRequest
+from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError, ModelFileError
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from langchain_reasc_llama_cpp.candidates import Logits
-from langchain_reasc_llama_cpp.grammar import Grammar
-from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.sampler import SamplerChain, SamplingParameters
+from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.native.model import NativeModel
+from langchain_reasc_llama_cpp.sampling.candidates import Logits
+from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError
 
@@ -147,9 +147,9 @@ def test_random_draws_never_end_the_process(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 import numpy as np
-from langchain_reasc_llama_cpp.grammar import Grammar
-from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.sampler import SamplerChain, SamplingParameters
+from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.native.model import NativeModel
+from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
 model = NativeModel(Path(sys.argv[1]))
 rng = np.random.default_rng(0)
 grammars = [

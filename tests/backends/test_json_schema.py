@@ -11,7 +11,7 @@ from uuid import UUID
 import jsonschema
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.json_schema import SchemaRules
+from langchain_reasc_llama_cpp.grammar.json_schema import SchemaRules
 from pydantic import BaseModel, Field
 
 from langchain_reasc.exceptions import ConfigurationError

@@ -2,7 +2,7 @@
 
 import random
 
-from langchain_reasc_llama_cpp.kv_cells import KvCells, Slot
+from langchain_reasc_llama_cpp.engine.kv_cells import KvCells, Slot
 
 
 class Ledger:

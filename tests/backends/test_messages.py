@@ -6,10 +6,10 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc_llama_cpp.engine.request import Completion, TextDelta, Timing
 from langchain_reasc_llama_cpp.messages import ChunkMaker, MessageMaker
-from langchain_reasc_llama_cpp.request import Completion, TextDelta, Timing
-from langchain_reasc_llama_cpp.tool_formats import HERMES
-from langchain_reasc_llama_cpp.tool_reader import ToolCallReader
+from langchain_reasc_llama_cpp.tools.formats import HERMES
+from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
 
 from .faces import Face, merged
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.kv_cells import KvCells
-from langchain_reasc_llama_cpp.prompt_cache import CachedPrompt, PromptCache, common_prefix
+from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
+from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt, PromptCache, common_prefix
 
 from .faces import Face
 from .test_kv_cells import Ledger

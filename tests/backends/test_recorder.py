@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.signals import Recorder, Wanted
+from langchain_reasc_llama_cpp.confidence.recorder import Recorder, Wanted
+from langchain_reasc_llama_cpp.native.model import NativeModel
 
 from langchain_reasc.exceptions import ConfidenceError
 from langchain_reasc.token_signals import SIGNALS

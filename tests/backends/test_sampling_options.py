@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.sampling_fields import SamplingFields
-from langchain_reasc_llama_cpp.sampling_parameters import SamplingParameters
+from langchain_reasc_llama_cpp.sampling.fields import SamplingFields
+from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
 
 from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError

@@ -3,13 +3,13 @@
 from typing import Any, cast
 
 import numpy as np
-from langchain_reasc_llama_cpp.job import Job, Sequence
-from langchain_reasc_llama_cpp.kv_cells import KvCells
-from langchain_reasc_llama_cpp.prompt_cache import PromptCache
-from langchain_reasc_llama_cpp.request import GenerationRequest
-from langchain_reasc_llama_cpp.sampler import SamplingParameters
-from langchain_reasc_llama_cpp.scheduler import Scheduler
-from langchain_reasc_llama_cpp.text import TextAssembler
+from langchain_reasc_llama_cpp.engine.job import Job, Sequence
+from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
+from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache
+from langchain_reasc_llama_cpp.engine.request import GenerationRequest
+from langchain_reasc_llama_cpp.engine.scheduler import Scheduler
+from langchain_reasc_llama_cpp.engine.text import TextAssembler
+from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
 
 from .test_kv_cells import Ledger
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.sampler import SEEDS
+from langchain_reasc_llama_cpp.sampling.sampler import SEEDS
 
 from langchain_reasc.exceptions import ConfidenceError
 from langchain_reasc.token_signals import SIGNALS

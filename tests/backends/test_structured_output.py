@@ -9,7 +9,7 @@ import pytest
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.structured_output import Method, json_parser, tool_parser
+from langchain_reasc_llama_cpp.tools.structured_output import Method, json_parser, tool_parser
 from pydantic import BaseModel, Field, field_validator
 
 from langchain_reasc.exceptions import ConfigurationError

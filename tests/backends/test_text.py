@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.text import TextAssembler
+from langchain_reasc_llama_cpp.engine.text import TextAssembler
 
 from .faces import Face, merged
 

@@ -10,8 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableParallel
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.signals import Recorder, Wanted
+from langchain_reasc_llama_cpp.confidence.recorder import Recorder, Wanted
+from langchain_reasc_llama_cpp.native.model import NativeModel
 
 from langchain_reasc.logprobs import token_signals_of
 

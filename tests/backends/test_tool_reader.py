@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessageChunk
-from langchain_reasc_llama_cpp.tool_formats import HERMES, LLAMA_JSON, ToolFormat
-from langchain_reasc_llama_cpp.tool_reader import ToolCallReader
+from langchain_reasc_llama_cpp.tools.formats import HERMES, LLAMA_JSON, ToolFormat
+from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
 
 from .faces import merged
 

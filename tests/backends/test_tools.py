@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.tools import Tools
+from langchain_reasc_llama_cpp.tools.tools import Tools
 from pydantic import BaseModel, Field
 
 from langchain_reasc.exceptions import ConfigurationError

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp import native
-from langchain_reasc_llama_cpp.model import NativeModel
+from langchain_reasc_llama_cpp.native.library import library
+from langchain_reasc_llama_cpp.native.model import NativeModel
 
 __all__ = ["LogprobWriter", "TokenLogprobs"]
 
@@ -72,7 +72,7 @@ class _Spellings(dict[int, tuple[str, bytes]]):
 
     def __init__(self, model: NativeModel) -> None:
         super().__init__()
-        self._model, self._llama = model, native.library()
+        self._model, self._llama = model, library()
 
     def __missing__(self, token: int) -> tuple[str, bytes]:
         raw = self._render(token) if self._model.has_tokenizer else b""

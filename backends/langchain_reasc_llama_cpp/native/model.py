@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from langchain_reasc.exceptions import ModelClosedError, ModelFileError
-from langchain_reasc_llama_cpp import lora, native
-from langchain_reasc_llama_cpp.candidates import Candidates
-from langchain_reasc_llama_cpp.gguf_file import MetadataValue, read_header
-from langchain_reasc_llama_cpp.native_parameters import ModelParameters
+from langchain_reasc_llama_cpp.native import lora
+from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue, read_header
+from langchain_reasc_llama_cpp.native.library import library, log
+from langchain_reasc_llama_cpp.native.parameters import ModelParameters
+from langchain_reasc_llama_cpp.sampling.candidates import Candidates
 
 __all__ = ["NativeModel"]
 
@@ -51,7 +52,7 @@ class NativeModel:
             ConfigurationError: the parameters ask for what there is not.
             MissingExtraError: llama-cpp-python is not installed.
         """
-        self._llama = native.library()
+        self._llama = library()
         self._lock = threading.Lock()
         self._verbose = verbose
         self.path = path
@@ -59,7 +60,7 @@ class NativeModel:
         parameters = (parameters or ModelParameters()).fitted(own)
         self.metadata: dict[str, MetadataValue] = own | (parameters.kv_overrides or {})
         if verbose:
-            native.log.speak(True)
+            log.speak(True)
         self.handle: Any = None
         self._kept: tuple[Hashable, Any] | None = None
         try:
@@ -159,16 +160,16 @@ class NativeModel:
             self._llama.llama_model_free(handle)
         if self._verbose:
             self._verbose = False
-            native.log.speak(False)
+            log.speak(False)
 
     def _load(self, parameters: ModelParameters) -> Any:
         native_parameters = self._llama.llama_model_default_params()
         kept = parameters.apply(self._llama, native_parameters)
-        native.log.forget()
+        log.forget()
         handle = self._llama.llama_model_load_from_file(str(self.path).encode(), native_parameters)
         del kept  # llama.cpp has copied what it needs
         if not handle:
-            why = native.log.last_error() or "it does not say why"
+            why = log.last_error() or "it does not say why"
             raise ModelFileError(f"llama.cpp cannot load {self.path}: {why}")
         return handle
 

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 
-from langchain_reasc_llama_cpp.model import NativeModel
+from langchain_reasc_llama_cpp.native.model import NativeModel
 
 __all__ = ["TriggerWatch"]
 

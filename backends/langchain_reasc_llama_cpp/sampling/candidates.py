@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp import native
+from langchain_reasc_llama_cpp.native.library import library
 
 __all__ = ["Candidates", "Logits"]
 
@@ -24,7 +24,7 @@ class Candidates:
     """
 
     def __init__(self, vocabulary_size: int) -> None:
-        llama = native.library()
+        llama = library()
         self._size = vocabulary_size
         self._rows = np.zeros(vocabulary_size, dtype=_CANDIDATE)
         self._rows["id"] = np.arange(vocabulary_size)

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from llama_cpp.llama_grammar import DOT, PRIMITIVE_RULES, SchemaConverter
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.regex_pattern import as_json_string_pattern
+from langchain_reasc_llama_cpp.grammar.regex_pattern import as_json_string_pattern
 
 __all__ = ["SchemaRules"]
 

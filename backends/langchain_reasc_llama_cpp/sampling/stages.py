@@ -3,8 +3,8 @@
 import ctypes
 from typing import Any
 
-from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.sampling_parameters import SEEDS, SamplingParameters
+from langchain_reasc_llama_cpp.native.model import NativeModel
+from langchain_reasc_llama_cpp.sampling.parameters import SEEDS, SamplingParameters
 
 __all__ = ["stages"]
 

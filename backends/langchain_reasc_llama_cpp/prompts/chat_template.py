@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError, ModelFileError, missing_extra
-from langchain_reasc_llama_cpp.conversation import TemplateMessage, as_plain_turns, uses_tools
-from langchain_reasc_llama_cpp.tool_formats import format_of
+from langchain_reasc_llama_cpp.prompts.conversation import TemplateMessage, as_plain_turns, uses_tools
+from langchain_reasc_llama_cpp.tools.formats import format_of
 
 __all__ = ["ChatTemplate"]
 
@@ -36,7 +36,7 @@ class ChatTemplate:
         try:
             import jinja2
 
-            from langchain_reasc_llama_cpp.jinja_environment import chat_environment
+            from langchain_reasc_llama_cpp.prompts.jinja_environment import chat_environment
         except ImportError as error:
             raise missing_extra("llama-cpp", "jinja2") from error
         environment = chat_environment()

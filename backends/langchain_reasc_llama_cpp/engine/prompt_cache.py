@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.kv_cells import KvCells, Slot
+from langchain_reasc_llama_cpp.engine.kv_cells import KvCells, Slot
 
 __all__ = ["CachedPrompt", "PromptCache", "common_prefix"]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.gguf_file import MetadataValue
-from langchain_reasc_llama_cpp.sampling_parameters import REPLACED_BY_MIROSTAT, SEEDS, SamplingParameters
+from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
+from langchain_reasc_llama_cpp.sampling.parameters import REPLACED_BY_MIROSTAT, SEEDS, SamplingParameters
 
 __all__ = ["SamplingFields"]
 

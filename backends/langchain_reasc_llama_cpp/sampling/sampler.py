@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError
 from langchain_reasc.top_candidates import top_candidates
-from langchain_reasc_llama_cpp import native
-from langchain_reasc_llama_cpp.candidates import Logits
-from langchain_reasc_llama_cpp.grammar import Grammar
-from langchain_reasc_llama_cpp.grammar_sampler import GrammarSampler
-from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.sampler_stages import stages
-from langchain_reasc_llama_cpp.sampling_parameters import SEEDS, SamplingParameters
+from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.grammar.grammar_sampler import GrammarSampler
+from langchain_reasc_llama_cpp.native.library import library
+from langchain_reasc_llama_cpp.native.model import NativeModel
+from langchain_reasc_llama_cpp.sampling.candidates import Logits
+from langchain_reasc_llama_cpp.sampling.parameters import SEEDS, SamplingParameters
+from langchain_reasc_llama_cpp.sampling.stages import stages
 
 __all__ = ["SEEDS", "SamplerChain", "SamplingParameters", "check_tokens"]
 
@@ -50,7 +50,7 @@ class SamplerChain:
             ConfigurationError: ``logit_bias`` names a token that the model does not have, or the grammar is malformed.
         """
         check_tokens((token for token, _ in parameters.logit_bias), model)
-        llama = self._llama = native.library()
+        llama = self._llama = library()
         self._selects = _selected(parameters, model)
         brief = self._selects > 0 or model.vocabulary_size < _SELECTS
         self._apply, self._accept = _functions(brief)
@@ -178,7 +178,7 @@ def _window(parameters: SamplingParameters) -> int | None:
 @cache
 def _functions(brief: bool) -> tuple[Any, Any]:
     """``llama_sampler_apply`` and ``_accept``; brief calls keep the GIL, since getting it back can take longer."""
-    llama = native.library()
+    llama = library()
     apply, accept = (
         ctypes.cast(function, ctypes.c_void_p).value or 0
         for function in (llama.llama_sampler_apply, llama.llama_sampler_accept)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ModelError, ReASCError
-from langchain_reasc_llama_cpp.context import DecodeContext
-from langchain_reasc_llama_cpp.decoder import Decoder
-from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.native_parameters import ContextParameters, ModelParameters
-from langchain_reasc_llama_cpp.request import GenerationRequest
+from langchain_reasc_llama_cpp.engine.context import DecodeContext
+from langchain_reasc_llama_cpp.engine.decoder import Decoder
+from langchain_reasc_llama_cpp.engine.request import GenerationRequest
+from langchain_reasc_llama_cpp.native.model import NativeModel
+from langchain_reasc_llama_cpp.native.parameters import ContextParameters, ModelParameters
 
 __all__ = ["Engine", "EngineSettings"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.grammar import Grammar
-from langchain_reasc_llama_cpp.sampler import SamplingParameters
+from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
 
 __all__ = ["Completion", "Event", "Failed", "Finished", "GenerationRequest", "TextDelta", "Timing"]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_reasc.exceptions import ModelError, ModelFileError
-from langchain_reasc_llama_cpp import native
-from langchain_reasc_llama_cpp.gguf_file import GGUFHeader, MetadataValue, read_header
+from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, MetadataValue, read_header
+from langchain_reasc_llama_cpp.native.library import log
 
 if TYPE_CHECKING:
-    from langchain_reasc_llama_cpp.model import NativeModel
+    from langchain_reasc_llama_cpp.native.model import NativeModel
 
 __all__ = ["attach", "load"]
 
@@ -38,10 +38,10 @@ def load(
     loaded = []
     for path, scale in adapters.items():
         _check(Path(path), str(metadata.get("general.architecture")))
-        native.log.forget()
+        log.forget()
         adapter = llama.llama_adapter_lora_init(model_handle, str(path).encode())
         if not adapter:
-            raise ModelFileError(f"llama.cpp cannot load the LoRA adapter {path}: {native.log.last_error()}")
+            raise ModelFileError(f"llama.cpp cannot load the LoRA adapter {path}: {log.last_error()}")
         if llama.llama_adapter_get_alora_n_invocation_tokens(adapter):
             raise ModelFileError(
                 f"{path} is an activated LoRA, which counts only from certain tokens on; that is not supported"
@@ -61,9 +61,9 @@ def attach(llama: Any, context_handle: Any, model: "NativeModel") -> None:
         return
     handles = (llama.llama_adapter_lora_p_ctypes * len(used))(*(adapter for adapter, _ in used))
     scales = (ctypes.c_float * len(used))(*(scale for _, scale in used))
-    native.log.forget()
+    log.forget()
     if llama.llama_set_adapters_lora(context_handle, handles, len(used), scales) != 0:
-        raise ModelError(f"llama.cpp cannot use the LoRA adapters: {native.log.last_error()}")
+        raise ModelError(f"llama.cpp cannot use the LoRA adapters: {log.last_error()}")
 
 
 def _check(path: Path, architecture: str) -> None:

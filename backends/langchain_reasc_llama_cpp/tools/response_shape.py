@@ -8,11 +8,11 @@ from typing import Any, Final, Self
 from pydantic import BaseModel
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.grammar import Grammar
-from langchain_reasc_llama_cpp.response_schema import schema_of
-from langchain_reasc_llama_cpp.tool_formats import GAP, ToolFormat
-from langchain_reasc_llama_cpp.tool_reader import ToolCallReader
-from langchain_reasc_llama_cpp.tools import Tools
+from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.tools.formats import GAP, ToolFormat
+from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
+from langchain_reasc_llama_cpp.tools.response_schema import schema_of
+from langchain_reasc_llama_cpp.tools.tools import Tools
 
 __all__ = ["ResponseShape"]
 
@@ -64,7 +64,7 @@ class ResponseShape:
 @lru_cache(maxsize=64)
 def _gbnf(form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, response: str | None) -> str:
     """A grammar of calls (name and JSON schema each), or a JSON response, or either."""
-    from langchain_reasc_llama_cpp.json_schema import SchemaRules
+    from langchain_reasc_llama_cpp.grammar.json_schema import SchemaRules
 
     rules = SchemaRules()
     alternatives = [] if response is None else [rules.add(json.loads(response), "response")]

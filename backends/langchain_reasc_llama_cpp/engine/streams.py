@@ -10,8 +10,8 @@ from typing import Self
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc_llama_cpp.engine import Engine
-from langchain_reasc_llama_cpp.request import Completion, Event, Failed, Finished, GenerationRequest
+from langchain_reasc_llama_cpp.engine.engine import Engine
+from langchain_reasc_llama_cpp.engine.request import Completion, Event, Failed, Finished, GenerationRequest
 
 __all__ = ["AsyncEvents", "AsyncSampleStream", "Events", "SampleStream"]
 

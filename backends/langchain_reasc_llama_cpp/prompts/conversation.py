@@ -7,7 +7,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_openai_messages
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.tool_formats import ToolFormat
+from langchain_reasc_llama_cpp.tools.formats import ToolFormat
 
 __all__ = ["TemplateMessage", "as_plain_turns", "template_messages", "uses_tools"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.job import Job, Sequence
-from langchain_reasc_llama_cpp.kv_cells import KvCells, Slot
-from langchain_reasc_llama_cpp.prompt_cache import PromptCache, common_prefix
+from langchain_reasc_llama_cpp.engine.job import Job, Sequence
+from langchain_reasc_llama_cpp.engine.kv_cells import KvCells, Slot
+from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache, common_prefix
 
 __all__ = ["Feed", "Scheduler"]
 

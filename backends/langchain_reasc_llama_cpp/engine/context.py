@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ModelError
-from langchain_reasc_llama_cpp import lora, native
-from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.native_parameters import ContextParameters
+from langchain_reasc_llama_cpp.native import lora
+from langchain_reasc_llama_cpp.native.library import library, log
+from langchain_reasc_llama_cpp.native.model import NativeModel
+from langchain_reasc_llama_cpp.native.parameters import ContextParameters
 
 __all__ = ["CacheFull", "Chunk", "DecodeContext"]
 
@@ -70,7 +71,7 @@ class DecodeContext:
         Raises:
             ModelError: llama.cpp cannot, mostly for want of memory.
         """
-        self._llama = native.library()
+        self._llama = library()
         self._vocabulary_size = model.vocabulary_size
         self.n_sequences = n_sequences
         settings = self._llama.llama_context_default_params()
@@ -83,12 +84,12 @@ class DecodeContext:
         settings.no_perf = True
         parameters.apply(self._llama, settings)
         settings.n_batch = self.n_batch = max(settings.n_batch, n_sequences)
-        native.log.forget()
+        log.forget()
         self.handle: Any = self._llama.llama_init_from_model(model.handle, settings)
         if not self.handle:
             raise ModelError(
                 f"llama.cpp cannot make a context of {cells:,} tokens for {model.path.name}: "
-                f"{native.log.last_error() or 'it does not say why'}; try a smaller n_ctx or n_cells"
+                f"{log.last_error() or 'it does not say why'}; try a smaller n_ctx or n_cells"
             )
         try:
             lora.attach(self._llama, self.handle, model)
@@ -166,7 +167,7 @@ class DecodeContext:
         if code == _NO_ROOM:
             raise CacheFull
         if code != 0:
-            raise ModelError(f"llama.cpp could not decode {size} tokens (code {code}): {native.log.last_error()}")
+            raise ModelError(f"llama.cpp could not decode {size} tokens (code {code}): {log.last_error()}")
         self.decoded += size
         self.steps += 1
 

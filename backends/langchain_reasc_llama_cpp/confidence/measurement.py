@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from langchain_reasc.row_statistics import WhichStatistics, row_statistics
 from langchain_reasc.token_signals import signals_from_statistics, statistics_for
-from langchain_reasc_llama_cpp.token_logprobs import TokenLogprobs
+from langchain_reasc_llama_cpp.confidence.token_logprobs import TokenLogprobs
 
 __all__ = ["Measured", "Wanted", "measure"]
 

@@ -7,8 +7,8 @@ from typing import Final
 from langchain_core.messages import InvalidToolCall, ToolCall
 from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call, tool_call_chunk
 
-from langchain_reasc_llama_cpp.tool_call_text import CallText
-from langchain_reasc_llama_cpp.tool_formats import ToolFormat
+from langchain_reasc_llama_cpp.tools.call_text import CallText
+from langchain_reasc_llama_cpp.tools.formats import ToolFormat
 
 __all__ = ["ToolCallReader"]
 

@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError
 from langchain_reasc.top_candidates import top_candidates
-from langchain_reasc_llama_cpp import native
-from langchain_reasc_llama_cpp.candidates import Logits
-from langchain_reasc_llama_cpp.gbnf import check_gbnf
-from langchain_reasc_llama_cpp.grammar import Grammar
-from langchain_reasc_llama_cpp.model import NativeModel
-from langchain_reasc_llama_cpp.trigger import TriggerWatch
-from langchain_reasc_llama_cpp.utf8_state import Utf8State
+from langchain_reasc_llama_cpp.grammar.gbnf import check_gbnf
+from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.grammar.trigger import TriggerWatch
+from langchain_reasc_llama_cpp.grammar.utf8_state import Utf8State
+from langchain_reasc_llama_cpp.native.library import library, log
+from langchain_reasc_llama_cpp.native.model import NativeModel
+from langchain_reasc_llama_cpp.sampling.candidates import Logits
 
 __all__ = ["GrammarSampler"]
 
@@ -39,7 +39,7 @@ class GrammarSampler:
         Raises:
             ConfigurationError: it is malformed.
         """
-        self._llama, self._model = native.library(), model
+        self._llama, self._model = library(), model
         self._texts = (grammar.gbnf.encode("utf-8", "replace"), grammar.root.encode("utf-8", "replace"))
         _check(grammar, model)
         self._one = self._llama.llama_token_data_array(
@@ -145,10 +145,10 @@ class GrammarSampler:
         return bool(self._single.logit == 1.0)
 
     def _fresh(self) -> Any:
-        native.log.forget()
+        log.forget()
         handle = self._llama.llama_sampler_init_grammar(self._model.vocabulary, *self._texts)
         if not handle:
-            raise ConfigurationError(f"the grammar cannot be used: {native.log.last_error() or 'llama.cpp refuses it'}")
+            raise ConfigurationError(f"the grammar cannot be used: {log.last_error() or 'llama.cpp refuses it'}")
         return handle
 
     def _drop_start(self) -> None:

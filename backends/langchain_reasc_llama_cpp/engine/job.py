@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.kv_cells import Slot
-from langchain_reasc_llama_cpp.prompt_cache import CachedPrompt
-from langchain_reasc_llama_cpp.request import Completion, GenerationRequest, Timing
-from langchain_reasc_llama_cpp.sampler import SamplerChain
-from langchain_reasc_llama_cpp.signals import Wanted
-from langchain_reasc_llama_cpp.text import TextAssembler
+from langchain_reasc_llama_cpp.confidence.recorder import Wanted
+from langchain_reasc_llama_cpp.engine.kv_cells import Slot
+from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt
+from langchain_reasc_llama_cpp.engine.request import Completion, GenerationRequest, Timing
+from langchain_reasc_llama_cpp.engine.text import TextAssembler
+from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
 __all__ = ["Job", "Sequence"]
 

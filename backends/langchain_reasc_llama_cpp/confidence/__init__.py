@@ -1,0 +1,1 @@
+"""Token signals and log-probabilities, from the raw logits."""

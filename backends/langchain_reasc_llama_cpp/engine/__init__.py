@@ -1,0 +1,1 @@
+"""One thread that decodes for all callers: continuous batching, shared prefixes, streams."""

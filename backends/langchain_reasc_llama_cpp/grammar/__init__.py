@@ -1,0 +1,1 @@
+"""What a response must look like, token by token."""

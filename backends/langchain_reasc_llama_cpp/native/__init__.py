@@ -1,0 +1,1 @@
+"""llama.cpp's library, loaded models, and how they are loaded."""

@@ -1,0 +1,1 @@
+"""From LangChain messages to the text of a prompt."""
