@@ -236,7 +236,7 @@ def test_a_pickled_model_is_loaded_again(tiny_path: Path) -> None:
 
 def test_llama_cpp_is_not_installed(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
-    native._library.cache_clear()
+    native.library._library.cache_clear()
     try:
         with pytest.raises(MissingExtraError, match=r"pip install 'langchain-reasc\[llama-cpp\]'"):
             ChatLlamaCpp(model_path=tiny_path)

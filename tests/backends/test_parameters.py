@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_reasc_llama_cpp import ChatLlamaCpp, native
+from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.native.parameters import ContextParameters, ModelParameters
 from langchain_reasc_llama_cpp.options import CallOptions
 
@@ -95,7 +95,7 @@ def test_positions_shape_the_distribution(shipped: ChatLlamaCpp, options: dict[s
 
 
 def test_every_context_field_is_written() -> None:
-    llama = native.library()
+    llama = library()
     written = llama.llama_context_default_params()
     given: dict[str, Any] = {
         **{"n_batch": 96, "n_ubatch": 32, "n_threads": 3, "n_threads_batch": 5, "swa_full": False},
@@ -117,7 +117,7 @@ def test_every_context_field_is_written() -> None:
 
 
 def test_nothing_given_leaves_llama_cpps_defaults() -> None:
-    llama = native.library()
+    llama = library()
     untouched, written = llama.llama_context_default_params(), llama.llama_context_default_params()
     ContextParameters().apply(llama, written)
     differing = {n for n, _ in untouched._fields_ if bytes_of(untouched, n) != bytes_of(written, n)}
@@ -133,7 +133,7 @@ def bytes_of(struct: Any, name: str) -> bytes:
 
 
 def test_every_model_field_is_written() -> None:
-    llama = native.library()
+    llama = library()
     written = llama.llama_model_default_params()
     overrides = {"a": True, "b": -3, "c": 0.5, "d": "text"}
     given: dict[str, Any] = {"n_gpu_layers": 12, "main_gpu": 1, "check_tensors": True}
