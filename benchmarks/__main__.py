@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shipped_threads=settings.shipped_threads,
             n_gpu_layers=settings.n_gpu_layers,
             flash_attn=settings.flash_attn,
-        )
+        ),
+        flush=True,
     )
     rows: list[Row] = []
     failed = False

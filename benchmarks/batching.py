@@ -23,7 +23,6 @@ from benchmarks.table import AtLeast, Row
 __all__ = ["large_model", "shipped_model"]
 
 _SAMPLES: Final = 4
-_PARALLEL: Final = 16
 Question = tuple[str, dict[str, Any]]  # and the options of its call
 
 
@@ -31,37 +30,40 @@ def shipped_model(settings: Settings) -> Iterator[Row]:
     """64 questions of the shipped model's own test set, with the lengths its answers have."""
     count = 8 if settings.quick else 64
     questions: list[Question] = [(text, {}) for text in shipped_questions(count)]
-    yield from _against_one_by_one(settings.for_shipped_model(), None, questions, "shipped model", rounds=7)
+    yield from _against_one_by_one(settings.for_shipped_model(), None, questions, "shipped model", parallel=8, rounds=3)
 
 
 def large_model(settings: Settings) -> Iterator[Row]:
-    """The same at a real model's shape, where lengths are drawn from 16 to 96 tokens; fewer questions, to save time."""
-    count, longest = (4, 12) if settings.quick else (16, 96)
+    """The same at a real model's shape, where lengths are drawn from 8 to 48 tokens; fewer questions, to save time."""
+    count, longest = (4, 12) if settings.quick else (16, 48)
     lengths = np.random.default_rng(0).integers(longest // 6, longest, count, endpoint=True)
     texts = shipped_questions(count)
     questions: list[Question] = [
         (text, {"max_tokens": int(length)}) for text, length in zip(texts, lengths, strict=True)
     ]
-    yield from _against_one_by_one(settings, settings.model_path, questions, settings.shape_name, rounds=2)
+    yield from _against_one_by_one(settings, settings.model_path, questions, settings.shape_name, parallel=16, rounds=2)
 
 
 def _against_one_by_one(
-    settings: Settings, path: Path | None, questions: Sequence[Question], name: str, *, rounds: int
+    settings: Settings, path: Path | None, questions: Sequence[Question], name: str, *, parallel: int, rounds: int
 ) -> Iterator[Row]:
-    turns = {at_once: partial(_rate, settings, path, questions, at_once=at_once) for at_once in (True, False)}
+    rate = partial(_rate, settings, path, questions, parallel=parallel)
+    turns = {at_once: partial(rate, at_once=at_once) for at_once in (True, False)}
     rates = interleaved(turns, rounds=settings.rounds_or(rounds))
     count = len(questions)
     yield Row(
         measure=f"{count} questions × {_SAMPLES} samples by abatch ÷ one after the other with n = {_SAMPLES}, {name}",
         spread=ratios(rates[True], rates[False]),
         goal=AtLeast(1.7),
-        note=f"tokens/s; n_parallel={_PARALLEL}, all five signals, {settings.threads} threads, no prompt cached before",
+        note=f"tokens/s; n_parallel={parallel}, all five signals, {settings.threads} threads, no prompt cached before",
     )
     yield Row(measure=f"abatch, {name}, tokens/s", spread=Spread.of(rates[True]))
 
 
-def _rate(settings: Settings, path: Path | None, questions: Sequence[Question], *, at_once: bool) -> float:
-    with open_ours(settings, path, n_parallel=_PARALLEL, n_ctx=1024, n_cells=CELLS) as model:
+def _rate(
+    settings: Settings, path: Path | None, questions: Sequence[Question], *, parallel: int, at_once: bool
+) -> float:
+    with open_ours(settings, path, n_parallel=parallel, n_ctx=1024, n_cells=CELLS) as model:
         model.invoke(QUESTION, max_tokens=2)
         begun = time.perf_counter()
         tokens = asyncio.run(_answer(model, questions, at_once=at_once))

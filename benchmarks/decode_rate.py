@@ -36,7 +36,7 @@ def our_rate(model: ChatLlamaCpp, n: int, tokens: int, **options: Any) -> float:
 def large_model(settings: Settings) -> Iterator[Row]:
     """Exact self-certainty beside the bare loop, at a real model's shape."""
     tokens = settings.tokens_or(32)
-    yield from _against_bare(settings, settings.model_path, settings.shape_name, tokens=tokens, rounds=7, scaling=True)
+    yield from _against_bare(settings, settings.model_path, settings.shape_name, tokens=tokens, rounds=5, scaling=True)
 
 
 def tiny_model(settings: Settings) -> Iterator[Row]:

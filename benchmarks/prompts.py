@@ -50,7 +50,7 @@ def interference(settings: Settings) -> Iterator[Row]:
     alone, beside, prefills = [], [], []
     with open_ours(settings, settings.model_path, n_ctx=size + 1024, n_cells=2 * size + 2048) as model:
         model.invoke(QUESTION, max_tokens=2)
-        for index in range(settings.rounds_or(2)):
+        for index in range(settings.rounds_or(1)):
             prompt = f"{index} {_text_of(model, size)}"
             quiet, disturbed, prefill = _gaps(model, prompt)
             alone.append(max(quiet) * 1e3)
