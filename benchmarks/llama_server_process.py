@@ -1,14 +1,20 @@
 """Runs the llama-server of the xllamacpp wheel until its input ends; prints its address. A process of its own."""
 
+import ctypes
 import importlib
 import json
 import os
+import signal
 import sys
 from typing import Any
+
+_PARENT_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 
 
 def serve(options: dict[str, Any]) -> None:
     xllamacpp: Any = importlib.import_module("xllamacpp")
+    if sys.platform == "linux":  # asleep between its turns, it would not notice that whoever started it has been killed
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     # What llama.cpp prints goes to the standard errors; the address alone to the standard output.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
