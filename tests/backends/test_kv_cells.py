@@ -2,7 +2,8 @@
 
 import random
 
-from langchain_reasc_llama_cpp.engine.kv_cells import KvCells, Slot
+import numpy as np
+from langchain_reasc_llama_cpp.engine.kv_cells import KvCells, Slot, State
 
 
 class Ledger:
@@ -21,6 +22,13 @@ class Ledger:
 
     def clear(self) -> None:
         self.cells.clear()
+
+    def save(self, sequence: int) -> State:
+        return np.zeros(len(self.cells.get(sequence, [])), dtype=np.uint8)
+
+    def restore(self, sequence: int, state: State) -> bool:
+        self.grow(sequence, len(state))
+        return True
 
     def grow(self, sequence: int, tokens: int) -> None:
         self.cells.setdefault(sequence, []).extend(range(self.next, self.next + tokens))

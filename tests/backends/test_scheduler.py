@@ -108,6 +108,41 @@ def test_slots_are_shared_by_all_requests() -> None:
     assert live(many, one) == [[1, 2, 3], [0]]
 
 
+def test_requests_take_turns_the_oldest_first() -> None:
+    course = Course(n_parallel=4)
+    jobs = [course.add(4) for _ in range(3)]
+    for _ in range(3):
+        course.step()
+    assert live(*jobs) == [[0, 1], [0, 1], []]  # half the slots each
+    for _ in range(2):
+        course.end(jobs[0].live[0])
+        course.step()
+        course.step()
+    assert live(*jobs) == [[], [0, 1], [0, 1]]  # whose first turn it is, before anybody's second
+    for _ in range(2):
+        course.end(jobs[1].live[0])
+        course.step()
+    assert live(*jobs) == [[2, 3], [], [0, 1]]
+
+
+def test_one_who_comes_late_does_not_wait_for_those_with_many() -> None:
+    course = Course(n_parallel=4)
+    many = [course.add(500), course.add(500)]
+    for _ in range(200):
+        course.step()
+        for sequence in list(course.scheduler.decoding)[:1]:
+            course.end(sequence)
+    late = course.add(1)
+    ended = 0
+    while not late.live:
+        course.step()
+        for sequence in list(course.scheduler.decoding)[:1]:
+            if sequence.job in many:
+                course.end(sequence)
+                ended += 1
+    assert ended <= 6
+
+
 def test_prompts_come_in_beside_running_samples() -> None:
     course = Course(piece=10)
     running = course.add(2)
@@ -172,19 +207,19 @@ def test_everything_ends_however_small_the_cache() -> None:
         for n, prompt in ((3, 30), (1, 20), (5, 10), (2, 30), (1, 1)):
             course.add(n, prompt)
         course.finish(30)
-        while course.prompts.evict():
-            pass
+        course.prompts.set_aside()
         assert (course.cells.used, course.cells.sequences_left) == (0, 10)
 
 
-def test_cached_prompts_give_way_to_work() -> None:
+def test_kept_prompts_give_way_to_work() -> None:
     course = Course(n_parallel=2, capacity=100)
     course.add(1, prompt=40)
     course.finish(5)
-    assert len(course.prompts) == 1
+    assert course.cells.used == 40
     course.add(1, prompt=80)
     course.finish(10)
-    assert course.prompts.shared(np.arange(40, dtype=np.int32)) == 0
+    assert course.cells.used == 80
+    assert course.prompts.shared(np.arange(40, dtype=np.int32)) == 0  # both would be more than the cache holds
 
 
 def test_the_last_one_is_never_set_back() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ModelError
+from langchain_reasc_llama_cpp.engine.kv_cells import State
 from langchain_reasc_llama_cpp.native import lora
 from langchain_reasc_llama_cpp.native.library import library, log
 from langchain_reasc_llama_cpp.native.model import NativeModel
@@ -149,6 +150,16 @@ class DecodeContext:
         """Free what one sequence alone holds."""
         self._llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
+    def save(self, sequence: int) -> State:
+        """A copy of what a sequence holds."""
+        state = np.empty(self._llama.llama_state_seq_get_size(self.handle, sequence), dtype=np.uint8)
+        self._llama.llama_state_seq_get_data(self.handle, _bytes_of(state), len(state), sequence)
+        return state
+
+    def restore(self, sequence: int, state: State) -> bool:
+        """Put a copy back, into cells of its own; False when there is no room."""
+        return bool(self._llama.llama_state_seq_set_data(self.handle, _bytes_of(state), len(state), sequence))
+
     def clear(self) -> None:
         """Forget every sequence."""
         self._llama.llama_memory_clear(self._memory, False)
@@ -200,3 +211,7 @@ class DecodeContext:
             seq_id=self._pointers.ctypes.data_as(ctypes.POINTER(int32)),
             logits=self._wanted.ctypes.data_as(int8),
         )
+
+
+def _bytes_of(state: State) -> Any:
+    return state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

@@ -70,8 +70,7 @@ class Engine:
             context = DecodeContext(
                 self.model,
                 cells=max(cells, self.n_ctx),
-                # Everyone live may have a prompt of his own; the others are kept for later.
-                n_sequences=2 * settings.n_parallel + settings.cached_prompts,
+                n_sequences=2 * settings.n_parallel + 2,  # everyone live may have a prompt of his own
                 n_threads=self.n_threads,
                 parameters=_exact(settings),
             )

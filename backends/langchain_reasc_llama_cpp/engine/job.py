@@ -62,6 +62,8 @@ class Job:
     Attributes:
         request: what was asked.
         order: of arrival.
+        turn: whose it is: the lowest comes next.
+        started: samples that have begun.
         prompt: in the KV cache, pinned; None while nothing of this request is there.
         waiting: indices of samples that have not begun.
         set_back: sequences that gave their cells back and wait for room, the oldest first.
@@ -76,6 +78,8 @@ class Job:
 
     request: GenerationRequest
     order: int
+    turn: int = 0
+    started: int = 0
     prompt: CachedPrompt | None = None
     set_back: deque[Sequence] = field(default_factory=deque)
     live: list[Sequence] = field(default_factory=list)

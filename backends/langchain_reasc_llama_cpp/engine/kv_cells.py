@@ -4,7 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-__all__ = ["KvCells", "KvMemory", "Slot"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["KvCells", "KvMemory", "Slot", "State"]
+
+State = npt.NDArray[np.uint8]
+"""What a sequence's cells hold, in llama.cpp's own format."""
 
 
 class KvMemory(Protocol):
@@ -18,6 +24,12 @@ class KvMemory(Protocol):
 
     def clear(self) -> None:
         """Forget every sequence."""
+
+    def save(self, sequence: int) -> State:
+        """A copy of what a sequence holds."""
+
+    def restore(self, sequence: int, state: State) -> bool:
+        """Put a copy back, into cells of its own; False when llama.cpp cannot."""
 
 
 @dataclass(eq=False, slots=True)
@@ -99,6 +111,19 @@ class KvCells:
                 self.used -= run.size
         slot.runs.clear()
         self._memory.forget(slot.id)
+
+    def save(self, slot: Slot) -> State:
+        """A copy of what a sequence holds, in the machine's main memory."""
+        return self._memory.save(slot.id)
+
+    def restore(self, state: State, tokens: int) -> Slot | None:
+        """A new sequence with the tokens of a copy; None when llama.cpp cannot take it."""
+        slot = self.open()
+        if not self._memory.restore(slot.id, state):
+            self.close(slot)
+            return None
+        self.grow(slot, tokens)
+        return slot
 
     def clear(self) -> None:
         """Forget every sequence, after a decode that failed half-way."""

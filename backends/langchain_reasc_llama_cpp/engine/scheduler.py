@@ -4,13 +4,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc_llama_cpp.engine.job import Job, Sequence
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells, Slot
-from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache, common_prefix
+from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt, PromptCache, common_prefix
 
 __all__ = ["Feed", "Scheduler"]
 
@@ -45,10 +46,10 @@ class Feed:
 class Scheduler:
     """Gives slots and KV cells to the samples of all requests.
 
-    A free slot goes to the request with the fewest live samples, among equals to the oldest, so that one with many
-    samples does not keep the others out. The cache is not reserved for the worst case: when it is full, prompts that
-    nobody uses go first, then the youngest sample gives its cells back and waits, keeping its tokens and its sampler,
-    to go on later where it was. The oldest always runs, so all end, and nobody passes one who was set back.
+    Requests take turns of half the slots each, the oldest first: so few prompts are in the cache at a time, and one
+    request with many samples does not keep the others out. The cache is not reserved for the worst case: when it is
+    full, the youngest sample gives its cells back and waits, keeping its tokens and its sampler, to go on later where
+    it was. The oldest always runs, so all end, and nobody passes one who was set back.
 
     Attributes:
         decoding: sequences that take part in every step, in the order of their rows.
@@ -64,6 +65,7 @@ class Scheduler:
         self._new: deque[Job] = deque()
         self._active: list[Job] = []
         self._full = False  # nobody fits until something is released
+        self._turn, self._per_turn = 0, max(1, n_parallel // 2)
 
     @property
     def busy(self) -> bool:
@@ -75,7 +77,8 @@ class Scheduler:
         return sorted([*self._active, *self._new], key=lambda job: job.order)
 
     def add(self, job: Job) -> None:
-        """Queue a job."""
+        """Queue a job. It joins the turn that is on now: those before it are over for everybody."""
+        job.turn = self._turn
         self._new.append(job)
 
     def remove(self, job: Job) -> None:
@@ -95,21 +98,20 @@ class Scheduler:
         """
         if not self.decoding and not self.feeds:
             self._full = False  # whoever is oldest always fits alone
-        while not self._full and self._slots_left() > 0 and (job := self._next()) is not None:
+        passed: list[Job] = []
+        while not self._full and self._taken() < self._n_parallel and (job := self._next(passed)) is not None:
             if job.prompt is None and not self._bring_in(job):
-                return
+                passed.append(job)
+                continue
             assert job.prompt is not None
             if job.prompt.logits is None:
-                continue  # it is being prefilled, and holds a slot for its first sample
-            if not self._fits(job, len(job.set_back[0].tokens) if job.set_back else 0):
-                return
-            sequence = job.set_back.popleft() if job.set_back else begin(job, job.waiting.popleft())
-            sequence.slot = self._cells.open(job.prompt.slot, job.prompt.length)
-            job.live.append(sequence)
-            if sequence.tokens:
-                self._resume(sequence, job.prompt.length)
-            else:
-                yield sequence
+                continue  # it is being prefilled
+            if self._fits(job, len(job.set_back[0].tokens) if job.set_back else 0):
+                sequence = self._join(job, job.prompt, begin)
+                if sequence.tokens:
+                    self._resume(sequence, job.prompt.length)
+                else:
+                    yield sequence
 
     def start(self, sequence: Sequence) -> None:
         """Let a sequence take part from the next step on."""
@@ -156,9 +158,9 @@ class Scheduler:
         self._full = False
 
     def make_room(self, cells: int, *, keep: Job | None = None) -> bool:
-        """Evict prompts until so many cells are free; False when those in use leave fewer."""
+        """Set idle prompts aside until so many cells are free; False when those in use leave fewer."""
         while self._cells.room < cells:
-            if not self._prompts.evict() and not self._unpin_idle(keep):
+            if not self._prompts.set_aside() and not self._unpin_idle(keep):
                 return False
         return True
 
@@ -181,16 +183,39 @@ class Scheduler:
         self._full = True  # until another has ended
         return youngest
 
-    def _next(self) -> Job | None:
-        """Whose sample gets the next free slot."""
+    def _next(self, passed: list[Job]) -> Job | None:
+        """Whose sample gets the next free slot; not those who were passed over already."""
         behind = [job for job in self._active if job.set_back]
         if behind:
             oldest = min(behind, key=lambda job: job.order)
-            return None if self._prefilling(oldest) else oldest
-        candidates = [job for job in self._active if job.waiting and not self._prefilling(job)]
-        if self._new:
-            candidates.append(self._new[0])
-        return min(candidates, key=lambda job: (len(job.live), job.order), default=None)
+            return None if oldest in passed or self._prefilling(oldest) else oldest
+        taken = self._taken()
+        # A prompt comes in only when there will be slots for its samples, and these are kept for it meanwhile.
+        reserved = sum(min(len(job.waiting), self._per_turn) for job in self._active if job.prompt and not job.live)
+        for job in sorted([*self._active, *islice(self._new, 1)], key=lambda job: (job.turn, job.order)):
+            if not job.waiting or job in passed:
+                continue
+            if self._prefilling(job):
+                taken += min(len(job.waiting), self._per_turn)
+            elif taken >= self._n_parallel:
+                return None
+            elif job.prompt or self._taken() + reserved < self._n_parallel:
+                return job
+        return None
+
+    def _join(self, job: Job, prompt: CachedPrompt, begin: Callable[[Job, int], Sequence]) -> Sequence:
+        """Give a slot to the next sample of a job."""
+        assert prompt.slot is not None
+        if job.set_back:
+            sequence = job.set_back.popleft()
+        else:
+            sequence = begin(job, job.waiting.popleft())
+            self._turn = max(self._turn, job.turn)
+            job.started += 1
+            job.turn += job.started % self._per_turn == 0
+        sequence.slot = self._cells.open(prompt.slot, prompt.length)
+        job.live.append(sequence)
+        return sequence
 
     def _bring_in(self, job: Job) -> bool:
         """Pin a job's prompt, and begin to prefill what is missing of it; False when it has to wait."""
@@ -209,6 +234,7 @@ class Scheduler:
         if job.begun is None:
             job.begun = time.perf_counter()
         if prompt.logits is None:
+            assert prompt.slot is not None
             self.feeds.append(Feed(job, prompt.slot, tokens, prompt.done))
         elif job.ready is None:
             job.ready = job.begun
@@ -233,9 +259,8 @@ class Scheduler:
         self._full = not self.make_room(tokens + coming, keep=job)
         return not self._full
 
-    def _slots_left(self) -> int:
-        taken = sum(len(job.live) for job in self._active) + sum(isinstance(feed.owner, Job) for feed in self.feeds)
-        return self._n_parallel - taken
+    def _taken(self) -> int:
+        return sum(len(job.live) for job in self._active)
 
     def _prefilling(self, job: Job) -> bool:
         return any(feed.owner is job for feed in self.feeds)
