@@ -21,19 +21,11 @@ __all__ = ["our_share"]
 _SAMPLES: Final = 8
 _WAITING: Final = "acquire"  # of a lock: the engine has nothing to do
 _MODULES: Final = {
-    "drawing tokens": (
-        "candidates",
-        "grammar",
-        "grammar_sampler",
-        "sampler",
-        "sampler_stages",
-        "sampling_parameters",
-        "selection",
-    ),
-    "signals": ("measurement", "row_statistics", "signals", "token_logprobs", "token_signals"),
+    "drawing tokens": ("candidates", "grammar_sampler", "sampler", "stages", "top_candidates"),
+    "signals": ("measurement", "recorder", "row_statistics", "token_logprobs", "token_signals"),
     "text of tokens": ("text", "model"),
-    "batch and logits": ("context", "kv_cache", "kv_cells", "native"),
-    "scheduling": ("scheduler", "job", "decoder", "engine", "prompt_cache"),
+    "batch and logits": ("context", "library"),
+    "scheduling": ("scheduler", "job", "decoder", "engine", "kv_cells", "prompt_cache"),
     "events": ("request", "streams", "messages"),
 }
 _PARTS: Final = {module: part for part, modules in _MODULES.items() for module in modules}
@@ -126,7 +118,7 @@ class Profile:
 
     def _owners(self, function: Function, share: float, *, depth: int) -> Iterator[tuple[str, float]]:
         file = Path(function[0])
-        if "reasc" in file.parent.name:
+        if any("reasc" in folder for folder in file.parts[-3:-1]):
             yield _PARTS.get(file.stem, file.stem), share
             return
         callers = self._stats[function][4] if function in self._stats else {}
