@@ -9,35 +9,17 @@ import argparse
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import attention, batching, decode_rate, memory, overhead, peers, prompts, step_profile
 from benchmarks.machine import default_threads, describe_machine
+from benchmarks.measures import MEASURES, measured
 from benchmarks.random_gguf import QUANTIZATIONS
 from benchmarks.settings import Settings
 from benchmarks.table import Row, render
 
 _FLASH: Final = {"auto": None, "on": True, "off": False}
-Measure = Callable[[Settings], Iterator[Row]]
-
-MEASURES: Final[dict[str, Measure]] = {
-    "decode": decode_rate.large_model,
-    "decode-shipped": decode_rate.tiny_model,
-    "llama-server": peers.against_llama_server,
-    "llama-cpp-python": peers.against_llama_cpp_python,
-    "batch": batching.large_model,
-    "batch-shipped": batching.shipped_model,
-    "prefix": prompts.shared_prefix,
-    "memory": memory.resident,
-    "step": step_profile.our_share,
-    "interference": prompts.interference,
-    "attention": attention.of_bare_loop,
-    "signals": overhead.signals_in_engine,
-    "method": overhead.method,
-    "imports": overhead.imports,
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in given.measures or MEASURES:
         begun = time.monotonic()
         try:
-            rows.extend(MEASURES[name](settings))
+            rows.extend(measured(name, settings))
         except Exception as error:
             failed = True
             traceback.print_exc()

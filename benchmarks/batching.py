@@ -39,7 +39,7 @@ def large_model(settings: Settings) -> Iterator[Row]:
     questions: list[Question] = [
         (text, {"max_tokens": longest, "stop": [*_STOPS]}) for text in shipped_questions(count)
     ]
-    yield from _against_one_by_one(settings, settings.model_path, questions, settings.shape_name, parallel=16, rounds=2)
+    yield from _against_one_by_one(settings, settings.model_path, questions, settings.shape_name, parallel=16, rounds=1)
 
 
 def _against_one_by_one(

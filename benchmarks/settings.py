@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from multiprocessing import get_context
+from multiprocessing.managers import BaseManager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import gguf
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -117,16 +119,26 @@ def open_ours(settings: Settings, path: Path | None, **fields: Any) -> Iterator[
         yield model
 
 
-def open_bare(settings: Settings, path: Path, *, sequences: int) -> BareLoop:
-    """The bare loop under the same settings."""
-    return BareLoop(
-        path,
-        sequences=sequences,
-        cells=CELLS,
-        threads=settings.threads,
-        n_gpu_layers=settings.n_gpu_layers,
-        flash_attn=settings.flash_attn,
-    )
+@contextmanager
+def open_bare(settings: Settings, path: Path, *, sequences: int) -> Iterator[BareLoop]:
+    """The bare loop under the same settings, in a process of its own: two OpenMP teams in one slow each other down."""
+    with _BareProcess(ctx=get_context("spawn")) as process:
+        loop = process.BareLoop(  # type: ignore[attr-defined]
+            path,
+            sequences=sequences,
+            cells=CELLS,
+            threads=settings.threads,
+            n_gpu_layers=settings.n_gpu_layers,
+            flash_attn=settings.flash_attn,
+        )
+        yield cast(BareLoop, loop)
+
+
+class _BareProcess(BaseManager):
+    """Runs a :class:`BareLoop` elsewhere."""
+
+
+_BareProcess.register("BareLoop", BareLoop)
 
 
 def shipped_questions(count: int) -> list[str]:

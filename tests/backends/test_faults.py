@@ -16,6 +16,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine.request import Failed, Finished, GenerationRequest
+from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError, ModelFileError
@@ -141,6 +142,17 @@ def test_tokens_that_are_none_are_refused(tiny: ChatLlamaCpp, prompt: list[int],
     with pytest.raises(ConfigurationError, match=says):
         tiny._engine.submit(request(prompt, []))
     assert isinstance(tiny.invoke("hi"), AIMessage)
+
+
+def test_a_request_that_cannot_begin_fails_alone(endless_path: Path) -> None:
+    with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, max_tokens=300) as model:
+        events: list[Any] = []
+        with model.sample("hi", n=3) as running:
+            wait_until_decoding(model)
+            model._engine.submit(request([1, 2, 3], events, grammar=Grammar(gbnf="root ::= (")))
+            assert {message.response_metadata["finish_reason"] for _, message in running} == {"length"}
+        [failed] = events
+        assert isinstance(failed.error, ConfigurationError)
 
 
 def test_a_failing_decode_ends_what_ran_and_the_engine_goes_on(

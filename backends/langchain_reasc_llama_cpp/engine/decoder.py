@@ -55,6 +55,7 @@ class Decoder:
         self._scheduler = Scheduler(self._cells, self._prompts, n_parallel=n_parallel)
         self._recorder: Recorder[Sequence] = Recorder(n_parallel, model, overlapped=overlapped)
         self._unsound: list[Sequence] = []
+        self._misfits: list[tuple[Job, ReASCError]] = []
         self._arrived = 0
 
     @property
@@ -75,6 +76,9 @@ class Decoder:
         """
         for sequence in self._scheduler.admit(self._begin):
             self._first_token(sequence)
+        while self._misfits:
+            job, error = self._misfits.pop()
+            self._leave(job, Failed(error))
         if not self._scheduler.decoding and not self._scheduler.feeds:
             return
         logits, chunks = self._decode()
@@ -112,16 +116,15 @@ class Decoder:
             self._leave(job, Failed(error))
         self._recorder.close()
 
-    def _begin(self, job: Job, index: int) -> Sequence:
+    def _begin(self, job: Job, index: int) -> Sequence | None:
         request = job.request
-        seed = job.salt + request.seed + index
-        return Sequence(
-            job,
-            index,
-            TextAssembler(request.stop),
-            SamplerChain(request.sampling, seed, self._model, request.grammar),
-            Wanted(request.signals, request.top_k_signal, request.logprobs),
-        )
+        try:
+            sampler = SamplerChain(request.sampling, job.salt + request.seed + index, self._model, request.grammar)
+        except ReASCError as error:
+            self._misfits.append((job, error))
+            return None
+        wanted = Wanted(request.signals, request.top_k_signal, request.logprobs)
+        return Sequence(job, index, TextAssembler(request.stop), sampler, wanted)
 
     def _first_token(self, sequence: Sequence) -> None:
         """A first token is drawn from the prompt's own logits, without a decode."""

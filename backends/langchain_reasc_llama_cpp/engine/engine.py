@@ -174,30 +174,31 @@ class _Worker:
 
     def _run(self) -> None:
         try:
-            while self._take_in():
+            while not self._closing:
                 try:
+                    self._take_in()
                     self._decoder.step()
                 except Exception as error:
                     self._decoder.fail(self._explained(error))
         finally:
             with self._condition:
                 self._closing = True
-            self._collect()
-            self._decoder.close(self._closed())
-            self._context.close()
-            self._model.close()
+            try:
+                self._collect()
+            finally:
+                self._decoder.close(self._closed())
+                self._context.close()
+                self._model.close()
 
-    def _take_in(self) -> bool:
-        """Give the decoder what has come; waits while there is nothing to do. False once closing."""
+    def _take_in(self) -> None:
+        """Give the decoder what has come; waits while there is nothing to do."""
         if self._arrivals or self._cancelled or self._closing or not self._decoder.busy:
             with self._condition:
                 self._condition.wait_for(
                     lambda: self._arrivals or self._cancelled or self._closing or self._decoder.busy
                 )
-            if self._closing:
-                return False
-            self._collect()
-        return True
+            if not self._closing:
+                self._collect()
 
     def _collect(self) -> None:
         with self._condition:

@@ -90,12 +90,14 @@ class Scheduler:
         (self._active if job in self._active else self._new).remove(job)
         self._full = False
 
-    def admit(self, begin: Callable[[Job, int], Sequence]) -> Iterator[Sequence]:
+    def admit(self, begin: Callable[[Job, int], Sequence | None]) -> Iterator[Sequence]:
         """Let in whoever may come: yields sequences that are to draw their first token from the prompt's logits.
 
         Args:
-            begin: makes the sequence of a job's sample.
+            begin: makes the sequence of a job's sample; None where that cannot be.
         """
+        if not self._new and not any(job.pending for job in self._active):
+            return
         if not self.decoding and not self.feeds:
             self._full = False  # whoever is oldest always fits alone
         passed: list[Job] = []
@@ -108,7 +110,9 @@ class Scheduler:
                 continue  # it is being prefilled
             if self._fits(job, len(job.set_back[0].tokens) if job.set_back else 0):
                 sequence = self._join(job, job.prompt, begin)
-                if sequence.tokens:
+                if sequence is None:
+                    passed.append(job)
+                elif sequence.tokens:
                     self._resume(sequence, job.prompt.length)
                 else:
                     yield sequence
@@ -203,13 +207,15 @@ class Scheduler:
                 return job
         return None
 
-    def _join(self, job: Job, prompt: CachedPrompt, begin: Callable[[Job, int], Sequence]) -> Sequence:
+    def _join(
+        self, job: Job, prompt: CachedPrompt, begin: Callable[[Job, int], Sequence | None]
+    ) -> Sequence | None:
         """Give a slot to the next sample of a job."""
         assert prompt.slot is not None
-        if job.set_back:
-            sequence = job.set_back.popleft()
-        else:
-            sequence = begin(job, job.waiting.popleft())
+        sequence = job.set_back.popleft() if job.set_back else begin(job, job.waiting.popleft())
+        if sequence is None:
+            return None
+        if not sequence.tokens:
             self._turn = max(self._turn, job.turn)
             job.started += 1
             job.turn += job.started % self._per_turn == 0
