@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 import llama_cpp
 import numpy as np
+from langchain_reasc_llama_cpp.native.library import library
 
 __all__ = ["SAMPLING", "BareLoop"]
 
@@ -48,6 +49,7 @@ class BareLoop:
         Raises:
             RuntimeError: llama.cpp cannot load the model or make the context.
         """
+        library()  # which keeps llama.cpp's log quiet
         model_parameters = llama_cpp.llama_model_default_params()
         model_parameters.n_gpu_layers = n_gpu_layers
         self._model: Any = llama_cpp.llama_model_load_from_file(str(path).encode(), model_parameters)
