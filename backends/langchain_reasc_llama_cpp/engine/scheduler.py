@@ -207,9 +207,7 @@ class Scheduler:
                 return job
         return None
 
-    def _join(
-        self, job: Job, prompt: CachedPrompt, begin: Callable[[Job, int], Sequence | None]
-    ) -> Sequence | None:
+    def _join(self, job: Job, prompt: CachedPrompt, begin: Callable[[Job, int], Sequence | None]) -> Sequence | None:
         """Give a slot to the next sample of a job."""
         assert prompt.slot is not None
         sequence = job.set_back.popleft() if job.set_back else begin(job, job.waiting.popleft())
