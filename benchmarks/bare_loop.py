@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import llama_cpp
 import numpy as np
-from langchain_reasc_llama_cpp.native.library import library
+from langchain_reasc_llama_cpp.native.bindings import library
 
 __all__ = ["SAMPLING", "BareLoop"]
 

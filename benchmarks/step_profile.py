@@ -24,7 +24,7 @@ _MODULES: Final = {
     "drawing tokens": ("candidates", "grammar_sampler", "sampler", "stages", "top_candidates"),
     "signals": ("measurement", "recorder", "row_statistics", "token_logprobs", "token_signals"),
     "text of tokens": ("text", "model"),
-    "batch and logits": ("context", "library"),
+    "batch and logits": ("context", "bindings"),
     "scheduling": ("scheduler", "job", "decoder", "engine", "kv_cells", "prompt_cache"),
     "events": ("request", "streams", "messages"),
 }

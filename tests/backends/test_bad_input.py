@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
-from langchain_reasc_llama_cpp.native import library
+from langchain_reasc_llama_cpp.native import bindings
 from langchain_reasc_llama_cpp.native.gguf_file import read_header
 
 from langchain_reasc.exceptions import (
@@ -237,13 +237,13 @@ def test_a_pickled_model_is_loaded_again(tiny_path: Path) -> None:
 
 def test_llama_cpp_is_not_installed(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
-    library._library.cache_clear()
+    bindings._library.cache_clear()
     try:
         with pytest.raises(MissingExtraError, match=r"pip install 'langchain-reasc\[llama-cpp\]'"):
             ChatLlamaCpp(model_path=tiny_path)
     finally:
         monkeypatch.undo()
-        library.library()
+        bindings.library()
 
 
 def test_huggingface_hub_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.native.library import library
+from langchain_reasc_llama_cpp.native.bindings import library
 from langchain_reasc_llama_cpp.native.parameters import ContextParameters, ModelParameters
 from langchain_reasc_llama_cpp.options import CallOptions
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.native.library import library
+from langchain_reasc_llama_cpp.native.bindings import library
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
 __all__ = ["LogprobWriter", "TokenLogprobs"]

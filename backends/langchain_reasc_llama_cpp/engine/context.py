@@ -11,7 +11,7 @@ import numpy.typing as npt
 from langchain_reasc.exceptions import ModelError
 from langchain_reasc_llama_cpp.engine.kv_cells import State
 from langchain_reasc_llama_cpp.native import lora
-from langchain_reasc_llama_cpp.native.library import library, log
+from langchain_reasc_llama_cpp.native.bindings import library, log
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.native.parameters import ContextParameters
 

@@ -9,11 +9,11 @@ import numpy.typing as npt
 from langchain_reasc.exceptions import ConfidenceError, ModelError, ReASCError
 from langchain_reasc_llama_cpp.confidence.recorder import Recorder, Wanted
 from langchain_reasc_llama_cpp.engine.context import CacheFull, Chunk, DecodeContext, Logits
-from langchain_reasc_llama_cpp.engine.job import Job, Sequence
+from langchain_reasc_llama_cpp.engine.job import Feed, Job, Sequence
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
 from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache
 from langchain_reasc_llama_cpp.engine.request import Failed, Finished, GenerationRequest, TextDelta
-from langchain_reasc_llama_cpp.engine.scheduler import Feed, Scheduler
+from langchain_reasc_llama_cpp.engine.scheduler import Scheduler
 from langchain_reasc_llama_cpp.engine.text import TextAssembler
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain

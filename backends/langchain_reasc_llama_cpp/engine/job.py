@@ -16,7 +16,7 @@ from langchain_reasc_llama_cpp.engine.request import Completion, GenerationReque
 from langchain_reasc_llama_cpp.engine.text import TextAssembler
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
-__all__ = ["Job", "Sequence"]
+__all__ = ["Feed", "Job", "Sequence"]
 
 
 @dataclass(eq=False, slots=True)
@@ -122,3 +122,27 @@ class Job:
                 queued=begun - self.arrived, prefill=ready - begun, decode=time.perf_counter() - sequence.began
             ),
         )
+
+
+@dataclass(eq=False)
+class Feed:
+    """Tokens on their way into the KV cache, several at a time.
+
+    Attributes:
+        owner: the job whose prompt they are, or the sequence that resumes.
+        slot: where they go.
+        tokens: all of them.
+        done: how many are there.
+        start: position of the first.
+    """
+
+    owner: Job | Sequence
+    slot: Slot
+    tokens: npt.NDArray[np.int32]
+    done: int
+    start: int = 0
+
+    @property
+    def left(self) -> int:
+        """Tokens still to come."""
+        return len(self.tokens) - self.done

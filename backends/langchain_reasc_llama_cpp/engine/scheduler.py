@@ -3,44 +3,18 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.engine.job import Job, Sequence
-from langchain_reasc_llama_cpp.engine.kv_cells import KvCells, Slot
+from langchain_reasc_llama_cpp.engine.job import Feed, Job, Sequence
+from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
 from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt, PromptCache, common_prefix
 
-__all__ = ["Feed", "Scheduler"]
+__all__ = ["Scheduler"]
 
 _WORTH_WAITING = 32
 """A prompt waits for one that is being prefilled when it can share this many more tokens afterwards."""
-
-
-@dataclass(eq=False)
-class Feed:
-    """Tokens on their way into the KV cache, several at a time.
-
-    Attributes:
-        owner: the job whose prompt they are, or the sequence that resumes.
-        slot: where they go.
-        tokens: all of them.
-        done: how many are there.
-        start: position of the first.
-    """
-
-    owner: Job | Sequence
-    slot: Slot
-    tokens: npt.NDArray[np.int32]
-    done: int
-    start: int = 0
-
-    @property
-    def left(self) -> int:
-        """Tokens still to come."""
-        return len(self.tokens) - self.done
 
 
 class Scheduler:

@@ -13,7 +13,7 @@ from langchain_reasc_llama_cpp.grammar.gbnf import check_gbnf
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.grammar.trigger import TriggerWatch
 from langchain_reasc_llama_cpp.grammar.utf8_state import Utf8State
-from langchain_reasc_llama_cpp.native.library import library, log
+from langchain_reasc_llama_cpp.native.bindings import library, log
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.candidates import Logits
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_reasc.exceptions import ModelError, ModelFileError
+from langchain_reasc_llama_cpp.native.bindings import log
 from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, MetadataValue, read_header
-from langchain_reasc_llama_cpp.native.library import log
 
 if TYPE_CHECKING:
     from langchain_reasc_llama_cpp.native.model import NativeModel

@@ -9,8 +9,8 @@ from typing import Any
 
 from langchain_reasc.exceptions import ModelClosedError, ModelFileError
 from langchain_reasc_llama_cpp.native import lora
+from langchain_reasc_llama_cpp.native.bindings import library, log
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue, read_header
-from langchain_reasc_llama_cpp.native.library import library, log
 from langchain_reasc_llama_cpp.native.parameters import ModelParameters
 from langchain_reasc_llama_cpp.sampling.candidates import Candidates
 

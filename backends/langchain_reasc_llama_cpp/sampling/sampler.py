@@ -13,7 +13,7 @@ from langchain_reasc.exceptions import ConfigurationError, ModelError
 from langchain_reasc.top_candidates import top_candidates
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.grammar.grammar_sampler import GrammarSampler
-from langchain_reasc_llama_cpp.native.library import library
+from langchain_reasc_llama_cpp.native.bindings import library
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.candidates import Logits
 from langchain_reasc_llama_cpp.sampling.parameters import SEEDS, SamplingParameters
