@@ -23,7 +23,6 @@ class CachedPrompt:
         slot: the sequence that holds it; None while it is set aside.
         tokens: of the prompt, and of the response that was generated to it where there was only one.
         done: how many of them are in the cache.
-        shared: tokens that an older prompt already held when this one was opened.
         length: of the prompt alone.
         logits: shape (V,), after the prompt's last token; None until that was decoded.
         pins: requests that use it now; only without any may it be set aside or dropped.
@@ -33,7 +32,6 @@ class CachedPrompt:
     slot: Slot | None
     tokens: Tokens
     done: int = 0
-    shared: int = 0
     length: int = field(init=False)
     logits: npt.NDArray[np.float32] | None = None
     pins: int = 0
@@ -47,9 +45,9 @@ class CachedPrompt:
 class PromptCache:
     """The prompts that are kept, least recently used first.
 
-    Every decode step attends over all cells up to the last one in use, whomever they belong to: a thousand idle ones
-    cost a fifth of the speed and more. So idle prompts are set aside, in main memory, as soon as another one comes in,
-    and are put back when they are wanted: that is a copy, some thousand times faster than a prefill.
+    Every decode step attends over all cells up to the last one in use, whomever they belong to (``make bench``,
+    "attention"). So idle prompts are set aside, in main memory, as soon as another one comes in, and are put back when
+    they are wanted: that is a copy, and far faster than a prefill.
 
     Attributes:
         size: prompts kept that nobody uses; together they hold no more tokens than the KV cache.
@@ -145,7 +143,7 @@ class PromptCache:
             self._drop(known)  # the new one holds all of it
         elif known is not None:
             self._touch(known)
-        prompt = CachedPrompt(slot, tokens, done=length, shared=length)
+        prompt = CachedPrompt(slot, tokens, done=length)
         self._prompts.append(prompt)
         return prompt
 
