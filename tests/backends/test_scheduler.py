@@ -21,7 +21,7 @@ class Course:
         self.cells = KvCells(Ledger(), capacity=capacity, n_sequences=2 * n_parallel + 2)
         self.prompts = PromptCache(self.cells, size=2)
         self.scheduler = Scheduler(self.cells, self.prompts, n_parallel=n_parallel)
-        self.piece, self.jobs = piece, 0
+        self.piece, self.jobs, self.prefilled = piece, 0, 0
 
     def add(self, n: int, prompt: int | list[int] = 10) -> Job:
         tokens = [self.jobs * 1000 + i for i in range(prompt)] if isinstance(prompt, int) else prompt
@@ -49,6 +49,7 @@ class Course:
             rows = list(self.scheduler.decoding)
             feeds = [(feed, size) for feed, size in feeds if feed in self.scheduler.feeds]
         for feed, size in feeds:
+            self.prefilled += size
             if self.scheduler.fed(feed, size) and isinstance(feed.owner, Job):
                 assert feed.owner.prompt is not None
                 feed.owner.prompt.logits = np.zeros(2, dtype=np.float32)
@@ -123,6 +124,28 @@ def test_requests_take_turns_the_oldest_first() -> None:
         course.end(jobs[1].live[0])
         course.step()
     assert live(*jobs) == [[2, 3], [], [0, 1]]
+
+
+def test_a_prompt_is_prefilled_once_however_many_requests_take_turns() -> None:
+    course = Course(n_parallel=2)  # a sample each turn, and only two prompts are kept that nobody waits for
+    jobs = [course.add(4) for _ in range(12)]
+    course.finish(5)
+    assert course.prefilled == sum(len(job.request.prompt) for job in jobs)
+    assert len(course.prompts) == 2
+    assert not any(prompt.awaited for prompt in course.prompts._prompts)
+
+
+def test_what_cancelled_requests_waited_for_is_not_kept() -> None:
+    course = Course(n_parallel=2)
+    jobs = [course.add(4) for _ in range(5)]
+    for _ in range(9):
+        course.step()
+        for sequence in list(course.scheduler.decoding):
+            course.end(sequence)
+    assert sum(job.parked is not None for job in jobs) > 2
+    for job in jobs:
+        course.scheduler.remove(job)
+    assert len(course.prompts) == 2
 
 
 def test_one_who_comes_late_does_not_wait_for_those_with_many() -> None:

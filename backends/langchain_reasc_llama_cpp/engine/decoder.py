@@ -7,12 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfidenceError, ModelError, ReASCError
-from langchain_reasc_llama_cpp.confidence.recorder import Recorder, Wanted
+from langchain_reasc_llama_cpp.confidence.recorder import Wanted
 from langchain_reasc_llama_cpp.engine.context import CacheFull, Chunk, DecodeContext, Logits
 from langchain_reasc_llama_cpp.engine.job import Feed, Job, Sequence
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
 from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache
-from langchain_reasc_llama_cpp.engine.request import Failed, Finished, GenerationRequest, TextDelta
+from langchain_reasc_llama_cpp.engine.report import Report
+from langchain_reasc_llama_cpp.engine.request import Failed, Finished, GenerationRequest
 from langchain_reasc_llama_cpp.engine.scheduler import Scheduler
 from langchain_reasc_llama_cpp.engine.text import TextAssembler
 from langchain_reasc_llama_cpp.native.model import NativeModel
@@ -53,8 +54,7 @@ class Decoder:
         self._cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)
         self._prompts = PromptCache(self._cells, size=cached_prompts, whole_only=model.is_recurrent)
         self._scheduler = Scheduler(self._cells, self._prompts, n_parallel=n_parallel)
-        self._recorder: Recorder[Sequence] = Recorder(n_parallel, model, overlapped=overlapped)
-        self._unsound: list[Sequence] = []
+        self._report = Report(n_parallel, model, overlapped=overlapped)
         self._misfits: list[tuple[Job, ReASCError]] = []
         self._arrived = 0
 
@@ -99,7 +99,7 @@ class Decoder:
         """End the requests that were cancelled: what was begun comes out as it is, the rest never cost anything."""
         for job in self._scheduler.jobs():
             if job.request.cancelled:
-                self._leave(job, self._tell_cancelled(job))
+                self._leave(job, self._report.cancelled(job))
         self._give_up({})
 
     def fail(self, error: Exception) -> None:
@@ -114,7 +114,7 @@ class Decoder:
         """End everything with an error."""
         for job in self._scheduler.jobs():
             self._leave(job, Failed(error))
-        self._recorder.close()
+        self._report.close()
 
     def _begin(self, job: Job, index: int) -> Sequence | None:
         request = job.request
@@ -187,19 +187,18 @@ class Decoder:
         if failed:
             kept = [row for row, sequence in enumerate(sequences) if sequence not in failed]
             logits, sequences = logits[kept], [sequences[row] for row in kept]
-        self._unsound += self._recorder.record(logits, tokens, sequences)
+        self._report.record(logits, tokens, sequences)
         for sequence, token in zip(sequences, tokens, strict=True):
             try:
                 self._take(sequence, token)
             except ReASCError as error:
                 failed[sequence] = error
-        if failed or self._unsound:
+        if failed or self._report.unsound:
             self._give_up(failed)
 
     def _give_up(self, failed: dict[Sequence, ReASCError]) -> None:
         """End the requests of sequences that cannot go on; the others do."""
-        unsound, self._unsound = self._unsound, []
-        for sequence in unsound:
+        for sequence in self._report.take_unsound():
             failed.setdefault(sequence, ConfidenceError(f"the logits of {self._model.path.name} are not finite"))
         for sequence, error in failed.items():
             self._leave(sequence.job, Failed(error))
@@ -217,46 +216,16 @@ class Decoder:
         elif len(sequence.tokens) >= request.max_tokens:
             self._finish(sequence, "length")
         elif request.stream:
-            self._send_text(sequence)
+            self._report.text(sequence)
 
     def _finish(self, sequence: Sequence, reason: str) -> None:
-        self._unsound += self._recorder.flush()
         job = sequence.job
-        self._tell(sequence, reason)
+        self._report.ended(sequence, reason)
         self._scheduler.release(sequence, keep=len(job.request.samples) == 1)  # a conversation may go on from it
         sequence.sampler.close()
         job.unfinished -= 1
         if not job.unfinished:
             self._leave(job, Finished())
-
-    def _tell_cancelled(self, job: Job) -> Finished | Failed:
-        self._unsound += self._recorder.flush()
-        try:
-            for sequence in sorted([*job.live, *job.set_back], key=lambda sequence: sequence.index):
-                if sequence.tokens:
-                    self._tell(sequence, "cancelled")
-        except ReASCError as error:
-            return Failed(error)
-        return Finished()
-
-    def _tell(self, sequence: Sequence, reason: str) -> None:
-        """Send what there is of a sample that has ended; the recorder was flushed."""
-        job = sequence.job
-        if job.request.stream:
-            self._send_text(sequence, final=True)
-        logprobs = self._recorder.logprobs_since(sequence, sequence.sent)
-        job.request.emit(job.completion(sequence, reason, self._recorder.signals(sequence), logprobs))
-
-    def _send_text(self, sequence: Sequence, *, final: bool = False) -> None:
-        text = sequence.text.delta(final=final)
-        if not text:
-            return
-        request = sequence.job.request
-        logprobs = None
-        if request.logprobs is not None:
-            logprobs = self._recorder.logprobs_since(sequence, sequence.sent)
-            sequence.sent += len(logprobs or ())
-        request.emit(TextDelta(sequence.index, text, logprobs))
 
     def _leave(self, job: Job, last: Finished | Failed) -> None:
         """Take a job out, and say the last word about it."""
@@ -266,6 +235,6 @@ class Decoder:
         begun = [*job.live, *job.set_back]
         self._scheduler.remove(job)
         for sequence in begun:
-            self._recorder.drop(sequence)
+            self._report.drop(sequence)
             sequence.sampler.close()
         job.request.emit(last)

@@ -74,6 +74,7 @@ class Job:
         begun: when work on its prompt began.
         ready: when its prompt was in the cache.
         left: whether its last event was sent.
+        parked: the prompt it let go of between two turns, and comes back to.
     """
 
     request: GenerationRequest
@@ -88,6 +89,7 @@ class Job:
     begun: float | None = None
     ready: float | None = None
     left: bool = False
+    parked: CachedPrompt | None = None
 
     def __post_init__(self) -> None:
         """Nothing has begun."""
@@ -100,6 +102,11 @@ class Job:
     def pending(self) -> bool:
         """Whether a sample waits for a slot."""
         return bool(self.waiting or self.set_back)
+
+    @property
+    def prefilling(self) -> bool:
+        """Whether its prompt is on its way into the cache."""
+        return self.prompt is not None and self.prompt.logits is None
 
     def completion(
         self, sequence: Sequence, reason: str, signals: dict[str, list[float]], logprobs: list[dict[str, Any]] | None

@@ -26,6 +26,7 @@ class CachedPrompt:
         length: of the prompt alone.
         logits: shape (V,), after the prompt's last token; None until that was decoded.
         pins: requests that use it now; only without any may it be set aside or dropped.
+        awaited: requests that come back to it at their next turn; what somebody else could use goes first.
         state: a copy of what the cache holds of it, in main memory, once it was set aside.
     """
 
@@ -35,6 +36,7 @@ class CachedPrompt:
     length: int = field(init=False)
     logits: npt.NDArray[np.float32] | None = None
     pins: int = 0
+    awaited: int = 0
     state: State | None = None
 
     def __post_init__(self) -> None:
@@ -50,7 +52,7 @@ class PromptCache:
     they are wanted: that is a copy, and far faster than a prefill.
 
     Attributes:
-        size: prompts kept that nobody uses; together they hold no more tokens than the KV cache.
+        size: prompts kept that nobody uses or waits for; all idle ones hold no more tokens than the KV cache.
     """
 
     def __init__(self, cells: KvCells, *, size: int, whole_only: bool = False) -> None:
@@ -58,7 +60,7 @@ class PromptCache:
 
         Args:
             cells: where the prompts in use lie.
-            size: prompts kept that nobody uses any more.
+            size: prompts kept that nobody uses or waits for any more.
             whole_only: the model's memory is a state that cannot be cut, so only a whole prompt can be continued.
         """
         self._cells, self._whole_only = cells, whole_only
@@ -93,9 +95,15 @@ class PromptCache:
         self._touch(prompt)
         if not prompt.pins and not prompt.done:
             self._drop(prompt)
-        idle = [each for each in self._prompts if not each.pins]
-        while len(idle) > self.size or sum(each.done for each in idle) > self._cells.capacity:
+        self.trim()
+
+    def trim(self) -> None:
+        """Drop what there is no place for: first what nobody waits for, and of that what was used longest ago."""
+        idle = sorted((each for each in self._prompts if not each.pins), key=lambda each: each.awaited > 0)
+        spare = sum(not each.awaited for each in idle)
+        while spare > self.size or sum(each.done for each in idle) > self._cells.capacity:
             self._drop(idle.pop(0))
+            spare -= 1
 
     def extend(self, prompt: CachedPrompt, slot: Slot, response: list[int]) -> None:
         """Take over the sequence of a prompt's only response: the next turn of a conversation begins with both."""

@@ -3,13 +3,13 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
 
 import numpy as np
 
 from langchain_reasc_llama_cpp.engine.job import Feed, Job, Sequence
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
 from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt, PromptCache, common_prefix
+from langchain_reasc_llama_cpp.engine.turns import Turns
 
 __all__ = ["Scheduler"]
 
@@ -20,10 +20,8 @@ _WORTH_WAITING = 32
 class Scheduler:
     """Gives slots and KV cells to the samples of all requests.
 
-    Requests take turns of half the slots each, the oldest first: so few prompts are in the cache at a time, and one
-    request with many samples does not keep the others out. The cache is not reserved for the worst case: when it is
-    full, the youngest sample gives its cells back and waits, keeping its tokens and its sampler, to go on later where
-    it was. The oldest always runs, so all end, and nobody passes one who was set back.
+    The cache is not reserved for the worst case: when it is full, the youngest sample gives its cells back and waits,
+    keeping its tokens and its sampler, to go on later where it was. The oldest always runs, so all end.
 
     Attributes:
         decoding: sequences that take part in every step, in the order of their rows.
@@ -35,11 +33,11 @@ class Scheduler:
         self.decoding: list[Sequence] = []
         self.feeds: list[Feed] = []
         self.rearranged = True
-        self._cells, self._prompts, self._n_parallel = cells, prompts, n_parallel
+        self._cells, self._prompts = cells, prompts
         self._new: deque[Job] = deque()
         self._active: list[Job] = []
         self._full = False  # nobody fits until something is released
-        self._turn, self._per_turn = 0, max(1, n_parallel // 2)
+        self._turns = Turns(n_parallel)
 
     @property
     def busy(self) -> bool:
@@ -52,7 +50,7 @@ class Scheduler:
 
     def add(self, job: Job) -> None:
         """Queue a job. It joins the turn that is on now: those before it are over for everybody."""
-        job.turn = self._turn
+        self._turns.join(job)
         self._new.append(job)
 
     def remove(self, job: Job) -> None:
@@ -61,6 +59,7 @@ class Scheduler:
             self.release(sequence)
         self.feeds = [feed for feed in self.feeds if feed.owner is not job]
         self._unpin(job)
+        self._come_back(job)
         (self._active if job in self._active else self._new).remove(job)
         self._full = False
 
@@ -75,13 +74,13 @@ class Scheduler:
         if not self.decoding and not self.feeds:
             self._full = False  # whoever is oldest always fits alone
         passed: list[Job] = []
-        while not self._full and self._taken() < self._n_parallel and (job := self._next(passed)) is not None:
+        while not self._full and (job := self._turns.next(self._active, next(iter(self._new), None), passed)):
             if job.prompt is None and not self._bring_in(job):
                 passed.append(job)
                 continue
             assert job.prompt is not None
-            if job.prompt.logits is None:
-                continue  # it is being prefilled
+            if job.prefilling:
+                continue
             if self._fits(job, len(job.set_back[0].tokens) if job.set_back else 0):
                 sequence = self._join(job, job.prompt, begin)
                 if sequence is None:
@@ -161,26 +160,6 @@ class Scheduler:
         self._full = True  # until another has ended
         return youngest
 
-    def _next(self, passed: list[Job]) -> Job | None:
-        """Whose sample gets the next free slot; not those who were passed over already."""
-        behind = [job for job in self._active if job.set_back]
-        if behind:
-            oldest = min(behind, key=lambda job: job.order)
-            return None if oldest in passed or self._prefilling(oldest) else oldest
-        taken = self._taken()
-        # A prompt comes in only when there will be slots for its samples, and these are kept for it meanwhile.
-        reserved = sum(min(len(job.waiting), self._per_turn) for job in self._active if job.prompt and not job.live)
-        for job in sorted([*self._active, *islice(self._new, 1)], key=lambda job: (job.turn, job.order)):
-            if not job.waiting or job in passed:
-                continue
-            if self._prefilling(job):
-                taken += min(len(job.waiting), self._per_turn)
-            elif taken >= self._n_parallel:
-                return None
-            elif job.prompt or self._taken() + reserved < self._n_parallel:
-                return job
-        return None
-
     def _join(self, job: Job, prompt: CachedPrompt, begin: Callable[[Job, int], Sequence | None]) -> Sequence | None:
         """Give a slot to the next sample of a job."""
         assert prompt.slot is not None
@@ -188,9 +167,7 @@ class Scheduler:
         if sequence is None:
             return None
         if not sequence.tokens:
-            self._turn = max(self._turn, job.turn)
-            job.started += 1
-            job.turn += job.started % self._per_turn == 0
+            self._turns.began(job)
         sequence.slot = self._cells.open(prompt.slot, prompt.length)
         job.live.append(sequence)
         return sequence
@@ -206,6 +183,7 @@ class Scheduler:
         ):
             return False
         prompt = job.prompt = self._prompts.open(tokens)
+        self._come_back(job)
         if not self._fits(job, len(tokens) - prompt.done):
             self._unpin(job)
             return False
@@ -237,15 +215,9 @@ class Scheduler:
         self._full = not self.make_room(tokens + coming, keep=job)
         return not self._full
 
-    def _taken(self) -> int:
-        return sum(len(job.live) for job in self._active)
-
-    def _prefilling(self, job: Job) -> bool:
-        return any(feed.owner is job for feed in self.feeds)
-
     def _unpin_idle(self, keep: Job | None) -> bool:
         """Let the prompts of jobs go that wait with nothing live; they look theirs up again when their turn comes."""
-        idle = [job for job in self._active if job.prompt and not job.live and not self._prefilling(job)]
+        idle = [job for job in self._active if job.prompt and not job.live and not job.prefilling]
         for job in idle:
             if job is not keep:
                 self._unpin(job)
@@ -254,4 +226,13 @@ class Scheduler:
     def _unpin(self, job: Job) -> None:
         prompt, job.prompt = job.prompt, None
         if prompt is not None:
+            if job.pending and job.parked is None:
+                job.parked = prompt
+                prompt.awaited += 1
             self._prompts.release(prompt)
+
+    def _come_back(self, job: Job) -> None:
+        prompt, job.parked = job.parked, None
+        if prompt is not None:
+            prompt.awaited -= 1
+            self._prompts.trim()

@@ -1,6 +1,7 @@
 """The candidates of a draw, in memory that numpy fills and llama.cpp's samplers reorder."""
 
 import ctypes
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -26,10 +27,8 @@ class Candidates:
     def __init__(self, vocabulary_size: int) -> None:
         llama = library()
         self._size = vocabulary_size
-        self._rows = np.zeros(vocabulary_size, dtype=_CANDIDATE)
-        self._rows["id"] = np.arange(vocabulary_size)
+        self._rows = np.zeros(vocabulary_size, dtype=_CANDIDATE)  # takes memory only where it is written to
         self._words = self._rows.view(np.int32)
-        self._fresh = self._words.copy()  # what samplers reorder is restored by one straight copy
         self._ids, self._logits = self._rows["id"], self._rows["logit"]
         self._data = self._rows.ctypes.data_as(llama.llama_token_data_p)
         self.array: Any = llama.llama_token_data_array(data=self._data, size=0, selected=-1, sorted=False)
@@ -63,6 +62,13 @@ class Candidates:
         self._ids[:size] = ids
         self._logits[:size] = logits
         self._ready(size, ordered=ordered)
+
+    @cached_property
+    def _fresh(self) -> npt.NDArray[np.int32]:
+        """All candidates in order: what samplers reorder is restored by one straight copy."""
+        rows = np.zeros(self._size, dtype=_CANDIDATE)
+        rows["id"] = np.arange(self._size)
+        return rows.view(np.int32)
 
     def _ready(self, size: int, *, ordered: bool) -> None:
         array = self.array
