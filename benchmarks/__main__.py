@@ -1,4 +1,4 @@
-"""Runs the measures and prints one table.
+"""Runs the measures and prints a table of each.
 
 python -m benchmarks                        all of them
 python -m benchmarks decode memory          some of them
@@ -45,18 +45,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
         flush=True,
     )
-    rows: list[Row] = []
+    if settings.quick:
+        print("QUICK RUN: these figures mean nothing.", flush=True)
     failed = False
     for name in given.measures or MEASURES:
         begun = time.monotonic()
         try:
-            rows.extend(measured(name, settings))
+            rows = measured(name, settings)
         except Exception as error:
             failed = True
             traceback.print_exc()
-            rows.append(Row(measure=name, spread=None, note=f"failed: {error}".splitlines()[0]))
-        print(f"{name}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
-    print(f"\n{'QUICK RUN: these figures mean nothing.' if settings.quick else ''}\n{render(rows)}")
+            rows = [Row(measure=name, spread=None, note=f"failed: {error}".splitlines()[0])]
+        print(f"\n{name}, {time.monotonic() - begun:.0f} s\n\n{render(rows)}", flush=True)
     return int(failed)
 
 
@@ -68,7 +68,8 @@ def _measure(name: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measures the llama.cpp backend beside its peers; prints one table."
+        prog="python -m benchmarks",
+        description="Measures the llama.cpp backend beside its peers.",
     )
     names = ", ".join(MEASURES)
     parser.add_argument("measures", nargs="*", type=_measure, metavar="MEASURE", help=f"some of {names}; default: all")

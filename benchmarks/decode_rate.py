@@ -13,7 +13,7 @@ from benchmarks.rounds import Spread, interleaved, ratios
 from benchmarks.settings import CELLS, QUESTION, Settings, check_tokens, open_bare, open_ours, prompt_ids
 from benchmarks.table import AtLeast, Row
 
-__all__ = ["large_model", "our_rate", "tiny_model"]
+__all__ = ["bare_rate", "large_model", "our_rate", "tiny_model"]
 
 _PARALLEL: Final = (1, 2, 4, 8, 16)
 _PARITY: Final = AtLeast(0.97)
@@ -36,7 +36,7 @@ def our_rate(model: ChatLlamaCpp, n: int, tokens: int, **options: Any) -> float:
 def large_model(settings: Settings) -> Iterator[Row]:
     """Exact self-certainty beside the bare loop, at a real model's shape."""
     tokens = settings.tokens_or(32)
-    yield from _against_bare(settings, settings.model_path, settings.shape_name, tokens=tokens, rounds=5, scaling=True)
+    yield from _against_bare(settings, settings.model_path, settings.shape_name, tokens=tokens, rounds=11, scaling=True)
 
 
 def tiny_model(settings: Settings) -> Iterator[Row]:
@@ -60,7 +60,7 @@ def _against_bare(
         turns = {}
         for n in _PARALLEL:
             turns["ours", n] = partial(our_rate, model, n, tokens, signals=("self_certainty",))
-            turns["bare", n] = partial(_bare_rate, bare, n, tokens)
+            turns["bare", n] = partial(bare_rate, bare, n, tokens)
         rates = interleaved(turns, rounds=settings.rounds_or(rounds))
     note = f"{tokens} tokens per response, {settings.threads} threads; prompt cached on both sides"
     for n in _PARALLEL:
@@ -78,5 +78,6 @@ def _against_bare(
         yield Row(measure=f"ours, n = {n}, {name}, tokens/s", spread=Spread.of(rates["ours", n]))
 
 
-def _bare_rate(bare: BareLoop, n: int, tokens: int) -> float:
+def bare_rate(bare: BareLoop, n: int, tokens: int) -> float:
+    """Tokens per second of the bare loop."""
     return n * tokens / bare.generate(n, tokens)

@@ -25,8 +25,8 @@ _MODULES: Final = {
     "signals": ("measurement", "recorder", "row_statistics", "token_logprobs", "token_signals"),
     "text of tokens": ("text", "model"),
     "batch and logits": ("context", "bindings"),
-    "scheduling": ("scheduler", "job", "decoder", "engine", "kv_cells", "prompt_cache"),
-    "events": ("request", "streams", "messages"),
+    "scheduling": ("scheduler", "turns", "job", "decoder", "engine", "kv_cells", "prompt_cache"),
+    "events": ("report", "request", "streams", "messages"),
 }
 _PARTS: Final = {module: part for part, modules in _MODULES.items() for module in modules}
 """What our modules do in a step; others go by their own names."""

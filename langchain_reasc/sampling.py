@@ -22,7 +22,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
-from langchain_reasc.source import Source, to_messages
+from langchain_reasc.source import FailedSample, Source, to_messages
 from langchain_reasc.tracing import AsyncSampleRuns, SampleRuns
 
 __all__ = ["Sample", "adraw", "awave", "draw", "wave"]
@@ -113,10 +113,10 @@ def _parallel(
         assert source.sampler is not None
         stream = source.sampler.sample(messages, n=len(indices), first=indices[0], **source.kwargs)
         with closing(stream):
-            for index, message in stream:
+            for index, outcome in stream:
                 missing.discard(index)
-                runs.end(index, message)
-                yield _finished(index, message)
+                runs.end(index, outcome)
+                yield _ended(index, outcome)
                 if stop.is_set():
                     stream.cancel()
         if missing and not stop.is_set():
@@ -140,10 +140,10 @@ async def _aparallel(
         assert source.sampler is not None
         stream = source.sampler.asample(messages, n=len(indices), first=indices[0], **source.kwargs)
         with closing(stream):
-            async for index, message in stream:
+            async for index, outcome in stream:
                 missing.discard(index)
-                await runs.end(index, message)
-                yield _finished(index, message)
+                await runs.end(index, outcome)
+                yield _ended(index, outcome)
                 if stop.is_set():
                     stream.cancel()
         if missing and not stop.is_set():
@@ -236,9 +236,11 @@ async def _aone(
         return Sample(index, _merged(chunks) if chunks else None, "failed", error)
 
 
-def _finished(index: int, message: AIMessage) -> Sample:
-    cancelled = message.response_metadata.get("finish_reason") == "cancelled"
-    return Sample(index, message, "cancelled" if cancelled else "complete")
+def _ended(index: int, outcome: AIMessage | FailedSample) -> Sample:
+    if isinstance(outcome, FailedSample):
+        return Sample(index, outcome.message, "failed", outcome.error)
+    cancelled = outcome.response_metadata.get("finish_reason") == "cancelled"
+    return Sample(index, outcome, "cancelled" if cancelled else "complete")
 
 
 def _merged(chunks: Sequence[Any]) -> AIMessage:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
@@ -15,17 +15,32 @@ from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["ParallelSampler", "SampleStream", "Source", "to_messages"]
+__all__ = ["FailedSample", "ParallelSampler", "SampleStream", "Source", "to_messages"]
+
+
+class FailedSample(NamedTuple):
+    """What a parallel sampler hands over in place of a message when one sample failed and the others go on.
+
+    Attributes:
+        error: why.
+        message: what had been generated, and is paid for; None where nothing was.
+    """
+
+    error: Exception
+    message: AIMessage | None = None
 
 
 class SampleStream(Protocol):
-    """What a parallel sampler returns: finished samples in order of completion, and a way to stop."""
+    """What a parallel sampler returns: ended samples in order of completion, and a way to stop.
 
-    def __iter__(self) -> Iterator[tuple[int, AIMessage]]:
+    An exception out of the iterator fails all samples that have not come out.
+    """
+
+    def __iter__(self) -> Iterator[tuple[int, AIMessage | FailedSample]]:
         """(index, message) of each sample, from synchronous code."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[tuple[int, AIMessage]]:
+    def __aiter__(self) -> AsyncIterator[tuple[int, AIMessage | FailedSample]]:
         """The same from asynchronous code."""
         ...
 

@@ -10,7 +10,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_async_callback_manager_for_config, get_callback_manager_for_config
 
-from langchain_reasc.source import Source
+from langchain_reasc.source import FailedSample, Source
 
 __all__ = ["AsyncSampleRuns", "SampleRuns"]
 
@@ -26,10 +26,13 @@ class SampleRuns:
                 [run] = manager.on_chat_model_start(_serialized(source), [messages], **_params(source, index))
                 self._runs[index] = run
 
-    def end(self, index: int, message: AIMessage) -> None:
+    def end(self, index: int, outcome: AIMessage | FailedSample) -> None:
         """Report a sample, cancelled ones too: their tokens are paid for."""
-        if run := self._runs.pop(index, None):
-            run.on_llm_end(_result(message))
+        run = self._runs.pop(index, None)
+        if run and isinstance(outcome, FailedSample):
+            run.on_llm_error(outcome.error, response=_result(outcome.message))
+        elif run and isinstance(outcome, AIMessage):
+            run.on_llm_end(_result(outcome))
 
     def fail(self, error: BaseException) -> None:
         """Report an error to every run that is still open."""
@@ -56,10 +59,13 @@ class AsyncSampleRuns:
                 runs._runs[index] = run
         return runs
 
-    async def end(self, index: int, message: AIMessage) -> None:
+    async def end(self, index: int, outcome: AIMessage | FailedSample) -> None:
         """Report a sample, cancelled ones too."""
-        if run := self._runs.pop(index, None):
-            await run.on_llm_end(_result(message))
+        run = self._runs.pop(index, None)
+        if run and isinstance(outcome, FailedSample):
+            await run.on_llm_error(outcome.error, response=_result(outcome.message))
+        elif run and isinstance(outcome, AIMessage):
+            await run.on_llm_end(_result(outcome))
 
     async def fail(self, error: BaseException) -> None:
         """Report an error to every run that is still open."""
@@ -78,5 +84,5 @@ def _params(source: Source, index: int) -> dict[str, Any]:
     return {"name": source.model.get_name(), "invocation_params": {**source.call_kwargs(index)}, "options": described}
 
 
-def _result(message: AIMessage) -> LLMResult:
-    return LLMResult(generations=[[ChatGeneration(message=message)]])
+def _result(message: AIMessage | None) -> LLMResult:
+    return LLMResult(generations=[[ChatGeneration(message=message)]] if message else [])
