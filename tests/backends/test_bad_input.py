@@ -2,7 +2,6 @@
 
 import pickle
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -133,33 +132,6 @@ def test_no_tokenizer(tmp_path: Path) -> None:
     path = write_tiny_model(tmp_path / "mute.gguf", tokenizer="no_vocab")
     with pytest.raises(ModelFileError, match="no tokenizer"):
         ChatLlamaCpp(model_path=path)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the address space")
-def test_no_memory_for_the_context(tiny_path: Path) -> None:
-    script = """
-import re, resource, sys
-from pathlib import Path
-from typing import Any
-from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc.exceptions import ModelError
-with ChatLlamaCpp(model_path=sys.argv[1]) as model:  # what a small context needs is taken before the limit
-    model.invoke("hi", max_tokens=2)
-used = int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
-resource.setrlimit(resource.RLIMIT_AS, (used + (200 << 20), -1))
-try:
-    ChatLlamaCpp(model_path=sys.argv[1], n_ctx=2_000_000)
-except ModelError as error:
-    print(error)
-resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
-with ChatLlamaCpp(model_path=sys.argv[1]) as model:
-    print(model.invoke("hi", max_tokens=2).usage_metadata["output_tokens"])
-"""
-    command = [sys.executable, "-c", script, str(tiny_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "cannot make a context of 2,000,000 tokens" in done.stdout
-    assert done.stdout.endswith("\n2\n")
 
 
 def test_a_prompt_longer_than_the_context(tiny_path: Path, face: Face) -> None:

@@ -34,6 +34,7 @@ def write_tiny_model(
     poison: float | None = None,
     words: Sequence[str] = (),
     word_kind: gguf.TokenType = gguf.TokenType.USER_DEFINED,
+    hidden: int = 64,
 ) -> Path:
     """A model of two layers over a vocabulary of the 256 bytes, two ChatML marks and one merge.
 
@@ -50,8 +51,9 @@ def write_tiny_model(
         poison: a value put into every output weight, such as NaN.
         words: texts that are one token each; their ids begin at 259.
         word_kind: what kind of token they are.
+        hidden: width of the feed-forward layers; 10,000 make 8 MB of weights.
     """
-    vocabulary, width, heads, layers, hidden = 259 + len(words), 32, 4, 2, 64
+    vocabulary, width, heads, layers = 259 + len(words), 32, 4, 2
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("tiny random model")

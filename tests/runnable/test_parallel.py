@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.source import Source, to_messages
+from langchain_reasc.source import FailedSample, Source, to_messages
 
 from .fakes import Scripted
 from .test_tracing import Runs
@@ -18,17 +18,18 @@ from .test_tracing import Runs
 class Stream:
     """Hands over samples in the given order; once cancelled, the rest come out cancelled."""
 
-    def __init__(self, indices: list[int]) -> None:
-        self.waiting, self.cancelled, self.closed = indices, False, False
+    def __init__(self, indices: list[int], fails: set[int]) -> None:
+        self.waiting, self.fails, self.cancelled, self.closed = indices, fails, False, False
 
-    def __iter__(self) -> Iterator[tuple[int, AIMessage]]:
+    def __iter__(self) -> Iterator[tuple[int, AIMessage | FailedSample]]:
         while self.waiting:
             index = self.waiting.pop(0)
             reason = "cancelled" if self.cancelled else "stop"
             usage = {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8}
-            yield index, AIMessage("it is 1", response_metadata={"finish_reason": reason}, usage_metadata=usage)
+            message = AIMessage("it is 1", response_metadata={"finish_reason": reason}, usage_metadata=usage)
+            yield index, FailedSample(RuntimeError(f"cut {index}"), message) if index in self.fails else message
 
-    async def __aiter__(self) -> AsyncIterator[tuple[int, AIMessage]]:
+    async def __aiter__(self) -> AsyncIterator[tuple[int, AIMessage | FailedSample]]:
         for pair in self:
             yield pair
 
@@ -40,21 +41,22 @@ class Stream:
 
 
 class Parallel(Scripted):
-    """Samples in parallel; ``loses`` some of them."""
+    """Samples in parallel; ``loses`` some of them, and others come out as failed."""
 
     loses: set[int] = set()  # noqa: RUF012
+    fails: set[int] = set()  # noqa: RUF012
     streams: Any = None
 
     def sample(self, messages: Any, *, n: int, first: int = 0, **kwargs: Any) -> Stream:
-        stream = Stream([index for index in range(first, first + n) if index not in self.loses])
+        stream = Stream([index for index in range(first, first + n) if index not in self.loses], self.fails)
         self.streams.append((range(first, first + n), kwargs, stream))
         return stream
 
     asample = sample
 
 
-def parallel(*loses: int) -> Parallel:
-    return Parallel(script=None, loses=set(loses), streams=[])
+def parallel(*loses: int, fails: set[int] | None = None) -> Parallel:
+    return Parallel(script=None, loses=set(loses), fails=fails or set(), streams=[])
 
 
 def test_a_wave_is_asked_for_at_once_with_the_bound_arguments(runner: Any) -> None:
@@ -84,6 +86,15 @@ def test_a_sample_that_never_comes_out_has_failed(runner: Any) -> None:
     assert runs.runs.keys() == runs.ended.keys()
     with pytest.raises(SamplingError, match="no sample 0"):
         runner.invoke(ReASCRunnable(model=parallel(*range(16))), "q")
+
+
+def test_a_sample_that_failed_costs_only_itself_and_what_it_had_said_is_paid(runner: Any) -> None:
+    runs = Runs()
+    result = runner.solve(ReASCRunnable(model=parallel(fails={1}), concurrency=5), "q", {"callbacks": [runs]})
+    assert [response.status for response in result.responses] == ["complete", "failed", *["complete"] * 3]
+    assert [str(error) for error in result.failures] == ["cut 1"]
+    assert (result.usage.output_tokens, result.usage.unused_output_tokens) == (15, 3)
+    assert sorted(runs.ended[run_id] for run_id in runs.of("model")) == ["end"] * 4 + ["error"]
 
 
 def test_a_wave_abandoned_in_the_middle_closes_its_stream_and_runs() -> None:
