@@ -9,6 +9,7 @@ ReASCError
 │   ├── CalibrationFileError                    unreadable, incomplete or invalid file
 │   └── FingerprintMismatch                     calibrated on something else than what runs
 ├── SamplingError                               no response could be had; see ``failures``
+│   └── SampleTimeout       (also TimeoutError) a sample, or its question, took longer than it may
 ├── PoolError               (also ValueError)   a recorded pool that cannot be read
 ├── MissingExtraError       (also ImportError)  an optional dependency; names the extra
 └── ModelError                                  a local model
@@ -34,6 +35,7 @@ __all__ = [
     "ModelFileError",
     "PoolError",
     "ReASCError",
+    "SampleTimeout",
     "SamplingError",
     "missing_extra",
 ]
@@ -81,6 +83,10 @@ class SamplingError(ReASCError):
     def __init__(self, message: str, failures: Sequence[BaseException] = ()) -> None:
         super().__init__(message)
         self.failures = tuple(failures)
+
+
+class SampleTimeout(SamplingError, TimeoutError):
+    """A sample was cut off because it, or its question, took longer than it may."""
 
 
 class PoolError(ReASCError, ValueError):

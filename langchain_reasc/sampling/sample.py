@@ -1,0 +1,45 @@
+"""What a drawn sample is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
+from langchain_core.messages.ai import add_ai_message_chunks
+
+from langchain_reasc.exceptions import ConfigurationError
+
+__all__ = ["Sample", "merged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One drawn sample.
+
+    Attributes:
+        index: its place in launch order, from 0.
+        message: what the model said; partial when cancelled, None when it failed before the first token.
+        status: ``complete``, ``cancelled`` (cut off once the decision had fallen) or ``failed``.
+        error: what a failed sample raised.
+    """
+
+    index: int
+    message: AIMessage | None
+    status: Literal["complete", "cancelled", "failed"] = "complete"
+    error: Exception | None = None
+
+
+def merged(chunks: Sequence[Any]) -> AIMessage:
+    """The message that a stream's chunks make, or the one message itself.
+
+    Raises:
+        ConfigurationError: there is none, or it is no ``AIMessage``.
+    """
+    first = chunks[0] if chunks else None
+    if isinstance(first, AIMessageChunk):
+        first = message_chunk_to_message(add_ai_message_chunks(first, *chunks[1:]))
+    if not isinstance(first, AIMessage):
+        raise ConfigurationError(
+            f"the model must return AIMessages, got {type(first).__name__}; put ReASCRunnable before the output parser"
+        )
+    return first

@@ -1,0 +1,60 @@
+"""How long a sample, or a whole question, may take."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from langchain_reasc.exceptions import SampleTimeout
+
+__all__ = ["QuestionClock", "TimeLimit"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """How long the samples of one wave may take from now on.
+
+    Attributes:
+        seconds: until they are cut off.
+        why: which limit that is, for the error.
+    """
+
+    seconds: float
+    why: str
+
+    def error(self) -> SampleTimeout:
+        """What a sample failed with that was cut off."""
+        return SampleTimeout(f"the sample was cut off: {self.why}")
+
+
+class QuestionClock:
+    """Runs from when it is made."""
+
+    def __init__(
+        self, *, question: float | None, sample: float | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Start.
+
+        Args:
+            question: seconds for all samples of the question; None for any time.
+            sample: seconds for each, from its launch; None for any time.
+            clock: seconds from anywhere.
+        """
+        self._question, self._sample, self._clock = question, sample, clock
+        self._begun = clock()
+
+    @property
+    def over(self) -> bool:
+        """Whether the question has had its time."""
+        return self._question is not None and self._left(self._question) <= 0
+
+    def wave(self) -> TimeLimit | None:
+        """The limit of a wave launched now; None for any time."""
+        left = None if self._question is None else self._left(self._question)
+        if left is not None and (self._sample is None or left < self._sample):
+            return TimeLimit(max(0.0, left), f"the question took longer than timeout={self._question:g} s")
+        if self._sample is None:
+            return None
+        return TimeLimit(self._sample, f"it took longer than sample_timeout={self._sample:g} s")
+
+    def _left(self, question: float) -> float:
+        return question - (self._clock() - self._begun)
