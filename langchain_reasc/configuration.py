@@ -13,6 +13,7 @@ from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.source import Source
 from langchain_reasc.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, StoppingRule
+from langchain_reasc.time_limit import QuestionClock
 from langchain_reasc.transductive import TransductiveBatch
 
 __all__ = ["Configured"]
@@ -38,6 +39,10 @@ class Configured(TransductiveBatch):
     """C_threshold: the posterior at which the evidence is sufficient."""
     on_missing_confidence: Literal["error", "count"] = "error"
     """What to do with a response without logprobs where a calibration needs them: refuse, or count it as one vote."""
+    sample_timeout: float | None = Field(None, gt=0)
+    """Seconds a sample may take from its launch. One that takes longer has failed, which costs only itself."""
+    timeout: float | None = Field(None, gt=0)
+    """Seconds a question may take. Then what still runs is cut off, and the responses that have ended decide."""
     allow_fingerprint_mismatch: bool = False
     """Use a calibration that was measured on another model, prompt or sampling."""
     measure: Measure | None = None
@@ -92,6 +97,9 @@ class Configured(TransductiveBatch):
         if self._online is None:
             return None
         return self._source.bind(kwargs), self._online.measure
+
+    def _clock(self) -> QuestionClock:
+        return QuestionClock(question=self.timeout, sample=self.sample_timeout)
 
     def _counts(self, calibration: Calibration | None) -> bool:
         """Whether votes are counted, whatever the confidence, and go on being so."""

@@ -8,7 +8,13 @@ from dataclasses import replace
 
 from langchain_reasc.answers import Extractor
 from langchain_reasc.confidence import Measure
-from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable, ReASCError, SamplingError
+from langchain_reasc.exceptions import (
+    ConfidenceError,
+    LogprobsUnavailable,
+    ReASCError,
+    SampleTimeout,
+    SamplingError,
+)
 from langchain_reasc.logprobs import token_signals_of
 from langchain_reasc.result import ReASCResult, SampledResponse, output_tokens, total_usage, winning_message
 from langchain_reasc.sampling import Sample
@@ -54,12 +60,13 @@ class Deliberation:
         self._samples: dict[int, Sample] = {}
         self._responses: dict[int, Response] = {}
         self._next = 0
+        self._expired = False
         self.decision: Decision | None = None
 
     def next_wave(self) -> range:
         """The samples to launch now; empty once decided or when the budget is spent."""
         launched = len(self._samples)
-        if self.decision or launched >= self._max_samples:
+        if self.decision or self._expired or launched >= self._max_samples:
             return range(0)
         self._give_up_if_all_failed()
         size = 1 if launched == 0 and self._alone_first else self._concurrency
@@ -75,6 +82,10 @@ class Deliberation:
                 self._consider(current)
         return self.decision is not None
 
+    def expire(self) -> None:
+        """Launch no more samples: the question has had its time."""
+        self._expired = True
+
     @property
     def first_score(self) -> float | None:
         """S(y) of the first sample, from which an online calibration learns."""
@@ -82,7 +93,7 @@ class Deliberation:
         return None if first is None else first.score
 
     def result(self) -> ReASCResult:
-        """The outcome; if the budget ran out undecided (samples failed), what the rest says.
+        """The outcome; if budget or time ran out undecided, what there is says.
 
         Raises:
             SamplingError: no response was obtained.
@@ -90,7 +101,9 @@ class Deliberation:
         if not self._responses:
             raise self._failure()
         decision = self.decision or replace(
-            decide(self._rule, list(self._responses.values())), stop=True, reason="budget"
+            decide(self._rule, list(self._responses.values())),
+            stop=True,
+            reason="timeout" if self._expired else "budget",
         )
         samples = [self._samples[index] for index in sorted(self._samples)]
         usage = total_usage(samples, used=self._responses)
@@ -149,7 +162,8 @@ class Deliberation:
         """After nothing but failures more of the same would only cost more; one alone may have been bad luck."""
         if self._responses or not self._samples:
             return
-        if len(self._samples) > 1 or isinstance(self._samples[0].error, ReASCError):
+        error = self._samples[0].error
+        if len(self._samples) > 1 or (isinstance(error, ReASCError) and not isinstance(error, SampleTimeout)):
             raise self._failure()
 
     def _failure(self) -> Exception:

@@ -50,7 +50,7 @@ class ReASCRunnable(Configured):
             **kwargs: passed to every call of the model.
 
         Raises:
-            SamplingError: no sample could be drawn.
+            SamplingError: no sample could be drawn; SampleTimeout where that is because none ended in time.
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             FingerprintMismatch: the calibration was made with other system messages.
         """
@@ -124,12 +124,15 @@ class ReASCRunnable(Configured):
         source = self._source.bind(kwargs)
         course = self._deliberation(source, messages, config, start, on_response)
         below = patch_config(config, callbacks=run_manager.get_child())
+        clock = self._clock()
         while indices := course.next_wave():
             stop = threading.Event()
-            with closing(wave(source, messages, indices, below, stop)) as samples:
+            with closing(wave(source, messages, indices, below, stop, clock.wave())) as samples:
                 for sample in samples:
                     if course.add(sample):
                         stop.set()
+            if clock.over:
+                course.expire()
         return self._learn(course)
 
     async def _asolve(
@@ -146,12 +149,15 @@ class ReASCRunnable(Configured):
         source = self._source.bind(kwargs)
         course = self._deliberation(source, messages, config, start, on_response)
         below = patch_config(config, callbacks=run_manager.get_child())
+        clock = self._clock()
         while indices := course.next_wave():
             stop = threading.Event()
-            async with aclosing(awave(source, messages, indices, below, stop)) as samples:
+            async with aclosing(awave(source, messages, indices, below, stop, clock.wave())) as samples:
                 async for sample in samples:
                     if course.add(sample):
                         stop.set()
+            if clock.over:
+                course.expire()
         return await asyncio.to_thread(self._learn, course) if self._online else course.result()  # it may fit a mixture
 
     def _deliberation(

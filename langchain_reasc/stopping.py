@@ -16,7 +16,7 @@ from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, Logp
 
 __all__ = ["ASC", "ESC", "Cap", "Decision", "FixedBudget", "ReASC", "Response", "StoppingRule", "decide"]
 
-Reason = Literal["gate", "evidence", "window", "budget"]
+Reason = Literal["gate", "evidence", "window", "budget", "timeout"]
 DEFAULT_CONFIDENCE = 0.95  # C_threshold
 DEFAULT_BUDGET = 16
 
@@ -45,8 +45,8 @@ class Decision:
     Attributes:
         stop: whether the evidence is sufficient (or the budget spent).
         answer: the leading answer so far; None when no response has one.
-        reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the Beta posterior), ``window`` (ESC), ``budget``;
-            None while it goes on.
+        reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the Beta posterior), ``window`` (ESC), ``budget``,
+            ``timeout`` (the question had had its time); None while it goes on.
         samples: responses the decision rests on.
         evidence: answer -> accumulated weight, in the order first seen.
         posterior: P(the leader stays ahead), Eq. 5.

@@ -3,10 +3,13 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from langchain_reasc.exceptions import SampleTimeout
 
 __all__ = ["QuestionClock", "TimeLimit"]
+
+_TOO_SHORT: Final = 0.02  # seconds; timers may fire a little early
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,8 @@ class QuestionClock:
 
     @property
     def over(self) -> bool:
-        """Whether the question has had its time."""
-        return self._question is not None and self._left(self._question) <= 0
+        """Whether the question has had its time, or so nearly that no further sample could end in it."""
+        return self._question is not None and self._left(self._question) <= _TOO_SHORT
 
     def wave(self) -> TimeLimit | None:
         """The limit of a wave launched now; None for any time."""

@@ -7,10 +7,11 @@ starting from the response it already has.
 import asyncio
 import threading
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.language_models import LanguageModelInput
@@ -26,6 +27,7 @@ from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, Lo
 from langchain_reasc.logprobs import token_signals_of
 from langchain_reasc.sampling import Sample, awave, wave
 from langchain_reasc.source import Source, to_messages
+from langchain_reasc.time_limit import QuestionClock
 
 __all__ = ["TransductiveBatch", "TransductiveStart"]
 
@@ -51,6 +53,10 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
     @abstractmethod
     def _transductive(self, kwargs: dict[str, Any]) -> tuple[Source, Measure] | None:
         """What first responses are drawn from and how they are scored; None where the batch calibrates nothing."""
+
+    @abstractmethod
+    def _clock(self) -> QuestionClock:
+        """What limits the time of a question, running."""
 
     def batch(
         self,
@@ -119,7 +125,8 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
             starts: Sequence[TransductiveStart | None] = [None] * len(inputs)
             if calibrating := self._transductive(kwargs):
                 source, measure = calibrating
-                firsts = list(threads.map(lambda value, one: _first(source, value, one), inputs, configs))
+                draw = partial(_first, source, self._clock)
+                firsts = list(threads.map(draw, inputs, configs))
                 starts = _starts(firsts, measure, source)
             running = {
                 threads.submit(decide, value, one, start): index
@@ -151,7 +158,7 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
         starts: Sequence[TransductiveStart | None] = [None] * len(inputs)
         if calibrating := self._transductive(kwargs):
             source, measure = calibrating
-            drawing = (_afirst(source, value, one) for value, one in zip(inputs, configs, strict=True))
+            drawing = (_afirst(source, self._clock, value, one) for value, one in zip(inputs, configs, strict=True))
             firsts = await asyncio.gather(*(gated_coro(gate, one) for one in drawing))
             starts = await asyncio.to_thread(_starts, firsts, measure, source)  # fits mixtures
         tasks = [asyncio.create_task(gated_coro(gate, decide(*pair))) for pair in enumerate(starts)]
@@ -164,18 +171,23 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _first(source: Source, value: LanguageModelInput, config: RunnableConfig) -> Sample:
+def _first(
+    source: Source, clock: Callable[[], QuestionClock], value: LanguageModelInput, config: RunnableConfig
+) -> Sample:
     """The first response to one input; a failure comes back as a failed sample, and costs only itself."""
     try:
-        [sample] = wave(source, to_messages(value), range(1), config, threading.Event())
+        [sample] = wave(source, to_messages(value), range(1), config, threading.Event(), clock().wave())
         return sample
     except Exception as error:
         return Sample(0, None, "failed", error)
 
 
-async def _afirst(source: Source, value: LanguageModelInput, config: RunnableConfig) -> Sample:
+async def _afirst(
+    source: Source, clock: Callable[[], QuestionClock], value: LanguageModelInput, config: RunnableConfig
+) -> Sample:
     try:
-        [sample] = [s async for s in awave(source, to_messages(value), range(1), config, threading.Event())]
+        drawing = awave(source, to_messages(value), range(1), config, threading.Event(), clock().wave())
+        [sample] = [sample async for sample in drawing]
         return sample
     except Exception as error:
         return Sample(0, None, "failed", error)

@@ -19,6 +19,7 @@ _WHY = {
     "gate": "its confidence passed the gate",
     "evidence": "the evidence is sufficient",
     "budget": "the budget of samples is spent",
+    "timeout": "the time for the question is over",
     "window": "a window was unanimous",
 }
 
