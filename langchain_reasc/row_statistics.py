@@ -4,6 +4,7 @@ Sums use ``np.einsum``: as fast as BLAS here, but it starts no threads, which wo
 the model decodes on.
 """
 
+import math
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Final
@@ -89,14 +90,16 @@ def _moments(
 ) -> tuple[Floats, Floats | None, Floats | None]:
     """``log_total``, ``mean`` and ``expected``.
 
-    Rows are shifted by their peak only where they must be. Rounding then is relative to the distance from the peak,
-    which ``log_total - mean`` exceeds on average.
+    Rows are shifted by their peak only where they must be, which the total tells: it lies between exp(peak) and V times
+    that. Rounding then is relative to the distance from the peak, which ``log_total - mean`` exceeds on average.
     """
-    peak = rows.max(axis=1) if top is None else top[:, 0]
-    if np.abs(peak).max() <= _CALM:
-        mean = _sums(rows) / rows.shape[1] if which.mean else None
+    vocabulary = rows.shape[1]
+    mean = _sums(rows) / vocabulary if which.mean else None
+    with np.errstate(over="ignore"):
         total = _sums(np.exp(rows, out=work))
+    if ((total <= math.exp(_CALM)) & (total >= vocabulary * math.exp(-_CALM))).all():
         return np.log(total), mean, _dots(work, rows) / total if which.expected else None
+    peak = rows.max(axis=1) if top is None else top[:, 0]
     shift = peak * ~(np.abs(peak) <= _CALM)  # NaN stays NaN
     np.subtract(rows, shift[:, None], out=work)
     mean = _sums(work) / rows.shape[1] + shift if which.mean else None
