@@ -1,0 +1,14 @@
+"""OpenAI-compatible servers, one or many, as a LangChain chat model that samples in parallel."""
+
+import importlib.util
+
+from langchain_reasc.exceptions import missing_extra
+
+if importlib.util.find_spec("langchain_openai") is None:
+    raise missing_extra("openai", "langchain-openai")
+
+from langchain_reasc_openai.capabilities import Capabilities
+from langchain_reasc_openai.presets import PRESETS, Preset
+from langchain_reasc_openai.probing import probe
+
+__all__ = ["PRESETS", "Capabilities", "Preset", "probe"]

@@ -1,0 +1,142 @@
+"""One request, tried on one server after another until it is answered or no try is left."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from langchain_core.rate_limiters import BaseRateLimiter
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+
+from langchain_reasc.exceptions import SamplingError
+from langchain_reasc_openai.retrying import Fault, RetryPolicy, fault_of, retry_after
+from langchain_reasc_openai.routing import Replica, Router
+
+__all__ = ["Attempt", "Attempts"]
+
+T = TypeVar("T")
+
+
+@dataclass
+class Attempt:
+    """One try.
+
+    Attributes:
+        replica: the server asked.
+        begun: when.
+    """
+
+    replica: Replica
+    begun: float
+
+    def prove(self) -> None:
+        """The server has begun to answer, and so is well."""
+        self.replica.prove(self.begun)
+
+
+class Attempts:
+    """The tries of one request.
+
+    A server that failed it is not asked again while another is well. A try that was cancelled is no failure.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        policy: RetryPolicy,
+        *,
+        key: str | None = None,
+        rate_limiter: BaseRateLimiter | None = None,
+        prepaid: bool = False,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Describe them.
+
+        Args:
+            router: chooses the servers.
+            policy: how often and how patiently.
+            key: of the prompt, for the prefix cache of its server.
+            rate_limiter: asked before each try.
+            prepaid: the rate limiter was already asked for the first one.
+            goes_on: whether another try makes sense; not, where a part of the answer is out.
+        """
+        self._router, self._policy, self._key = router, policy, key
+        self._rate_limiter, self._paid, self._goes_on = rate_limiter, prepaid, goes_on
+        self._tried: set[Replica] = set()
+
+    async def run(self, call: Callable[[Attempt], Awaitable[T]], *, deadline: float | None = None) -> T:
+        """Try until ``call`` returns.
+
+        Args:
+            call: asks the server of an attempt.
+            deadline: when to give up, on the event loop's clock, which is ``time.monotonic``.
+
+        Raises:
+            SamplingError: the deadline passed, or every server asked to be left alone for too long.
+            Exception: what the last try raised.
+        """
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(self._policy.attempts),
+            retry=retry_if_exception(self._may_pass),
+            wait=self._wait,
+            reraise=True,
+        )
+        scope = asyncio.timeout_at(deadline)
+        try:
+            async with scope:
+                return await retrying(self._once, call)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise SamplingError("no answer before the deadline; allow more time, or ask for fewer tokens") from error
+
+    async def _once(self, call: Callable[[Attempt], Awaitable[T]]) -> T:
+        if self._rate_limiter is not None and not self._paid:
+            await self._rate_limiter.aacquire()
+        self._paid = False
+        attempt = Attempt(await self._replica(), self._router.clock())
+        probed = attempt.replica.begin()
+        try:
+            answer = await call(attempt)
+        except Exception as error:
+            self._note(attempt, error)
+            raise
+        finally:
+            attempt.replica.end(probed=probed)
+        attempt.prove()
+        attempt.replica.served += 1
+        return answer
+
+    async def _replica(self) -> Replica:
+        while (replica := self._router.choose(self._key, self._tried)) is None:
+            seconds = self._router.rest()
+            if seconds > self._policy.longest_retry_after:
+                raise self._asked_for_rest(seconds)
+            await asyncio.sleep(seconds)
+        self._tried.add(replica)
+        return replica
+
+    def _note(self, attempt: Attempt, error: Exception) -> None:
+        now, fault = self._router.clock(), fault_of(error)
+        attempt.replica.fail(error, fault, begun=attempt.begun, now=now, policy=self._policy)
+        seconds = retry_after(error)
+        if seconds is not None and fault.may_pass:
+            attempt.replica.rest(seconds, now)
+
+    def _may_pass(self, error: BaseException) -> bool:
+        if not isinstance(error, Exception) or not self._goes_on():
+            return False
+        fault = fault_of(error)
+        return fault.may_pass or (fault is Fault.REFUSED and self._router.has_other(self._tried))
+
+    def _wait(self, state: RetryCallState) -> float:
+        return 0.0 if self._router.has_other(self._tried) else self._policy.wait(state)
+
+    def _asked_for_rest(self, seconds: float) -> SamplingError:
+        replicas = self._router.replicas
+        errors: list[Any] = [replica.last_error for replica in replicas if replica.last_error is not None]
+        return SamplingError(
+            f"no server takes requests for the next {seconds:.0f} s, more than longest_retry_after="
+            f"{self._policy.longest_retry_after:g} s; the servers: {', '.join(replica.url for replica in replicas)}",
+            errors,
+        )

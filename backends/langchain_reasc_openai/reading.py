@@ -1,0 +1,79 @@
+"""Reading one streamed response, and telling a whole one from one that was cut."""
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.outputs import ChatGenerationChunk
+
+from langchain_reasc.exceptions import SamplingError
+from langchain_reasc_openai.attempts import Attempt
+
+__all__ = ["finish_reason", "logprobs_of", "message_of", "read", "received_tokens", "says_something"]
+
+
+async def read(
+    attempt: Attempt,
+    messages: list[BaseMessage],
+    kwargs: dict[str, Any],
+    take: Callable[[ChatGenerationChunk], None],
+) -> None:
+    """Read a response to its end; cancelled, it closes the connection, so that the server stops generating.
+
+    Raises:
+        SamplingError: the stream ended without a finish reason. Without a length in the headers, nothing else tells
+            a cut connection from a response that ended.
+        Exception: what the server's client raised.
+    """
+    whole = False
+    async with aclosing(attempt.replica.client._astream(messages, **kwargs)) as chunks:  # type: ignore[type-var]
+        async for chunk in chunks:
+            attempt.prove()
+            whole = whole or finish_reason(chunk) is not None
+            take(chunk)
+    if not whole:
+        raise SamplingError(f"{attempt.replica.url} ended the stream before the response had a finish_reason")
+
+
+def finish_reason(chunk: ChatGenerationChunk) -> str | None:
+    """Why the response ended; None in the chunks before the last."""
+    said = chunk.generation_info or chunk.message.response_metadata
+    return said.get("finish_reason") or chunk.message.response_metadata.get("finish_reason")
+
+
+def logprobs_of(chunk: ChatGenerationChunk) -> Any:
+    """The provider's logprobs of a chunk, as langchain-openai hands them to callbacks."""
+    return (chunk.generation_info or {}).get("logprobs")
+
+
+def says_something(chunk: ChatGenerationChunk) -> bool:
+    """Whether a chunk carries a part of the response; the first often names only the role."""
+    message = chunk.message
+    called = isinstance(message, AIMessageChunk) and bool(message.tool_call_chunks or message.usage_metadata)
+    said = {**(chunk.generation_info or {})}
+    return bool(message.content or message.additional_kwargs or said.keys() & {"finish_reason", "logprobs"}) or called
+
+
+def message_of(chunks: Sequence[ChatGenerationChunk]) -> AIMessage:
+    """The chunks' response, as ``BaseChatModel.stream`` would have put it together."""
+    if not chunks:
+        return AIMessage("")
+    parts = [_with_metadata(chunk) for chunk in chunks]
+    message = message_chunk_to_message(add_ai_message_chunks(parts[0], *parts[1:]))
+    assert isinstance(message, AIMessage)
+    return message
+
+
+def received_tokens(chunks: Sequence[ChatGenerationChunk]) -> int:
+    """Tokens of a response that was cut off: as many as have logprobs, or else one per chunk that says something."""
+    listed = sum(len((logprobs_of(chunk) or {}).get("content") or ()) for chunk in chunks)
+    return listed or sum(bool(chunk.text or chunk.message.additional_kwargs) for chunk in chunks)
+
+
+def _with_metadata(chunk: ChatGenerationChunk) -> AIMessageChunk:
+    message = chunk.message
+    assert isinstance(message, AIMessageChunk)
+    metadata = {**(chunk.generation_info or {}), **message.response_metadata}
+    return message.model_copy(update={"response_metadata": metadata})
