@@ -12,7 +12,6 @@ from langchain_reasc.exceptions import (
     ConfidenceError,
     LogprobsUnavailable,
     ReASCError,
-    SampleTimeout,
     SamplingError,
 )
 from langchain_reasc.logprobs import token_signals_of
@@ -163,7 +162,7 @@ class Deliberation:
         if self._responses or not self._samples:
             return
         error = self._samples[0].error
-        if len(self._samples) > 1 or (isinstance(error, ReASCError) and not isinstance(error, SampleTimeout)):
+        if len(self._samples) > 1 or (isinstance(error, ReASCError) and not isinstance(error, SamplingError)):
             raise self._failure()
 
     def _failure(self) -> Exception:

@@ -2,14 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
 from langchain_core.messages.ai import add_ai_message_chunks
 
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
-__all__ = ["Sample", "merged"]
+__all__ = ["Sample", "merged", "streamed"]
+
+_OPENAI_CLIENTS: Final = (
+    "openai",
+    "deepseek",
+    "xai",
+)  # what langchain-openai's client and its children call themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +49,17 @@ def merged(chunks: Sequence[Any]) -> AIMessage:
             f"the model must return AIMessages, got {type(first).__name__}; put ReASCRunnable before the output parser"
         )
     return first
+
+
+def streamed(chunks: Sequence[Any]) -> AIMessage:
+    """The message of a stream that has ended by itself.
+
+    Raises:
+        SamplingError: it was cut off in good order for HTTP. OpenAI's protocol names a reason at each stream's end, and
+            its client does not miss it; half an answer would then be taken for a whole one.
+    """
+    message = merged(chunks)
+    metadata = message.response_metadata
+    if metadata.get("model_provider") in _OPENAI_CLIENTS and not metadata.get("finish_reason"):
+        raise SamplingError("the stream ended without a finish reason, so the response may have been cut off")
+    return message

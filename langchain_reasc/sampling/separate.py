@@ -11,7 +11,7 @@ from contextvars import copy_context
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.sampling.sample import Sample, merged
+from langchain_reasc.sampling.sample import Sample, merged, streamed
 from langchain_reasc.source import Source
 from langchain_reasc.time_limit import TimeLimit
 
@@ -99,7 +99,7 @@ def _one(
                 chunks.append(chunk)
                 if stop.is_set():
                     return Sample(index, merged(chunks), "cancelled")
-        return Sample(index, merged(chunks))
+        return Sample(index, streamed(chunks))
     except Exception as error:
         return _failed(index, chunks, error)
 
@@ -122,7 +122,7 @@ async def _aone(
             async with aclosing(source.astream(messages, call, **arguments)) as stream:
                 async for chunk in stream:
                     chunks.append(chunk)
-            return Sample(index, merged(chunks))
+            return Sample(index, streamed(chunks))
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
