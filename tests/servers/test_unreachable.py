@@ -1,0 +1,77 @@
+"""Servers that cannot be reached as they are, or are somewhere else."""
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import SamplingError
+
+from .conftest import KEY, Chat
+from .fault_server import Exchange, answer, fault_server
+
+
+@pytest.fixture(scope="module")
+def stranger() -> Iterator[ssl.SSLContext]:
+    """A certificate of an authority that nobody trusts."""
+    trustme = pytest.importorskip("trustme")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    yield context
+
+
+def unreachable(runner: Any, model: Any) -> SamplingError:
+    with pytest.raises(SamplingError) as caught:
+        runner.invoke(ReASCRunnable(model=model), "q")
+    assert len(caught.value.failures) == 4
+    return caught.value
+
+
+def test_connection_refused(runner: Any, chat: Chat) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+    assert re.search("Connection error", str(unreachable(runner, chat(url))))
+
+
+def test_a_certificate_nobody_trusts(runner: Any, chat: Chat, stranger: ssl.SSLContext) -> None:
+    with fault_server(answer, tls=stranger) as served:
+        error = unreachable(runner, chat(served.url))
+        assert not served.exchanges, "nothing was said to a stranger, the key least of all"
+    assert "Connection error" in str(error)
+
+
+def test_https_where_http_is_spoken(runner: Any, chat: Chat) -> None:
+    with fault_server(answer) as served:
+        assert "Connection error" in str(unreachable(runner, chat(served.url.replace("http:", "https:"))))
+
+
+def redirect(code: int, target: str) -> Any:
+    return lambda exchange: exchange.whole(code, location=f"{target}/chat/completions")
+
+
+@pytest.mark.parametrize("code", [307, 308])
+def test_a_redirect_that_keeps_the_request_is_followed_without_the_key(code: int, runner: Any, chat: Chat) -> None:
+    with fault_server(answer) as elsewhere, fault_server(redirect(code, elsewhere.url)) as served:
+        result = runner.solve(ReASCRunnable(model=chat(served.url)), "q")
+    assert (result.answer, result.failures) == ("42", ())
+    assert {exchange.headers["authorization"] for exchange in served.exchanges} == {f"Bearer {KEY}"}
+    assert not any("authorization" in exchange.headers for exchange in elsewhere.exchanges), "another port: a stranger"
+
+
+@pytest.mark.parametrize("code", [301, 302, 303])
+def test_a_redirect_that_loses_the_request_is_a_failure(code: int, runner: Any, chat: Chat) -> None:
+    with fault_server(answer) as elsewhere, fault_server(redirect(code, elsewhere.url)) as served:
+        assert "404" in str(unreachable(runner, chat(served.url)))
+    assert not elsewhere.exchanges
+
+
+def test_a_redirect_in_a_circle_ends(runner: Any, chat: Chat) -> None:
+    def around(exchange: Exchange) -> None:
+        exchange.whole(307, location=f"http://{exchange.headers['host']}/v1/chat/completions")
+
+    with fault_server(around) as served:
+        assert "Connection error" in str(unreachable(runner, chat(served.url)))
