@@ -10,6 +10,7 @@ ReASCError
 │   └── FingerprintMismatch                     calibrated on something else than what runs
 ├── SamplingError                               no response could be had; see ``failures``
 │   └── SampleTimeout       (also TimeoutError) a sample, or its question, took longer than it may
+├── ServerError                                 a model server that cannot be reached, or serves nothing
 ├── PoolError               (also ValueError)   a recorded pool that cannot be read
 ├── MissingExtraError       (also ImportError)  an optional dependency; names the extra
 └── ModelError                                  a local model
@@ -37,6 +38,7 @@ __all__ = [
     "ReASCError",
     "SampleTimeout",
     "SamplingError",
+    "ServerError",
     "missing_extra",
 ]
 
@@ -87,6 +89,10 @@ class SamplingError(ReASCError):
 
 class SampleTimeout(SamplingError, TimeoutError):
     """A sample was cut off because it, or its question, took longer than it may."""
+
+
+class ServerError(ReASCError):
+    """A model server cannot be reached, refuses the key, or gives no response."""
 
 
 class PoolError(ReASCError, ValueError):

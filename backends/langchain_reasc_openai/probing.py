@@ -1,0 +1,115 @@
+"""What servers were found to support, remembered in this process and, where asked, in a JSON file."""
+
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import SecretStr, ValidationError
+
+from langchain_reasc.calibration.storage import write_atomically
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_openai.addresses import base_url
+from langchain_reasc_openai.asking import Server
+from langchain_reasc_openai.capabilities import Capabilities
+from langchain_reasc_openai.questions import ask_everything
+
+__all__ = ["forget", "probe", "remembered"]
+
+_VERSION: Final = 1
+_known: dict[tuple[str, str], Capabilities] = {}
+_locks: dict[tuple[str, str], threading.Lock] = {}
+_guard = threading.Lock()
+
+
+def probe(
+    url: str,
+    *,
+    model: str | None = None,
+    api_key: SecretStr | None = None,
+    cache: str | Path | None = None,
+    refresh: bool = False,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 30.0,
+) -> Capabilities:
+    """What a server supports, found out by asking it once per process (or once per file).
+
+    Args:
+        url: its base URL; ``/v1`` is added where there is no path.
+        model: which of its models; None where it has only one.
+        api_key: sent as a bearer token, and kept nowhere.
+        cache: a JSON file to look into first, and to write what was found to. It holds no key.
+        refresh: ask even so.
+        headers: further HTTP headers.
+        timeout: seconds to wait for one answer.
+
+    Raises:
+        ServerError: it cannot be reached, refuses the key, or gives no response.
+        ConfigurationError: the URL, the model or the file is wrong.
+    """
+    url = base_url(url)
+    key = (url, model or "")
+    with _lock_of(key):  # who comes second waits, and finds the answer
+        if not refresh and (found := remembered(url, model=model, cache=cache)):
+            return found
+        server = Server(url, api_key=api_key, headers=headers, timeout=timeout)
+        try:
+            found = ask_everything(server, model)
+        finally:
+            server.close()
+        _known[key] = found
+        if cache is not None:
+            _store(Path(cache), url, model, found)
+        return found
+
+
+def remembered(url: str, *, model: str | None = None, cache: str | Path | None = None) -> Capabilities | None:
+    """What was found before; None where nobody asked yet."""
+    url = base_url(url)
+    found = _known.get((url, model or ""))
+    if found is None and cache is not None:
+        found = _read(Path(cache)).get(_name(url, model))
+        if found is not None:
+            _known[url, model or ""] = found
+    return found
+
+
+def forget() -> None:
+    """Forget all that this process knows; files stay."""
+    _known.clear()
+
+
+def _lock_of(key: tuple[str, str]) -> threading.Lock:
+    with _guard:
+        return _locks.setdefault(key, threading.Lock())
+
+
+def _name(url: str, model: str | None) -> str:
+    return f"{url} {model}" if model else url
+
+
+def _read(path: Path) -> dict[str, Capabilities]:
+    """The entries of a file; one of another version, or not ours, counts as empty: it is only a memory."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict) or data.get("schema_version") != _VERSION:
+            return {}
+        return {str(name): Capabilities.model_validate_json(json.dumps(one)) for name, one in data["servers"].items()}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigurationError(f"cannot read what is known of servers from {path}: {error.strerror}") from None
+    except (ValueError, KeyError, AttributeError, ValidationError):
+        return {}
+
+
+def _store(path: Path, url: str, model: str | None, found: Capabilities) -> None:
+    with _guard:  # or one of two writers would lose the other's entry
+        entries: dict[str, Any] = {name: one.model_dump(mode="json") for name, one in _read(path).items()}
+        entries[_name(url, model)] = found.model_dump(mode="json")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps({"schema_version": _VERSION, "servers": entries}, indent=2) + "\n")
+        except OSError as error:
+            raise ConfigurationError(f"cannot write what is known of servers to {path}: {error.strerror}") from None

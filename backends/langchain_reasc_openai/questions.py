@@ -1,0 +1,209 @@
+"""Finds out by asking what a server supports.
+
+About 15 requests of one to a few tokens each, which the server answers in well under a second once its model is loaded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from langchain_reasc.exceptions import ConfigurationError, ServerError
+from langchain_reasc_openai.asking import Answer, Server
+from langchain_reasc_openai.capabilities import Capabilities
+from langchain_reasc_openai.identity import Identity, identify
+from langchain_reasc_openai.presets import Preset
+
+__all__ = ["ask_everything"]
+
+_MESSAGES: Final = [{"role": "user", "content": "Name some random words."}]
+_SEEDED_TOKENS: Final = 12
+_K: Final = (20, 10, 5, 3, 1)
+_MANY: Final = 100
+_SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
+    "top_k": (("top_k",), 5),
+    "min_p": (("min_p",), 0.1),
+    "typical_p": (("typical_p",), 0.9),
+    "repetition_penalty": (("repetition_penalty", "repeat_penalty"), 1.1),
+    "min_tokens": (("min_tokens",), 1),
+    "ignore_eos": (("ignore_eos",), False),
+    "bad_words": (("bad_words",), ["zzzz"]),
+}
+"""Our name -> (names that servers have for it, a value they would accept)."""
+
+
+def ask_everything(server: Server, model: str | None = None) -> Capabilities:
+    """Ask a server for all that :class:`Capabilities` holds.
+
+    Args:
+        server: whom to ask.
+        model: which model; None where it lists only one.
+
+    Raises:
+        ServerError: it cannot be reached, refuses the key, or gives no response at all.
+        ConfigurationError: it has several models and none was named, or no model of that name.
+    """
+    identity = identify(server)
+    return _Questions(server, identity, _model(identity, model)).capabilities()
+
+
+def _model(identity: Identity, model: str | None) -> str:
+    listed = identity.models
+    if model is not None:
+        return model
+    if len(listed) == 1:
+        return listed[0]
+    if not listed:
+        raise ConfigurationError("the server lists no models; name the model")
+    raise ConfigurationError(f"the server has {len(listed)} models; name one of {', '.join(listed[:20])}")
+
+
+@dataclass
+class _Questions:
+    server: Server
+    identity: Identity
+    model: str
+    notices: list[str] = field(default_factory=list)
+    limit: str = "max_tokens"
+
+    def capabilities(self) -> Capabilities:
+        self._plain()
+        logprobs, k = self._logprobs()
+        streamed, usage = self._stream(logprobs)
+        return Capabilities(
+            server=self.identity.preset.name,
+            version=self.identity.version,
+            models=self.identity.models,
+            n=self._n(),
+            logprobs=logprobs,
+            top_logprobs=k,
+            streamed_logprobs=streamed,
+            streamed_usage=usage,
+            seed=self._seed(),
+            samplers=self._samplers(),
+            max_tokens="max_completion_tokens" if self.limit == "max_completion_tokens" else "max_tokens",
+            learned="probe",
+            probed_at=datetime.now(UTC),
+            notices=tuple(self.notices),
+        )
+
+    def _body(self, tokens: int = 1, **more: Any) -> dict[str, Any]:
+        return {"model": self.model, "messages": _MESSAGES, self.limit: tokens, **more}
+
+    def _ask(self, **more: Any) -> Answer:
+        return self.server.chat(self._body(**more))
+
+    def _plain(self) -> None:
+        """A response at all, under either name of the limit."""
+        preset: Preset = self.identity.preset
+        self.limit = preset.capabilities.max_tokens
+        first = self._ask()
+        if not first.ok and first.status == 400 and "max_" in first.message:
+            self.limit = "max_completion_tokens" if self.limit == "max_tokens" else "max_tokens"
+            first = self._ask()
+        if first.ok and first.choices:
+            return
+        listed = self.identity.models
+        if first.status == 404 and listed and self.model not in listed:
+            raise ConfigurationError(
+                f"{self.server.url} has no model {self.model!r}; it lists {', '.join(map(repr, listed[:20]))}"
+            )
+        raise ServerError(f"{self.server.url} gives no chat completion ({first.message})")
+
+    def _logprobs(self) -> tuple[bool, int | None]:
+        """Whether there are logprobs, and the most alternatives that came with a token."""
+        answer = self._ask(logprobs=True, top_logprobs=_K[0])
+        for k in _K[1:]:
+            if not answer.refused:
+                break
+            answer = self._ask(logprobs=True, top_logprobs=k)
+        if answer.refused:
+            refusal = answer.message
+            answer = self._ask(logprobs=True)
+            if answer.refused:
+                self.notices.append(f"logprobs are refused ({refusal}): votes are counted")
+                return False, None
+        tokens, k = _read(answer.choices)
+        if not tokens:
+            self.notices.append("logprobs are asked for and none come back: votes are counted")
+            return False, None
+        if not k:
+            self.notices.append("only the chosen token's logprob comes back: use the token_logprob signal")
+        return True, self._more(k) if k >= _K[0] else k
+
+    def _more(self, k: int) -> int:
+        answer = self._ask(logprobs=True, top_logprobs=_MANY)
+        return max(k, _read(answer.choices)[1]) if answer.ok else k
+
+    def _n(self) -> bool:
+        answer = self._ask(n=2)
+        if len(answer.choices) == 2:
+            return True
+        said = answer.message if answer.refused else f"{len(answer.choices)} came back"
+        self.notices.append(f"n=2 gives no two responses ({said}): each sample is a request of its own")
+        return False
+
+    def _stream(self, logprobs: bool) -> tuple[bool, bool]:
+        asked = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
+        events = self.server.stream(self._body(2, stream_options={"include_usage": True}, **asked))
+        if isinstance(events, Answer):
+            events = self.server.stream(self._body(2, **asked))
+        if isinstance(events, Answer):
+            self.notices.append(f"no streams ({events.message}): a sample cannot be cut off")
+            return False, False
+        streamed = any(_read(event.get("choices"))[0] for event in events)
+        usage = any(isinstance(event.get("usage"), dict) for event in events)
+        if logprobs and not streamed:
+            self.notices.append("streams carry no logprobs: responses are asked for whole, and cannot be cut off")
+        if not usage:
+            self.notices.append("streams carry no token counts: tokens are estimated from the chunks")
+        return streamed, usage
+
+    def _seed(self) -> bool | None:
+        """Whether a seed determines a response: the same twice, and another one with another seed."""
+        texts = [self._text(seed) for seed in (1, 1, 2, 3)]
+        if None in texts:
+            return False
+        if texts[0] != texts[1]:
+            self.notices.append("the same seed gives different responses")
+            return False
+        if texts[0] == texts[2] == texts[3]:
+            self.notices.append("responses with different seeds are equal: whether seeds count cannot be told")
+            return None
+        return True
+
+    def _text(self, seed: int) -> str | None:
+        answer = self._ask(tokens=_SEEDED_TOKENS, seed=seed, temperature=1.0)
+        return str(answer.choices[0].get("message")) if answer.ok and answer.choices else None
+
+    def _samplers(self) -> dict[str, str]:
+        """Which parameters the server reads: found by wrong values, or right ones where it is strict.
+
+        Lenient servers ignore unknown fields; strict ones refuse them.
+        """
+        strict = self._ask(no_such_field=_WRONG).refused
+        found: dict[str, str] = {}
+        for ours, (theirs, right) in _SAMPLERS.items():
+            for name in theirs:
+                answer = self.server.chat({**self._body(), name: right if strict else _WRONG})
+                if answer.ok if strict else answer.refused:
+                    found[ours] = name
+                    break
+        return found
+
+
+_WRONG: Final = {"not": "a value of any parameter"}
+
+
+def _read(choices: Any) -> tuple[int, int]:
+    """(tokens with a logprob, most alternatives of one) in the first choice, in either of OpenAI's two shapes."""
+    first = choices[0] if isinstance(choices, list) and choices else None
+    given = first.get("logprobs") if isinstance(first, dict) else None
+    if not isinstance(given, dict):
+        return 0, 0
+    content = given.get("content")
+    if isinstance(content, list):
+        rows = [row for row in content if isinstance(row, dict) and isinstance(row.get("logprob"), float | int)]
+        return len(rows), max((len(row.get("top_logprobs") or ()) for row in rows), default=0)
+    chosen = [one for one in given.get("token_logprobs") or () if isinstance(one, float | int)]
+    return len(chosen), max((len(row or ()) for row in given.get("top_logprobs") or ()), default=0)
