@@ -7,16 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from langchain_reasc.answers import Extractor
+from langchain_reasc.calibration import Calibration
 from langchain_reasc.confidence import Measure
-from langchain_reasc.exceptions import (
-    ConfidenceError,
-    LogprobsUnavailable,
-    ReASCError,
-    SamplingError,
-)
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.result import ReASCResult, SampledResponse, output_tokens, total_usage, winning_message
 from langchain_reasc.sampling import Sample
+from langchain_reasc.scorer import Scorer
 from langchain_reasc.stopping import Cap, Decision, ReASC, Response, StoppingRule, decide
 
 __all__ = ["Deliberation", "ResponseListener"]
@@ -34,6 +30,7 @@ class Deliberation:
         max_samples: samples launched at most.
         concurrency: samples launched at once; the first goes alone while an open gate may accept it.
         required: whether a response without confidence is an error.
+        calibration: what the scores are compared with; None lets them be made of anything.
         notices: what to tell the caller from the start.
         on_response: called with each response and the decision after it, in launch order.
     """
@@ -47,11 +44,13 @@ class Deliberation:
         max_samples: int,
         concurrency: int,
         required: bool,
+        calibration: Calibration | None = None,
         notices: tuple[str, ...] = (),
         on_response: ResponseListener | None = None,
     ) -> None:
         self._rule, self._capped = rule, rule | Cap(max_samples)
-        self._extract, self._measure, self._required = extract, measure, required
+        self._extract = extract
+        self._scorer = Scorer(measure, calibration=calibration, required=required)
         self._max_samples, self._concurrency = max_samples, concurrency
         self._alone_first = isinstance(rule, ReASC) and rule.gate is not None
         self._on_response = on_response
@@ -91,6 +90,11 @@ class Deliberation:
         first = self._responses.get(0)
         return None if first is None else first.score
 
+    @property
+    def first_made_of(self) -> dict[str, int | None]:
+        """``top_k`` and ``vocabulary_size`` behind the first score, where they are known."""
+        return self._scorer.first_made_of
+
     def result(self) -> ReASCResult:
         """The outcome; if budget or time ran out undecided, what there is says.
 
@@ -108,9 +112,12 @@ class Deliberation:
         usage = total_usage(samples, used=self._responses)
         responses = self._sampled(samples)
         failed = sum(sample.status == "failed" for sample in samples)
-        notices = [*self._notices, *([f"{failed} of {len(samples)} samples failed"] if failed else [])]
+        lost = [f"{failed} of {len(samples)} samples failed"] if failed else []
+        notices = [*self._notices, *self._scorer.notices(len(self._responses)), *lost]
         method = "reasc" if isinstance(self._rule, ReASC) and self._rule.weight != "count" else "asc"
-        message = winning_message(responses, decision, usage, notices, method)
+        message = winning_message(
+            responses, decision, usage, notices, method=method, without_confidence=self._scorer.missed
+        )
         return ReASCResult(message, decision, responses, usage, tuple(notices))
 
     def _consider(self, sample: Sample) -> None:
@@ -122,22 +129,14 @@ class Deliberation:
 
     def _read(self, sample: Sample) -> Response:
         assert sample.message is not None
-        answer, score = None, None
+        answer = None
         try:
             answer = self._extract(str(sample.message.text))
         except ReASCError:
             raise
         except Exception as error:  # the user's extractor: one odd response must not lose the others
             self._notices[f"the answer extractor failed on a response: {error!r}"] = None
-        if self._measure is not None:
-            try:
-                score = self._measure(token_signals_of(sample.message))
-            except (LogprobsUnavailable, ConfidenceError) as error:
-                if answer is not None:  # without an answer there is no vote to weigh
-                    if self._required:
-                        raise
-                    self._notices[f"no confidence, so counted as one vote: {error}"] = None
-        return Response(answer, score)
+        return Response(answer, self._scorer.score(sample.message, votes=answer is not None))
 
     def _sampled(self, samples: list[Sample]) -> tuple[SampledResponse, ...]:
         weights = dict(zip(self._responses, self._rule.weights(list(self._responses.values())), strict=True))
@@ -167,7 +166,7 @@ class Deliberation:
 
     def _failure(self) -> Exception:
         errors = [sample.error for _, sample in sorted(self._samples.items()) if sample.error is not None]
-        if errors and isinstance(errors[0], ReASCError):
+        if isinstance(errors[0], ReASCError) and type(errors[0]) is not SamplingError:  # which says it of one sample
             return errors[0]
         failure = SamplingError(f"all {len(self._samples)} samples failed; the first: {errors[0]!r}", errors)
         failure.__cause__ = errors[0]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
+from langchain_reasc.logprobs import count_tokens
 from langchain_reasc.sampling import Sample
 from langchain_reasc.stopping import Decision
 
@@ -94,11 +95,8 @@ def output_tokens(message: AIMessage | None) -> tuple[int, bool]:
         return 0, True
     if message.usage_metadata is not None:
         return message.usage_metadata["output_tokens"], False
-    metadata = message.response_metadata
-    listed = (metadata.get("logprobs") or {}).get("content") or next(
-        iter((metadata.get("token_signals") or {}).values()), ()
-    )
-    return len(listed) or -(-len(str(message.text)) // 4), True  # four characters a token, where nothing says better
+    listed = count_tokens(message.response_metadata)
+    return listed or -(-len(str(message.text)) // 4), True  # four characters a token, where nothing says better
 
 
 def total_usage(samples: Sequence[Sample], used: Collection[int]) -> Usage:
@@ -117,7 +115,13 @@ def total_usage(samples: Sequence[Sample], used: Collection[int]) -> Usage:
 
 
 def winning_message(
-    responses: Sequence[SampledResponse], decision: Decision, usage: Usage, notices: Sequence[str], method: str
+    responses: Sequence[SampledResponse],
+    decision: Decision,
+    usage: Usage,
+    notices: Sequence[str],
+    *,
+    method: str,
+    without_confidence: int = 0,
 ) -> AIMessage:
     """The most trusted response that gives the winning answer, carrying the account of the decision."""
     used = [response for response in responses if response.used and response.message is not None]
@@ -132,6 +136,7 @@ def winning_message(
         "samples": decision.samples,
         "launched": len(responses),
         "failed": sum(response.status == "failed" for response in responses),
+        "without_confidence": without_confidence,
         "evidence": decision.evidence,
         "posterior": decision.posterior,
         "tokens": {

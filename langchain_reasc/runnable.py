@@ -179,6 +179,7 @@ class ReASCRunnable(Configured):
             max_samples=self.max_samples,
             concurrency=min(self.concurrency, config.get("max_concurrency") or self.concurrency),
             required=self.on_missing_confidence == "error" and not self._counts(current),
+            calibration=None if self.allow_fingerprint_mismatch or self._counts(current) else current,
             notices=start.notices if start else notices,
             on_response=on_response,
         )
@@ -189,5 +190,5 @@ class ReASCRunnable(Configured):
     def _learn(self, course: Deliberation) -> ReASCResult:
         result = course.result()
         if self._online and course.first_score is not None:
-            self._online.observe(course.first_score)
+            self._online.observe(course.first_score, **course.first_made_of)
         return result

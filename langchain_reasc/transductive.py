@@ -7,7 +7,8 @@ starting from the response it already has.
 import asyncio
 import threading
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from langchain_core.runnables.utils import gated_coro
 from langchain_reasc.calibration import Calibration, calibrate_online
 from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.logprobs import read_signals
 from langchain_reasc.sampling import Sample, awave, wave
 from langchain_reasc.source import Source, to_messages
 from langchain_reasc.time_limit import QuestionClock
@@ -195,7 +196,7 @@ async def _afirst(
 
 def _starts(firsts: Sequence[Sample], measure: Measure, source: Source) -> list[TransductiveStart]:
     """Algorithm 2 on the first responses; where it is not possible, every input counts votes and says why."""
-    scores, shorter = _scores(firsts, measure)
+    scores, shorter, made_of = _scores(firsts, measure)
     notices: tuple[str, ...] = ()
     if measure.score != "mean" and 2 * shorter > len(scores) > 0:
         notices = (
@@ -204,7 +205,7 @@ def _starts(firsts: Sequence[Sample], measure: Measure, source: Source) -> list[
         )
     calibration = None
     try:
-        calibration = calibrate_online(scores, measure=measure, fingerprint=source.fingerprint())
+        calibration = calibrate_online(scores, measure=measure, fingerprint=source.fingerprint(), **made_of)
         if why := calibration.gate.closed_because:
             notices += (f"the gate is closed: {why}",)
     except CalibrationDataError as error:
@@ -212,13 +213,24 @@ def _starts(firsts: Sequence[Sample], measure: Measure, source: Source) -> list[
     return [TransductiveStart(sample, calibration, notices) for sample in firsts]
 
 
-def _scores(firsts: Sequence[Sample], measure: Measure) -> tuple[list[float], int]:
-    scores, shorter = [], 0
+def _scores(firsts: Sequence[Sample], measure: Measure) -> tuple[list[float], int, dict[str, Any]]:
+    """The scores, how many responses are shorter than the window, and the k and V that most scores were made of.
+
+    Scores made of another k or V say nothing beside them and are left out; their own decisions report that.
+    """
+    scored: list[tuple[float, bool, dict[str, int | None]]] = []
     for sample in firsts:
         if sample.status != "complete" or sample.message is None:
             continue
         with suppress(LogprobsUnavailable, ConfidenceError):  # its own decision reports that
-            signals = token_signals_of(sample.message)
-            scores.append(measure(signals))
-            shorter += len(signals[measure.signal]) < measure.window
-    return scores, shorter
+            reading = read_signals(sample.message)
+            short = len(reading.signals.get(measure.signal, ())) < measure.window
+            scored.append((measure(reading.signals), short, reading.provenance(measure.signal)))
+    made_of = {name: _most_common(one[name] for *_, one in scored) for name in ("top_k", "vocabulary_size")}
+    kept = [(score, short) for score, short, one in scored if all(one[name] in (None, made_of[name]) for name in one)]
+    return [score for score, _ in kept], sum(short for _, short in kept), made_of
+
+
+def _most_common(values: Iterable[int | None]) -> int | None:
+    known = Counter(value for value in values if value is not None)
+    return max(known, key=known.__getitem__, default=None)

@@ -9,8 +9,9 @@ from langchain_core.messages import BaseMessage
 
 from langchain_reasc.calibration.schema import Calibration, Fingerprint
 from langchain_reasc.exceptions import FingerprintMismatch
+from langchain_reasc.logprobs import SignalReading
 
-__all__ = ["check_fingerprint", "fingerprint_of", "prompt_hash"]
+__all__ = ["check_fingerprint", "check_reading", "fingerprint_of", "prompt_hash"]
 
 _SHOWN = {"prompt_sha256": "prompt_sha256 of the system messages"}
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop")
@@ -52,15 +53,40 @@ def check_fingerprint(calibration: Calibration, running: Fingerprint) -> None:
     Raises:
         FingerprintMismatch: naming each differing field with both its values, and the override.
     """
-    differing = list(_differences(calibration.fingerprint, running))
-    if differing:
-        sides = "; ".join(
-            f"{_SHOWN.get(name, name)}: calibrated on {then!r}, running {now!r}" for name, then, now in differing
-        )
-        raise FingerprintMismatch(
-            f"the calibration does not fit what runs ({sides}). Calibrate again with `reasc calibrate`, or override "
-            "with allow_fingerprint_mismatch=True (`reasc ask --allow-mismatch`)"
-        )
+    _refuse(_differences(calibration.fingerprint, running))
+
+
+def check_reading(calibration: Calibration, reading: SignalReading) -> None:
+    """Refuse a calibration whose scores were made of something else than what a response carries.
+
+    Args:
+        calibration: made of one signal, over k alternatives or a vocabulary of V.
+        reading: the signals of a response. What is unknown on either side is not compared.
+
+    Raises:
+        FingerprintMismatch: another signal, k or V, with both sides and the override.
+    """
+    signal = calibration.signal
+    if signal not in reading.signals and signal not in reading.withheld:
+        _refuse([("token signal", signal, ", ".join(reading.signals))])
+    made_of = reading.provenance(signal)
+    pairs = [
+        (f"alternatives per token behind {signal!r} (k)", calibration.top_k, made_of["top_k"]),
+        ("vocabulary size (V)", calibration.vocabulary_size, made_of["vocabulary_size"]),
+    ]
+    _refuse([(name, then, now) for name, then, now in pairs if then is not None and now is not None and then != now])
+
+
+def _refuse(differing: Sequence[tuple[str, object, object]]) -> None:
+    if not differing:
+        return
+    sides = "; ".join(
+        f"{_SHOWN.get(name, name)}: calibrated on {then!r}, running {now!r}" for name, then, now in differing
+    )
+    raise FingerprintMismatch(
+        f"the calibration does not fit what runs ({sides}). Calibrate again with `reasc calibrate`, or override "
+        "with allow_fingerprint_mismatch=True (`reasc ask --allow-mismatch`)"
+    )
 
 
 def _differences(then: Fingerprint, now: Fingerprint) -> list[tuple[str, object, object]]:

@@ -154,6 +154,7 @@ class OnlineCalibrator:
         self.measure = measure
         self._minimum, self._p_target, self._fingerprint, self._seed = minimum, p_target, fingerprint, seed
         self._scores: list[float] = []
+        self._made_of: dict[str, int] = {}
         self._calibration: Calibration | None = None
         self._lock = threading.Lock()
 
@@ -162,15 +163,24 @@ class OnlineCalibrator:
         """The latest calibration, or None while too little has been seen."""
         return self._calibration
 
-    def observe(self, score: float) -> None:
+    def observe(self, score: float, *, top_k: int | None = None, vocabulary_size: int | None = None) -> None:
         """Add the score of one first response.
+
+        Args:
+            score: S(y).
+            top_k: alternatives per token behind it, where known.
+            vocabulary_size: V behind it, where known. Scores made of another k or V than the first are not mixed in.
 
         Raises:
             CalibrationDataError: a score that is not finite, which would spoil every later fit.
         """
         if not math.isfinite(score):
             raise CalibrationDataError(f"the score of a first response is {score}")
+        made_of = {"top_k": top_k, "vocabulary_size": vocabulary_size}
         with self._lock:
+            known = {name: value for name, value in made_of.items() if value is not None}
+            if any(self._made_of.setdefault(name, value) != value for name, value in known.items()):
+                return
             self._scores.append(score)
             due = self._minimum if self._calibration is None else math.ceil(1.25 * self._calibration.n)
             if len(self._scores) < due:
@@ -182,6 +192,8 @@ class OnlineCalibrator:
                     p_target=self._p_target,
                     fingerprint=self._fingerprint,
                     seed=self._seed,
+                    top_k=self._made_of.get("top_k"),
+                    vocabulary_size=self._made_of.get("vocabulary_size"),
                 )
             except CalibrationDataError:
                 self._calibration = None  # nothing to learn from these scores yet

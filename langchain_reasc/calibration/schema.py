@@ -99,7 +99,11 @@ class Calibration(_Record):
     signal: Literal[SIGNALS] = Field(description="Token signal.")  # type: ignore[valid-type]
     score: Literal[tuple(SCORES)] = Field(description="How token signals become one response score.")  # type: ignore[valid-type]
     window: int = Field(ge=1, description="W, tokens per group.")
-    top_k: int | None = Field(None, ge=1, description="k of the top_k signal.")
+    top_k: int | None = Field(
+        None,
+        ge=1,
+        description="k, alternatives per token behind top_k or neg_entropy (V: over all of it).",
+    )
     vocabulary_size: int | None = Field(None, ge=1, description="V of the model, where known.")
     n: int = Field(ge=2, description="Calibration responses.")
     mean: FiniteFloat = Field(description="μ of the response scores.")

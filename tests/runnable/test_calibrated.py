@@ -88,13 +88,21 @@ def test_missing_logprobs_can_be_counted_and_that_is_announced(runner: Any) -> N
     result = runner.solve(reasc, "q")
     assert result.decision.evidence == {"7": 4.0}
     assert [response.score for response in result.responses[:4]] == [None] * 4
-    assert any("counted as one vote" in notice and "logprobs" in notice for notice in result.notices)
+    assert result.notices[-1].startswith(
+        "4 of 4 responses carry no confidence and count as one vote each: the response"
+    )
+    assert result.message.response_metadata["reasc"]["without_confidence"] == 4
 
 
 def test_a_signal_the_model_does_not_give_is_refused_by_name(runner: Any) -> None:
     reasc = ReASCRunnable(model=saying(SURE), calibration=calibration(signal="self_certainty"))
-    with pytest.raises(LogprobsUnavailable, match=r"'self_certainty' signal.*carries: top_k, token_logprob"):
+    with pytest.raises(FingerprintMismatch, match=r"calibrated on 'self_certainty', running 'top_k, token_logprob"):
         runner.invoke(reasc, "q")
+    lenient = ReASCRunnable(
+        model=saying(SURE), calibration=calibration(signal="self_certainty"), allow_fingerprint_mismatch=True
+    )
+    with pytest.raises(LogprobsUnavailable, match=r"'self_certainty' signal.*carries: top_k, token_logprob"):
+        runner.invoke(lenient, "q")
 
 
 @pytest.mark.parametrize(

@@ -1,103 +1,154 @@
-"""Token signals from a message, or one clear error; never a zero made of missing data."""
+"""Confidences that are missing, odd or made of something else, and what a run says of them."""
 
-import json
 from typing import Any
 
-import numpy as np
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.confidence import Measure
+from langchain_reasc.exceptions import FingerprintMismatch, LogprobsUnavailable
 
-Row = list[float | None] | None
+from .fakes import TOP_K, Reply, Scripted, calibration
+
+LIKELY, OTHERS = -0.4, [-1.5, -2.7, -3.9]
 
 
-def message(*tokens: tuple[float | None, Row], **metadata: Any) -> AIMessage:
-    content = [
-        {
-            "token": "x",
-            "logprob": chosen,
-            **({} if row is None else {"top_logprobs": [{"token": "y", "logprob": p} for p in row]}),
-        }
-        for chosen, row in tokens
+def entry(token: str, *, chosen: float | None = LIKELY, others: list[float] = OTHERS) -> dict[str, Any]:
+    ranked = [{"token": f"{token}{at}", "logprob": p} for at, p in enumerate((chosen, *others))]
+    return {"token": token, "logprob": chosen, "top_logprobs": ranked}
+
+
+class Told(Scripted):
+    """Says the payload of each sample's tokens: ``told(question, index, position, token)``, or None for no logprobs."""
+
+    told: Any
+
+    def _chunk(self, reply: Reply, token: str, key: tuple[str, int]) -> ChatGenerationChunk:
+        at = self.log.tokens[key]
+        self.log.tokens[key] += 1
+        said = self.told(*key, at, token)
+        info = {} if said is None else {"logprobs": {"content": [said]}}
+        return ChatGenerationChunk(message=AIMessageChunk(content=token, response_metadata=info))
+
+
+def telling(told: Any, *, text: str = "so the answer to this must after all be the number 42") -> Told:
+    return Told(script=lambda question, index: Reply(f"{text}{index}"), told=told)
+
+
+def test_samples_without_logprobs_count_once_and_the_result_says_how_many(runner: Any) -> None:
+    model = telling(lambda question, index, at, token: None if index % 2 else entry(token))
+    reasc = ReASCRunnable(
+        model=model, calibration=calibration(mean=9.0), on_missing_confidence="count", max_samples=6, concurrency=2
+    )
+    result = runner.solve(reasc, "q")
+    assert [response.score is None for response in result.responses] == [False, True] * 3
+    assert [response.weight for response in result.responses] == [1.0] * 6
+    assert result.message.response_metadata["reasc"]["without_confidence"] == 3
+    [notice] = [one for one in result.notices if "vote" in one]
+    assert notice.startswith("3 of 6 responses carry no confidence and count as one vote each: the response carries no")
+
+
+def test_a_response_without_an_answer_misses_nothing(runner: Any) -> None:
+    model = Told(script=lambda question, index: Reply("no idea"), told=lambda *_: None)
+    reasc = ReASCRunnable(model=model, calibration=calibration(), max_samples=2)
+    assert runner.invoke(reasc, "q").response_metadata["reasc"]["without_confidence"] == 0
+
+
+def test_odd_logprobs_are_mentioned_once_each_with_the_number_of_responses(runner: Any) -> None:
+    def told(question: str, index: int, at: int, token: str) -> Any:
+        if at == 3:
+            return entry(token, chosen=None)
+        return entry(token, others=[*OTHERS[:2], -9999.0]) if at == 5 and index else entry(token)
+
+    reasc = ReASCRunnable(model=telling(told), calibration=calibration(mean=9.0), max_samples=3)
+    notices = [notice for notice in runner.solve(reasc, "q").notices if "responses)" in notice]
+    assert notices == [
+        "some tokens carry no log-probability (null or NaN); they are left out of the confidence (in 3 of 3 responses)",
+        "alternatives of -100 and less (-9999.0, -inf) are taken as -100 (in 2 of 3 responses)",
     ]
-    return AIMessage("x", response_metadata={"logprobs": {"content": content, "refusal": None}, **metadata})
 
 
-def test_recorded_signals_are_taken_as_they_are_and_first() -> None:
-    recorded = {"self_certainty": np.array([12.0, 13.5], dtype=np.float32), "top_k": [1, 2]}
-    found = token_signals_of(message((-1.0, [-1.0]), token_signals=recorded))
-    assert {name: values.tolist() for name, values in found.items()} == {
-        "self_certainty": [12.0, 13.5],
-        "top_k": [1.0, 2.0],
-    }
+@pytest.mark.parametrize("signal", ["top_k", "neg_entropy"])
+def test_a_calibration_made_at_another_k_is_refused_at_the_first_response(runner: Any, signal: str) -> None:
+    made, model = calibration(signal=signal, top_k=20), telling(lambda question, index, at, token: entry(token))
+    with pytest.raises(FingerprintMismatch, match=rf"behind '{signal}' \(k\): calibrated on 20, running 4.*allow_"):
+        runner.invoke(ReASCRunnable(model=model, calibration=made), "q")
+    assert len(model.log.calls) <= 4
+    for fits in (
+        ReASCRunnable(model=model, calibration=made, allow_fingerprint_mismatch=True),
+        ReASCRunnable(model=model, calibration=calibration(signal=signal, top_k=4)),
+        ReASCRunnable(model=model, calibration=calibration(signal=signal)),
+        ReASCRunnable(model=model, calibration=calibration(signal=signal, top_k=20, fallback="weak")),
+        ReASCRunnable(model=model, calibration=calibration(signal="token_logprob", top_k=20)),
+    ):
+        assert runner.invoke(fits, "q").content
 
 
-def test_openai_tokens_give_the_three_signals_of_alternatives() -> None:
-    found = token_signals_of(message((-0.5, [-0.5, -1.5]), (-2.0, [-1.0, -2.0])))
-    assert found["token_logprob"].tolist() == [-0.5, -2.0]
-    assert found["top_k"].tolist() == [1.0, 1.5]
-    p = 1 / (1 + np.exp(-1.0))  # both pairs differ by one nat, so they renormalize to the same distribution
-    assert found["neg_entropy"] == pytest.approx([p * np.log(p) + (1 - p) * np.log(1 - p)] * 2)
+def test_it_is_refused_even_where_missing_confidences_count(runner: Any) -> None:
+    model = telling(lambda question, index, at, token: None if index == 0 else entry(token))
+    reasc = ReASCRunnable(model=model, calibration=calibration(top_k=20), on_missing_confidence="count")
+    with pytest.raises(FingerprintMismatch, match="calibrated on 20, running 4"):
+        runner.invoke(reasc, "q")
 
 
-@pytest.mark.parametrize(
-    ("tokens", "top_k"),
-    [
-        pytest.param([(-1.0, [-1.0, -2.0]), (-9.0, [-1.0, -2.0, -9.0])], [1.5, 1.5], id="k+1, the chosen one last"),
-        pytest.param([(-9.0, [-9.0, -1.0, -2.0]), (-1.0, [-1.0, -2.0])], [1.5, 1.5], id="k+1, the chosen one first"),
-        pytest.param([(-1.0, [-2.0, -1.0])], [1.5], id="unsorted"),
-        pytest.param([(-9.0, [-1.0, -2.0])], [1.5], id="chosen outside the k"),
-        pytest.param([(-1.0, [-1.0, -9999.0])], [25.5], id="-9999 clipped at -50"),
-        pytest.param([(-1.0, [-1.0, float("-inf")])], [25.5], id="-inf clipped at -50"),
-        pytest.param([(0.0, [0.0, -4.0])], [2.0], id="a certain token"),
-        pytest.param([(-1.0, [-1.0]), (0.0, [0.0])], [1.0, -0.0], id="one certain token among others"),
-        pytest.param([(1e-6, [1e-6, -4.0])], [2.0], id="above zero by rounding"),
-    ],
-)
-def test_what_servers_do_to_alternatives(tokens: list[tuple[float, Row]], top_k: list[float]) -> None:
-    assert token_signals_of(message(*tokens))["top_k"] == pytest.approx(top_k, abs=1e-5)
+def test_a_later_response_at_another_k_is_one_without_confidence(runner: Any) -> None:
+    model = telling(lambda question, index, at, token: entry(token, others=OTHERS[: 3 - (index == 1)]))
+    made = calibration(top_k=4, mean=9.0)
+    with pytest.raises(LogprobsUnavailable, match="calibrated on 4, running 3"):
+        runner.invoke(ReASCRunnable(model=model, calibration=made), "q")
+    counting = ReASCRunnable(model=model, calibration=made, on_missing_confidence="count", max_samples=3)
+    result = runner.solve(counting, "q")
+    assert [response.score is None for response in result.responses] == [False, True, False]
+    assert result.message.response_metadata["reasc"]["without_confidence"] == 1
 
 
-def test_an_unlikely_chosen_token_is_clipped_too() -> None:
-    assert token_signals_of(message((-9999.0, [-1.0]), (-1.0, [-1.0])))["token_logprob"].tolist() == [-50.0, -1.0]
+def test_another_vocabulary_is_refused(runner: Any) -> None:
+    class Recording(Scripted):
+        def _last(self, reply: Reply, key: Any) -> Any:
+            chunk = super()._last(reply, key)
+            info = {"vocabulary_size": 1000, "top_k": 20}
+            chunk.message.response_metadata |= {"token_signals": {"self_certainty": [9.0]}, "token_signals_info": info}
+            return chunk
+
+    model = Recording(script=lambda *_: Reply("it is 7"))
+    for size, refused in ((1000, False), (151_936, True), (None, False)):
+        reasc = ReASCRunnable(model=model, calibration=calibration(signal="self_certainty", vocabulary_size=size))
+        if not refused:
+            assert runner.invoke(reasc, "q").content
+            continue
+        with pytest.raises(FingerprintMismatch, match=r"vocabulary size \(V\): calibrated on 151936, running 1000"):
+            runner.invoke(reasc, "q")
 
 
-@pytest.mark.parametrize("second", [(-2.0, None), (-2.0, [])], ids=["no alternatives", "an empty list of alternatives"])
-def test_alternatives_missing_on_one_token_leave_only_the_chosen(second: tuple[float, Row]) -> None:
-    found = token_signals_of(message((-1.0, [-1.0, -2.0]), second))
-    assert {name: values.tolist() for name, values in found.items()} == {"token_logprob": [-1.0, -2.0]}
+def test_a_withheld_signal_is_missing_confidence_with_the_reason(runner: Any) -> None:
+    model = telling(lambda question, index, at, token: entry(token, others=[-9999.0] * 3))
+    with pytest.raises(LogprobsUnavailable, match="no 'top_k' signal: more than one alternative in ten"):
+        runner.invoke(ReASCRunnable(model=model, calibration=calibration(top_k=4)), "q")
 
 
-@pytest.mark.parametrize("bad", [None, float("nan"), 0.5, float("inf")])
-@pytest.mark.parametrize("place", ["chosen", "alternative"])
-def test_what_no_log_probability_can_be_is_refused(bad: float | None, place: str) -> None:
-    token = (bad, [-1.0, -2.0]) if place == "chosen" else (-1.0, [-1.0, bad, -2.0])
-    with pytest.raises(LogprobsUnavailable, match=f"{bad!r} as a log-probability"):
-        token_signals_of(message((-1.0, [-1.0, -2.0, -3.0]), token))
+def test_a_batch_calibrates_online_at_the_k_that_most_responses_have(runner: Any) -> None:
+    def told(question: str, index: int, at: int, token: str) -> Any:
+        sure = 0.4 + int(question[1:]) % 2 * 0.5 + int(question[1:]) / 1000
+        return entry(token, chosen=-sure, others=OTHERS[: 2 if question == "q3" else 3])
+
+    reasc = ReASCRunnable(model=telling(told), calibration="online", measure=TOP_K, max_samples=2)
+    messages = runner.batch(reasc, [f"q{at}" for at in range(20)], return_exceptions=True)
+    odd = [at for at, message in enumerate(messages) if isinstance(message, Exception)]
+    assert odd == [3]
+    assert isinstance(messages[3], FingerprintMismatch)
 
 
-@pytest.mark.parametrize("row", [[0.0, 0.0], None])
-def test_all_zeros_are_refused_with_the_likely_cause(row: Row) -> None:
-    with pytest.raises(LogprobsUnavailable, match="speculative decoding"):
-        token_signals_of(message((0.0, row), (0.0, row)))
+def test_single_calls_learn_at_the_k_of_the_first(runner: Any) -> None:
+    def told(question: str, index: int, at: int, token: str) -> Any:
+        others = OTHERS[: 2 if question == "odd" else 3]
+        return entry(token, chosen=-0.4 - len(question) / 100, others=others)
 
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {},
-        {"logprobs": None},
-        {"logprobs": {}},
-        {"logprobs": {"content": None}},
-        {"logprobs": {"content": []}},
-        {"logprobs": [{"token": "x", "logprob": -1.0}]},
-        {"token_signals": {}},
-        {"token_signals": None},
-    ],
-    ids=json.dumps,
-)
-def test_missing_logprobs_are_an_error_that_says_how_to_get_them(metadata: dict[str, Any]) -> None:
-    with pytest.raises(LogprobsUnavailable, match="logprobs=True, top_logprobs=20"):
-        token_signals_of(AIMessage("x", response_metadata=metadata))
+    reasc = ReASCRunnable(model=telling(told), calibration="online", measure=Measure("top_k", "mean"), max_samples=1)
+    for question in ["q0", "odd", *(f"q{at}" for at in range(1, 64))]:
+        runner.invoke(reasc, question)
+    assert reasc.learned is not None
+    assert (reasc.learned.n, reasc.learned.top_k) == (64, 4)
+    with pytest.raises(FingerprintMismatch, match="calibrated on 4, running 3"):
+        runner.invoke(reasc, "odd")

@@ -114,7 +114,7 @@ def test_one_response_without_logprobs_fails_alone(runner: Any) -> None:
     assert [at for at, output in enumerate(outputs) if isinstance(output, LogprobsUnavailable)] == [3]
     counting = online(model=Scripted(script=script), on_missing_confidence="count")
     notices = runner.batch(counting, QUESTIONS)[3].response_metadata["reasc"]["notices"]
-    assert any("counted as one vote" in notice for notice in notices)
+    assert any("carry no confidence and count as one vote each" in notice for notice in notices)
 
 
 def test_windows_longer_than_the_responses_are_pointed_out(runner: Any) -> None:

@@ -58,6 +58,7 @@ def test_the_message_carries_the_account(runner: Any) -> None:
         "samples": 7,
         "launched": 7,
         "failed": 0,
+        "without_confidence": 0,
         "evidence": {"1": 6.0, "2": 1.0},
         "posterior": None,
         "tokens": {"input": 49, "output": 28, "unused_output": 0, "estimated": False},

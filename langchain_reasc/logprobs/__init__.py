@@ -1,0 +1,22 @@
+"""From a response to its token signals, whatever its provider: see :func:`read_signals`."""
+
+from langchain_reasc.logprobs.checks import TokenLogprobs
+from langchain_reasc.logprobs.shapes import Token, register_reader
+from langchain_reasc.logprobs.signals import (
+    SignalReading,
+    count_tokens,
+    read_signals,
+    token_logprobs_of,
+    token_signals_of,
+)
+
+__all__ = [
+    "SignalReading",
+    "Token",
+    "TokenLogprobs",
+    "count_tokens",
+    "read_signals",
+    "register_reader",
+    "token_logprobs_of",
+    "token_signals_of",
+]

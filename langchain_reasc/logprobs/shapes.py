@@ -1,0 +1,170 @@
+"""The shapes in which providers put log-probabilities into ``response_metadata``: one small reader each.
+
+A reader gets the metadata of a response and gives its tokens, or None where the shape is not its own. Which numbers can
+be believed is not its business: see :mod:`.checks`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_reasc.exceptions import LogprobsUnavailable
+
+__all__ = ["Reader", "Token", "register_reader", "tokens_of"]
+
+
+class Token(NamedTuple):
+    """A generated token as the provider describes it, nothing checked.
+
+    Attributes:
+        size: bytes of its text in UTF-8; None where the provider does not give the text.
+        logprob: its log-probability, or whatever stands in that place.
+        alternatives: those of the most likely tokens at its position, in any order, with or without itself.
+    """
+
+    size: int | None
+    logprob: object
+    alternatives: tuple[object, ...] = ()
+
+
+Reader = Callable[[Mapping[str, Any]], Sequence[Token] | None]
+
+
+def register_reader(reader: Reader) -> Reader:
+    """Add a reader for a shape of your own; it is asked before the others. Usable as a decorator.
+
+    Example:
+        >>> @register_reader
+        ... def from_details(metadata):
+        ...     details = metadata.get("details")
+        ...     return [Token(len(t["text"]), t["logprob"]) for t in details["tokens"]] if details else None
+    """
+    _READERS.insert(0, reader)
+    return reader
+
+
+def tokens_of(metadata: Mapping[str, Any]) -> Sequence[Token]:
+    """The tokens of a response, by the first reader that knows the shape; empty where there are none.
+
+    Raises:
+        LogprobsUnavailable: something is there, in a shape that no reader knows.
+    """
+    for reader in _READERS:
+        if (tokens := reader(metadata)) is not None:
+            return tokens
+    held = metadata.get("logprobs")
+    if held is None or (isinstance(held, Mapping | list) and not held):
+        return ()
+    described = f"a dict of {', '.join(map(str, held))}" if isinstance(held, Mapping) else type(held).__name__
+    raise LogprobsUnavailable(
+        f"the response's logprobs are in a shape that no reader knows ({described:.200}); add one with "
+        "langchain_reasc.logprobs.register_reader"
+    )
+
+
+def _chat(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
+    """OpenAI's chat API and all that copy it: ``logprobs.content``, or ``logprobs.refusal`` where the model refused.
+
+    https://platform.openai.com/docs/api-reference/chat/object
+    """
+    payload = metadata.get("logprobs")
+    for name in ("content", "refusal"):
+        if _is_list(listed := _held(payload, name)) and listed:
+            return [_entry(one) for one in listed]
+    # Of a stream, an empty list is all that arrives before the first token.
+    return () if isinstance(payload, Mapping) and payload.keys() <= {"content", "refusal"} else None
+
+
+def _arrays(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
+    """The older completions API, Together's and Fireworks' chat: parallel arrays, ``top_logprobs`` a dict per token.
+
+    https://platform.openai.com/docs/api-reference/completions/object, together-python ``types/log_probs.py``,
+    https://docs.fireworks.ai/api-reference/post-chatcompletions
+    """
+    payload = metadata.get("logprobs")
+    chosen = _held(payload, "token_logprobs")
+    if not _is_list(chosen):
+        return None
+    texts, ranked = _held(payload, "tokens"), _held(payload, "top_logprobs")
+    # Arrays of another length cannot be matched to the tokens.
+    texts = texts if _is_list(texts) and len(texts) == len(chosen) else [None] * len(chosen)
+    ranked = ranked if _is_list(ranked) and len(ranked) == len(chosen) else [None] * len(chosen)
+    return [_token(*one) for one in zip(texts, [None] * len(chosen), chosen, ranked, strict=True)]
+
+
+def _flat(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
+    """A list of tokens with nothing around it: ChatOllama's ``logprobs``, ChatVertexAI's ``logprobs_result``.
+
+    ollama-python ``_types.py`` (``Logprob``); langchain-google-vertexai ``_utils.get_generation_info``
+    """
+    for name in ("logprobs", "logprobs_result"):
+        if _is_list(listed := metadata.get(name)) and listed:
+            return [_entry(one) for one in listed]
+    return None
+
+
+def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
+    """Gemini's own: chosen candidates beside a list of candidates per position.
+
+    https://ai.google.dev/api/generate-content#LogprobsResult
+    """
+    payload = metadata.get("logprobs_result") or metadata.get("logprobsResult")
+    chosen = _held(payload, "chosen_candidates", "chosenCandidates")
+    if not _is_list(chosen):
+        return None
+    ranked = _held(payload, "top_candidates", "topCandidates")
+    ranked = ranked if _is_list(ranked) and len(ranked) == len(chosen) else [None] * len(chosen)
+    return [
+        _token(_held(one, "token"), None, _logprob(one), _held(others, "candidates"))
+        for one, others in zip(chosen, ranked, strict=True)
+    ]
+
+
+def _average(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
+    """Gemini's mean alone, of which no signal per token can be made."""
+    if metadata.get("avg_logprobs") is None or metadata.get("logprobs") is not None:
+        return None
+    raise LogprobsUnavailable(
+        "the response carries only its average log-probability (avg_logprobs), and a confidence needs one per token: "
+        "ask for them (ChatVertexAI: logprobs=5)"
+    )
+
+
+_READERS: list[Reader] = [_chat, _arrays, _flat, _gemini, _average]
+
+
+def _entry(one: object) -> Token:
+    return _token(_held(one, "token"), _held(one, "bytes"), _logprob(one), _held(one, "top_logprobs"))
+
+
+def _token(text: Any, raw: Any, logprob: object, ranked: object) -> Token:
+    size = len(raw) if _is_list(raw) and raw else len(text.encode(errors="replace")) if isinstance(text, str) else None
+    return Token(size, logprob, _alternatives(ranked, text, logprob))
+
+
+def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, ...]:
+    """The logprobs of a list of entries or of a dict; the chosen token once (some servers name it, then rank it)."""
+    if isinstance(ranked, Mapping):
+        return tuple(ranked.values())
+    found: list[object] = []
+    chosen_seen = False
+    for one in ranked if _is_list(ranked) else ():
+        value = _logprob(one)
+        is_chosen = isinstance(text, str) and _held(one, "token") == text and value == logprob
+        if not (is_chosen and chosen_seen):
+            found.append(value)
+        chosen_seen = chosen_seen or is_chosen
+    return tuple(found)
+
+
+def _logprob(one: object) -> object:
+    return _held(one, "logprob", "log_probability", "logProbability")
+
+
+def _held(one: object, *names: str) -> Any:
+    """The first of these that a dict or an object (some clients give pydantic models) holds."""
+    values = (one.get(name) if isinstance(one, Mapping) else getattr(one, name, None) for name in names)
+    return next((value for value in values if value is not None), None)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

@@ -1,0 +1,135 @@
+"""From a response to its token signals: what our own backends record, or a provider's log-probabilities."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.logprobs.checks import TokenLogprobs, checked
+from langchain_reasc.logprobs.shapes import tokens_of
+from langchain_reasc.token_signals import signals_from_alternatives
+
+__all__ = ["SignalReading", "count_tokens", "read_signals", "token_logprobs_of", "token_signals_of"]
+
+Signals = dict[str, npt.NDArray[np.floating[Any]]]
+_REQUEST = "ask the model for them (ChatOpenAI: logprobs=True, top_logprobs=20)"
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReading:
+    """The token signals of a response, and what they are made of.
+
+    Attributes:
+        signals: name -> shape (T,).
+        k: name -> alternatives per token behind a signal that depends on their number, where it is known. Over the
+            whole vocabulary that is V.
+        vocabulary_size: V, where a backend knows it.
+        withheld: name -> why a signal that such responses can carry is not here.
+        notices: what was odd and what was done about it.
+    """
+
+    signals: Signals
+    k: Mapping[str, int] = field(default_factory=dict)
+    vocabulary_size: int | None = None
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+    def provenance(self, signal: str) -> dict[str, int | None]:
+        """``top_k`` and ``vocabulary_size`` as a calibration made of this signal records them."""
+        return {"top_k": self.k.get(signal), "vocabulary_size": self.vocabulary_size}
+
+
+def token_signals_of(message: BaseMessage) -> Signals:
+    """The token signals of a response, name -> shape (T,); see :func:`read_signals`.
+
+    Raises:
+        LogprobsUnavailable: none were returned, or they cannot be what they claim. Never a zero instead.
+    """
+    return read_signals(message).signals
+
+
+def read_signals(message: BaseMessage) -> SignalReading:
+    """The token signals of a response, with what they are made of and what was odd.
+
+    Reads ``response_metadata["token_signals"]`` where a backend recorded them; otherwise what the provider returned,
+    which gives ``token_logprob`` and, where alternatives came with the tokens, ``top_k`` and ``neg_entropy`` over them.
+
+    Raises:
+        LogprobsUnavailable: none were returned, or they cannot be what they claim. Never a zero instead.
+    """
+    if recorded := message.response_metadata.get("token_signals"):
+        return _recorded(recorded, message.response_metadata.get("token_signals_info"))
+    found = token_logprobs_of(message)
+    names = [name for name in ("top_k", "token_logprob", "neg_entropy") if name not in found.withheld]
+    signals = signals_from_alternatives(found.chosen, found.alternatives, signals=names)
+    known = () if _may_be_one_more(found) else ("top_k", "neg_entropy")
+    k: dict[str, int] = {name: found.k for name in known if name in signals}
+    return SignalReading(signals, k=k, withheld=found.withheld, notices=found.notices)
+
+
+def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
+    """The log-probabilities of a response's tokens and of their alternatives, from any provider's payload.
+
+    Raises:
+        LogprobsUnavailable: none were returned, or they cannot be what they claim.
+    """
+    tokens = tokens_of(message.response_metadata)
+    if not tokens:
+        raise LogprobsUnavailable(_why_none(message))
+    return checked(tokens, text=str(message.text))
+
+
+def count_tokens(metadata: Mapping[str, Any]) -> int:
+    """Tokens that a response's signals or log-probabilities tell of; 0 where there are none."""
+    recorded = metadata.get("token_signals")
+    if isinstance(recorded, Mapping) and recorded:
+        return int(np.size(next(iter(recorded.values()))))
+    with suppress(LogprobsUnavailable):
+        return len(tokens_of(metadata))
+    return 0
+
+
+def _recorded(recorded: Any, info: Any) -> SignalReading:
+    known = info if isinstance(info, Mapping) else {}
+    try:
+        signals: Signals = {str(name): np.asarray(values, dtype=np.float32) for name, values in recorded.items()}
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise LogprobsUnavailable(f"the recorded token_signals are no lists of numbers: {error}") from None
+    vocabulary = _count(known.get("vocabulary_size"))
+    k = {"top_k": _count(known.get("top_k")), "neg_entropy": vocabulary}
+    return SignalReading(
+        signals, {name: n for name, n in k.items() if n is not None and name in signals}, vocabulary_size=vocabulary
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _may_be_one_more(found: TokenLogprobs) -> bool:
+    """Whether every token is the least likely of its alternatives, as of k + 1 where it is not among the k.
+
+    Only an answer of a token or two can look like that.
+    """
+    return found.k > 1 and bool((found.chosen <= found.alternatives[:, -1]).all())
+
+
+def _why_none(message: BaseMessage) -> str:
+    if isinstance(message, AIMessage):
+        usage: Mapping[str, Any] = message.usage_metadata or {}
+        thought = (usage.get("output_token_details") or {}).get("reasoning")
+        if thought and not message.text:
+            return (
+                f"the model spent {thought} tokens on reasoning, for which it returned no log-probabilities, and "
+                "answered nothing; allow it more tokens"
+            )
+        if message.tool_calls and not message.text:
+            return (
+                f"the response is a tool call, and no log-probabilities came for it; where that is possible, {_REQUEST}"
+            )
+    return f"the response carries no token logprobs; {_REQUEST}"

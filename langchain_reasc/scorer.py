@@ -1,0 +1,90 @@
+"""The confidences of one question's responses, and what there is to say about them."""
+
+from collections import Counter
+
+from langchain_core.messages import AIMessage
+
+from langchain_reasc.calibration import Calibration, check_reading
+from langchain_reasc.confidence import Measure
+from langchain_reasc.exceptions import ConfidenceError, FingerprintMismatch, LogprobsUnavailable
+from langchain_reasc.logprobs import SignalReading, read_signals
+
+__all__ = ["Scorer"]
+
+
+class Scorer:
+    """Scores the responses to one question, in launch order.
+
+    Args:
+        measure: how responses are scored; None reads no confidence.
+        calibration: what the scores will be compared with. The first response that shows another signal, k or V behind
+            them is refused; a later one is without confidence. None compares nothing.
+        required: whether a response without confidence is an error.
+
+    Attributes:
+        first_made_of: ``top_k`` and ``vocabulary_size`` behind the first score.
+    """
+
+    def __init__(self, measure: Measure | None, *, calibration: Calibration | None, required: bool) -> None:
+        self._measure, self._calibration, self._required = measure, calibration, required
+        self._agreed = False
+        self._odd: Counter[str] = Counter()  # what was odd about log-probabilities -> responses
+        self._reasons: list[str] = []
+        self.first_made_of: dict[str, int | None] = {}
+
+    def score(self, message: AIMessage, *, votes: bool) -> float | None:
+        """S(y), or None where no confidence is asked for or can be read.
+
+        Args:
+            message: the response.
+            votes: whether it has an answer; without one there is no vote to weigh, so nothing is missed.
+
+        Raises:
+            LogprobsUnavailable: it carries no usable log-probabilities, and they are required.
+            ConfidenceError: its signals are empty or not finite, and they are required.
+            FingerprintMismatch: the calibration was made of another signal, k or V.
+        """
+        if self._measure is None:
+            return None
+        try:
+            return self._read(message, self._measure)
+        except (LogprobsUnavailable, ConfidenceError) as error:
+            if votes:
+                if self._required:
+                    raise
+                self._reasons.append(str(error))
+            return None
+
+    @property
+    def missed(self) -> int:
+        """Votes that have no confidence and count as one each."""
+        return len(self._reasons)
+
+    def notices(self, responses: int) -> list[str]:
+        """What the caller should know of the confidences of this many responses."""
+        said = [f"{what} (in {count} of {responses} responses)" for what, count in self._odd.items()]
+        if self._reasons:
+            missing = f"{self.missed} of {responses} responses carry no confidence and count as one vote each"
+            said.insert(0, f"{missing}: {self._reasons[0]}")
+        return said
+
+    def _read(self, message: AIMessage, measure: Measure) -> float:
+        reading = read_signals(message)
+        self._compare(reading)
+        if why := reading.withheld.get(measure.signal):
+            raise LogprobsUnavailable(f"no {measure.signal!r} signal: {why}")
+        score = measure(reading.signals)
+        self._odd.update(reading.notices)
+        if not self._agreed:
+            self._agreed, self.first_made_of = True, reading.provenance(measure.signal)
+        return score
+
+    def _compare(self, reading: SignalReading) -> None:
+        if self._calibration is None:
+            return
+        try:
+            check_reading(self._calibration, reading)
+        except FingerprintMismatch as error:
+            if not self._agreed:
+                raise
+            raise LogprobsUnavailable(str(error)) from error
