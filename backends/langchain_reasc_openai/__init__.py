@@ -8,7 +8,19 @@ if importlib.util.find_spec("langchain_openai") is None:
     raise missing_extra("openai", "langchain-openai")
 
 from langchain_reasc_openai.capabilities import Capabilities
+from langchain_reasc_openai.chat_model import ChatOpenAICompatible
 from langchain_reasc_openai.presets import PRESETS, Preset
 from langchain_reasc_openai.probing import probe
+from langchain_reasc_openai.replicas import ReplicaPool, ReplicaStatus
+from langchain_reasc_openai.retrying import RetryPolicy
 
-__all__ = ["PRESETS", "Capabilities", "Preset", "probe"]
+__all__ = [
+    "PRESETS",
+    "Capabilities",
+    "ChatOpenAICompatible",
+    "Preset",
+    "ReplicaPool",
+    "ReplicaStatus",
+    "RetryPolicy",
+    "probe",
+]

@@ -10,9 +10,13 @@ from pydantic import SecretStr
 
 from langchain_reasc.exceptions import ServerError
 
-__all__ = ["Answer", "Server"]
+__all__ = ["Answer", "Server", "ServerBusy"]
 
 _SHOWN = 300  # characters of a server's own message
+
+
+class ServerBusy(ServerError):
+    """A server is there and may do better later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ class _Errors:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, httpx.TimeoutException):
-            raise ServerError(f"{self.url} does not answer in time") from None
+            raise ServerBusy(f"{self.url} does not answer in time") from None
         if isinstance(error, httpx.HTTPError | httpx.InvalidURL):
             raise ServerError(f"no server at {self.url} ({error or type(error).__name__}); is it running?") from None
 

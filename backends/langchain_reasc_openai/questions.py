@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError, ServerError
-from langchain_reasc_openai.asking import Answer, Server
+from langchain_reasc_openai.asking import Answer, Server, ServerBusy
 from langchain_reasc_openai.capabilities import Capabilities
 from langchain_reasc_openai.identity import Identity, identify
 from langchain_reasc_openai.presets import Preset
@@ -108,7 +108,8 @@ class _Questions:
             raise ConfigurationError(
                 f"{self.server.url} has no model {self.model!r}; it lists {', '.join(map(repr, listed[:20]))}"
             )
-        raise ServerError(f"{self.server.url} gives no chat completion ({first.message})")
+        raised = ServerBusy if first.status == 429 or first.status >= 500 else ServerError
+        raise raised(f"{self.server.url} gives no chat completion ({first.message})")
 
     def _logprobs(self) -> tuple[bool, int | None]:
         """Whether there are logprobs, and the most alternatives that came with a token."""

@@ -1,0 +1,71 @@
+"""The client of one server: langchain-openai's, told everything with the call."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_openai import ChatOpenAI
+from openai import BaseModel
+
+__all__ = ["WHOLE", "ServerClient"]
+
+WHOLE = "whole"
+"""Argument of a call: take the response in one piece, though it is asked for as a stream."""
+
+
+class ServerClient(ChatOpenAI):
+    """Talks to one server; does what langchain-openai does, but for three things that other servers differ in."""
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        """Streams, or where the server's streams lack what is wanted one chunk with the whole response."""
+        if not kwargs.pop(WHOLE, False):
+            async for chunk in super()._astream(messages, stop=stop, run_manager=run_manager, **kwargs):
+                yield chunk
+            return
+        kwargs.pop("stream_usage", None)
+        result = await self._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs)
+        yield _as_chunk(result)
+
+    def _get_request_payload(
+        self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Ollama and LM Studio know ``max_tokens`` only; ChatOpenAI always writes ``max_completion_tokens``."""
+        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
+        if "max_tokens" in kwargs and "max_completion_tokens" in payload:
+            payload["max_tokens"] = payload.pop("max_completion_tokens")
+        return payload
+
+    def _create_chat_result(
+        self, response: dict[str, Any] | BaseModel, generation_info: dict[str, Any] | None = None
+    ) -> ChatResult:
+        """With several choices each message comes with the usage of all; here the first alone has it."""
+        result = super()._create_chat_result(response, generation_info)
+        for generation in result.generations[1:]:
+            if isinstance(generation.message, AIMessage):
+                generation.message.usage_metadata = None
+        return result
+
+
+def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    generation: ChatGeneration = result.generations[0]
+    message = generation.message
+    assert isinstance(message, AIMessage)
+    chunk = AIMessageChunk(
+        content=message.content,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata={**message.response_metadata, "model_name": (result.llm_output or {}).get("model_name")},
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+        usage_metadata=message.usage_metadata,
+        id=message.id,
+    )
+    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)

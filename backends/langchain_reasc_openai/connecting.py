@@ -1,0 +1,156 @@
+"""Where a chat model's requests go: its servers, what they support, and the pool that reaches them."""
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pydantic import SecretStr
+
+from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerError
+from langchain_reasc_openai.addresses import base_urls
+from langchain_reasc_openai.asking import ServerBusy
+from langchain_reasc_openai.capabilities import Capabilities
+from langchain_reasc_openai.client import ServerClient
+from langchain_reasc_openai.presets import PRESETS, Preset, preset_named, preset_of_host
+from langchain_reasc_openai.probing import probe, remembered
+from langchain_reasc_openai.replicas import ReplicaPool
+from langchain_reasc_openai.retrying import RetryPolicy
+
+if TYPE_CHECKING:
+    from langchain_reasc_openai.chat_model import ChatOpenAICompatible
+
+__all__ = ["Connection", "connection_fields"]
+
+_NO_KEY: Final = "no-key"  # langchain-openai makes no client without one; servers that want none ignore it
+_OF_CLIENT: Final = (
+    *("openai_api_key", "openai_organization", "request_timeout", "default_headers", "default_query"),
+    *("http_client", "http_async_client", "http_socket_options", "openai_proxy", "stream_chunk_timeout"),
+    *("include_response_headers", "output_version"),
+)
+
+
+def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a model with addresses, preset and key settled.
+
+    Raises:
+        ConfigurationError: an address or the preset is wrong, or the model or a key is missing.
+    """
+    rest = {name: value for name, value in fields.items() if name not in _SETTLED}
+    name = fields.get("preset", "auto")
+    preset = None if name == "auto" else preset_named(name)
+    given = _first(fields, "base_urls", "base_url", "openai_api_base") or (preset.default_url if preset else None)
+    if given is None:
+        raise ConfigurationError("give the server's address, as in base_url='http://localhost:8000/v1'")
+    urls = base_urls(given)
+    if not _first(fields, "model", "model_name"):
+        raise ConfigurationError(f"name the model; `reasc probe {urls[0]}` lists those the server has")
+    if fields.get("use_responses_api"):
+        raise ConfigurationError("the Responses API returns no logprobs; use ChatOpenAI for it")
+    key = _first(fields, "api_key", "openai_api_key") or _own_key(preset or preset_of_host(urls[0]), urls)
+    return {**rest, "preset": name, "base_urls": urls, "openai_api_base": urls[0], "openai_api_key": key}
+
+
+_SETTLED: Final = ("base_urls", "base_url", "openai_api_base", "api_key", "openai_api_key", "preset")
+
+
+class Connection:
+    """What a model and its copies share. Made without connecting; all methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ReplicaPool | None = None
+        self._closed = False
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def pool(self, model: "ChatOpenAICompatible") -> ReplicaPool:
+        """The servers of the model.
+
+        Raises:
+            ModelClosedError: the model was closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise ModelClosedError("the model was closed")
+            if self._pool is None:
+                clients = [(url, _client(model, url)) for url in model.base_urls]
+                self._pool = ReplicaPool(clients, retry=_policy(model), affinity=model.affinity, burst=model.burst)
+            return self._pool
+
+    def close(self) -> None:
+        """Close the pool, for good."""
+        with self._lock:
+            self._closed = True
+            if self._pool is not None:
+                self._pool.close()
+
+    def known(self, model: "ChatOpenAICompatible") -> Capabilities | None:
+        """What is known of the servers without asking them."""
+        preset = preset_of_host(model.base_urls[0]) if model.preset == "auto" else PRESETS[model.preset]
+        if preset is not None:
+            return preset.capabilities
+        found = (remembered(url, model=model.model_name, cache=model.probe_cache) for url in model.base_urls)
+        return next((one for one in found if one is not None), None)
+
+    def capabilities(self, model: "ChatOpenAICompatible") -> Capabilities:
+        """What is known of the servers, or found out by asking the first that answers."""
+        if (known := self.known(model)) is not None:
+            return known
+        failures: list[ServerError] = []
+        for url in model.base_urls:
+            try:
+                return _probed(model, url)
+            except ServerError as error:
+                failures.append(error)
+        busy = [failure for failure in failures if isinstance(failure, ServerBusy)]
+        raise (ServerBusy if busy else ServerError)("; ".join(map(str, failures))) from failures[0]
+
+    def usable(self, model: "ChatOpenAICompatible") -> Capabilities:
+        """As :meth:`capabilities`; where the servers are only busy, what one may try on any server."""
+        try:
+            return self.capabilities(model)
+        except ServerBusy:  # the request itself is tried again; what they support is asked another time
+            return PRESETS["generic"].capabilities
+
+
+def _probed(model: "ChatOpenAICompatible", url: str) -> Capabilities:
+    key = model.openai_api_key
+    return probe(
+        url,
+        model=model.model_name,
+        api_key=key if isinstance(key, SecretStr) and key.get_secret_value() != _NO_KEY else None,
+        cache=model.probe_cache,
+        headers=model.default_headers,
+    )
+
+
+def _client(model: "ChatOpenAICompatible", url: str) -> ServerClient:
+    shared = {name: getattr(model, name) for name in _OF_CLIENT}
+    return ServerClient(
+        model=model.model_name, base_url=url, max_retries=0, use_responses_api=False, stream_usage=False, **shared
+    )
+
+
+def _policy(model: "ChatOpenAICompatible") -> RetryPolicy:
+    if model.retry is not None:
+        return model.retry
+    return RetryPolicy() if model.max_retries is None else RetryPolicy(attempts=model.max_retries + 1)
+
+
+def _own_key(preset: Preset | None, urls: tuple[str, ...]) -> str:
+    """The key from the environment, for the service that it belongs to and no other."""
+    if preset is None or preset.key_variable is None or preset_of_host(urls[0]) is not preset:
+        return _NO_KEY
+    key = os.environ.get(preset.key_variable)
+    if not key:
+        raise ConfigurationError(f"{preset.title} asks for a key: set {preset.key_variable}, or give api_key")
+    return key
+
+
+def _first(fields: Mapping[str, Any], *names: str) -> Any:
+    return next((fields[name] for name in names if fields.get(name)), None)
