@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, model_vali
 from langchain_reasc.answers import AnswerSpec, Extractor, extractor
 from langchain_reasc.calibration import Calibration, OnlineCalibrator, check_fingerprint, load_calibration
 from langchain_reasc.confidence import Measure
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.source import Source
 from langchain_reasc.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, StoppingRule
 from langchain_reasc.time_limit import QuestionClock
@@ -70,6 +70,7 @@ class Configured(TransductiveBatch):
             self._calibration = self.calibration
         if self._calibration and not self.allow_fingerprint_mismatch:
             check_fingerprint(self._calibration, self._source.fingerprint())
+        self._require_confidence()
         return self
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
@@ -100,6 +101,12 @@ class Configured(TransductiveBatch):
 
     def _clock(self) -> QuestionClock:
         return QuestionClock(question=self.timeout, sample=self.sample_timeout)
+
+    def _require_confidence(self) -> None:
+        """Say before anything is paid for that a model gives none."""
+        why = self._source.no_logprobs
+        if why and self.on_missing_confidence == "error" and not self._counts(self._calibration):
+            raise LogprobsUnavailable(f"{why}; or count votes with on_missing_confidence='count'")
 
     def _counts(self, calibration: Calibration | None) -> bool:
         """Whether votes are counted, whatever the confidence, and go on being so."""

@@ -180,7 +180,7 @@ class ReASCRunnable(Configured):
             concurrency=min(self.concurrency, config.get("max_concurrency") or self.concurrency),
             required=self.on_missing_confidence == "error" and not self._counts(current),
             calibration=None if self.allow_fingerprint_mismatch or self._counts(current) else current,
-            notices=start.notices if start else notices,
+            notices=(*source.notices, *(start.notices if start else notices)),
             on_response=on_response,
         )
         if start and start.sample.status == "complete":

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableWithFallbacks
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.integrations import findings, moved_seed, prepared, reason_for_no_logprobs, without_n
 
 __all__ = ["FailedSample", "ParallelSampler", "SampleStream", "Source", "to_messages"]
 
@@ -73,11 +73,15 @@ class Source:
             the middle).
         kwargs: arguments of every call.
         config: config of every call.
+        notices: what the caller should know of the model: what makes its samples the same, what was switched off.
+        no_logprobs: why no confidence can be had from it, where that is known beforehand.
     """
 
     model: Runnable[LanguageModelInput, Any]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     config: RunnableConfig | None = None
+    notices: tuple[str, ...] = ()
+    no_logprobs: str | None = None
 
     @classmethod
     def of(cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, **kwargs: Any) -> "Source":
@@ -93,21 +97,32 @@ class Source:
             kwargs = {**model.kwargs, **kwargs}
             config = merge_configs(model.config, config)
             model = model.bound
-        return cls(_prepared(model, logprobs=logprobs, bound=kwargs), kwargs, config)
+        ready, added = prepared(model, kwargs, logprobs=logprobs)
+        return cls(
+            ready,
+            {**added, **without_n(kwargs)},
+            config,
+            findings(model, kwargs, logprobs=logprobs),
+            reason_for_no_logprobs(model, kwargs),
+        )
 
     def bind(self, kwargs: Mapping[str, Any]) -> "Source":
         """The same source with further arguments for every call."""
-        return replace(self, kwargs={**self.kwargs, **kwargs}) if kwargs else self
+        if not kwargs:
+            return self
+        every = {**self.kwargs, **kwargs}
+        notices = dict.fromkeys([*self.notices, *findings(self.model, every, logprobs=False)])
+        return replace(self, kwargs=without_n(every), notices=tuple(notices))
 
     @property
     def streams(self) -> bool:
         """Whether a sample can be read as a stream (and so be cut off in the middle)."""
-        return isinstance(self.model, BaseChatModel)
+        return isinstance(self.model, BaseChatModel) and self.model.disable_streaming is not True
 
     @property
     def sampler(self) -> ParallelSampler | None:
         """The model, where it samples in parallel itself; one with fallbacks only looks like its first model."""
-        return self.model if self.streams and isinstance(self.model, ParallelSampler) else None
+        return self.model if isinstance(self.model, BaseChatModel) and isinstance(self.model, ParallelSampler) else None
 
     def stream(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Generator[BaseMessage]:
         """One sample, token by token."""
@@ -121,8 +136,7 @@ class Source:
 
     def call_kwargs(self, index: int) -> dict[str, Any]:
         """The arguments of sample ``index``: a seed that is set is moved on, or all samples would be the same."""
-        seed = self.kwargs.get("seed", _seed(self.model))
-        return {**self.kwargs, **({"seed": seed + index} if isinstance(seed, int) else {})}
+        return {**self.kwargs, **moved_seed(self.model, self.kwargs, index)}
 
     def call_config(self, config: RunnableConfig, index: int) -> RunnableConfig:
         """The config of sample ``index``. LangGraph shows no tokens of runs tagged ``nostream``."""
@@ -155,32 +169,3 @@ def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
     if not messages:
         raise ConfigurationError("the input holds no message")
     return messages
-
-
-def _seed(model: Runnable[Any, Any]) -> Any:
-    while isinstance(model, RunnableBindingBase) and "seed" not in model.kwargs:
-        model = model.bound
-    return model.kwargs["seed"] if isinstance(model, RunnableBindingBase) else getattr(model, "seed", None)
-
-
-def _prepared(model: Runnable[Any, Any], *, logprobs: bool, bound: Mapping[str, Any]) -> Runnable[Any, Any]:
-    """A copy whose chat models return a fresh sample each time, with what the decision reads."""
-    if isinstance(model, RunnableBindingBase):  # a retry, say
-        inner = _prepared(model.bound, logprobs=logprobs, bound={**model.kwargs, **bound})
-        return model.model_copy(update={"bound": inner})
-    if isinstance(model, RunnableWithFallbacks):
-        first, *others = (_prepared(one, logprobs=logprobs, bound=bound) for one in model.runnables)
-        return model.model_copy(update={"runnable": first, "fallbacks": others})
-    if not isinstance(model, BaseChatModel):
-        return model
-    fields = type(model).model_fields
-    update: dict[str, Any] = {"cache": False}  # the global cache would return one sample n times
-    if "use_responses_api" in fields:
-        update["use_responses_api"] = False  # that path drops logprobs
-    if "stream_usage" in fields:
-        update["stream_usage"] = True
-    if logprobs and {"logprobs", "top_logprobs"} <= fields.keys() and "logprobs" not in bound:
-        update["logprobs"] = True
-        if getattr(model, "top_logprobs", None) is None and "top_logprobs" not in bound:
-            update["top_logprobs"] = 20  # the most that OpenAI and, by default, vLLM return
-    return model.model_copy(update=update)

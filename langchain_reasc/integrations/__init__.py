@@ -1,0 +1,23 @@
+"""How chat models of LangChain's many packages are asked for logprobs, and kept from repeating themselves.
+
+No package is imported for it: classes are known by name. Your own class, or one that is known wrongly, is registered by
+:func:`register_integration`.
+"""
+
+from langchain_reasc.integrations.findings import findings, reason_for_no_logprobs
+from langchain_reasc.integrations.integration import Integration, MovedSeed
+from langchain_reasc.integrations.preparation import leaves, moved_seed, prepared, without_n
+from langchain_reasc.integrations.registry import integration_of, register_integration
+
+__all__ = [
+    "Integration",
+    "MovedSeed",
+    "findings",
+    "integration_of",
+    "leaves",
+    "moved_seed",
+    "prepared",
+    "reason_for_no_logprobs",
+    "register_integration",
+    "without_n",
+]

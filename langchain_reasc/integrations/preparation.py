@@ -1,0 +1,98 @@
+"""A model made safe to sample: a fresh response each time, with the probabilities that the decision reads."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+
+from langchain_reasc.integrations.registry import integration_of
+
+__all__ = ["Leaf", "leaves", "moved_seed", "prepared", "without_n"]
+
+
+class Leaf(NamedTuple):
+    """A chat model inside its wrappers, and the arguments of each call that they bind to it."""
+
+    model: BaseChatModel
+    arguments: Mapping[str, Any]
+
+
+def leaves(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> Iterator[Leaf]:
+    """The chat models inside retries, bindings and fallbacks, the first choice first."""
+    if isinstance(model, RunnableBindingBase):
+        yield from leaves(model.bound, {**model.kwargs, **arguments})
+    elif isinstance(model, RunnableWithFallbacks):
+        for one in model.runnables:
+            yield from leaves(one, arguments)
+    elif isinstance(model, BaseChatModel):
+        yield Leaf(model, arguments)
+
+
+def prepared(
+    model: Runnable[Any, Any], arguments: Mapping[str, Any], *, logprobs: bool
+) -> tuple[Runnable[Any, Any], dict[str, Any]]:
+    """A copy that can be sampled, and the arguments to add to those of its calls.
+
+    Args:
+        model: a chat model, wrapped or not; any other Runnable is left as it is.
+        arguments: what is bound to its calls.
+        logprobs: whether confidences will be read.
+    """
+    if isinstance(model, RunnableBindingBase):  # a retry, say
+        bound, added = prepared(model.bound, {**model.kwargs, **arguments}, logprobs=logprobs)
+        return model.model_copy(update={"bound": bound, "kwargs": {**added, **without_n(model.kwargs)}}), {}
+    if isinstance(model, RunnableWithFallbacks):
+        each = (prepared(one, arguments, logprobs=logprobs) for one in model.runnables)
+        first, *others = (one.bind(**added) if added else one for one, added in each)
+        return model.model_copy(update={"runnable": first, "fallbacks": others}), {}
+    if not isinstance(model, BaseChatModel):
+        return model, {}
+    update, added = _changes(model, arguments, logprobs=logprobs)
+    return model.model_copy(update=update), added
+
+
+def without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a call for one response: several in one stream cannot be told apart, nor cut off one by one."""
+    return {name: value for name, value in arguments.items() if name != "n"}
+
+
+def moved_seed(model: Runnable[Any, Any], arguments: Mapping[str, Any], by: int) -> dict[str, Any]:
+    """The arguments that move a seed on which is set, or all samples would be the same; none where it is not set.
+
+    Models that fall back on one another must call the seed the same, since they get the same arguments.
+    """
+    found = [(leaf, integration_of(leaf.model)) for leaf in leaves(model, arguments)]
+    if not found or len({one.seed for _, one in found}) > 1:
+        return {}
+    (first, integration), *_ = found
+    if integration.seed is None or integration.seed_name is None:
+        return {}
+    seed = integration.given(first.model, first.arguments, integration.seed_name)
+    if not isinstance(seed, int):
+        return {}
+    if callable(integration.seed):
+        return integration.seed(first.model, first.arguments, seed + by)
+    return {integration.seed: seed + by}
+
+
+def _changes(
+    model: BaseChatModel, arguments: Mapping[str, Any], *, logprobs: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields to change on a copy of a model, and the arguments to add to its calls."""
+    integration, fields = integration_of(model), type(model).model_fields
+    update: dict[str, Any] = {"cache": False}  # the global cache would return one sample n times
+    if "stream_usage" in fields:
+        update["stream_usage"] = True
+    if integration.n and isinstance(getattr(model, integration.n, None), int):
+        update[integration.n] = 1
+    added = {name: value for name, value in integration.arguments.items() if name not in arguments}
+    if not logprobs:
+        return update, added
+    update |= {name: value for name, value in integration.settings.items() if name in fields}
+    if not integration.streams_logprobs:
+        update |= {"disable_streaming": True, **({"streaming": False} if "streaming" in fields else {})}
+    asked = integration.asked(model, arguments)
+    update |= {name: value for name, value in asked.items() if name in fields}
+    return update, {**added, **{name: value for name, value in asked.items() if name not in fields}}

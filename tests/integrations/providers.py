@@ -1,0 +1,110 @@
+"""The real chat model classes, and the loopback provider that each is called against."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from . import wires
+from .wire_server import Reply
+
+KEY = "sk-this-is-a-secret"
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One class, how it is pointed at a server, and what comes of it.
+
+    ``alternatives`` is what it is asked for: 0 where only the chosen token's logprob comes, None without logprobs.
+    ``seed`` is what its field is called (None: ``model_kwargs``) and ``seed_of`` where the provider finds it (None: it
+    knows none).
+    """
+
+    path: str
+    wire: Callable[[str, dict[str, Any]], Reply]
+    alternatives: int | None
+    base: str = "/v1"
+    url: str = "base_url"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    seed: str | None = "seed"
+    seed_of: Callable[[dict[str, Any]], Any] | None = lambda request: request["seed"]
+
+    def model(self, server: str, **fields: Any) -> Any:
+        package, _, name = self.path.rpartition(".")
+        kind = getattr(pytest.importorskip(package), name)
+        return kind(**{self.url: server + self.base, "api_key": KEY, **self.fields, **fields})
+
+    def seeded(self, seed: int) -> dict[str, Any]:
+        if self.seed_of is None:
+            return {}
+        return {self.seed: seed} if self.seed else {"model_kwargs": {"seed": seed}}
+
+
+ONCE = {"model": "m", "max_retries": 0}
+AZURE = {"azure_deployment": "m", "api_version": "2024-10-21", "max_retries": 0}
+
+WITH_LOGPROBS = {
+    "ChatOpenAI": Provider("langchain_openai.ChatOpenAI", wires.OpenAI(), 20, fields=ONCE),
+    "AzureChatOpenAI": Provider(
+        "langchain_openai.AzureChatOpenAI", wires.OpenAI(), 20, base="", url="azure_endpoint", fields=AZURE
+    ),
+    "ChatDeepSeek": Provider("langchain_deepseek.ChatDeepSeek", wires.DeepSeek(), 20, fields=ONCE),
+    "ChatXAI": Provider("langchain_xai.ChatXAI", wires.XAI(), 8, fields=ONCE),
+    "ChatCerebras": Provider("langchain_cerebras.ChatCerebras", wires.OpenAI(), 20, fields=ONCE),
+    "ChatTogether": Provider("langchain_together.ChatTogether", wires.Together(), 20, fields=ONCE),
+    "ChatTogether, older models": Provider("langchain_together.ChatTogether", wires.TogetherLegacy(), 0, fields=ONCE),
+    "ChatFireworks": Provider(
+        "langchain_fireworks.ChatFireworks", wires.Fireworks(), 5, base="/inference/v1", fields=ONCE, seed=None
+    ),
+    "ChatOpenRouter": Provider(
+        "langchain_openrouter.ChatOpenRouter", wires.OpenRouter(), 20, base="/api/v1", fields=ONCE
+    ),
+    "ChatOllama": Provider(
+        "langchain_ollama.ChatOllama",
+        wires.Ollama(),
+        20,
+        base="",
+        fields={"model": "m"},
+        seed_of=lambda request: request["options"]["seed"],
+    ),
+}
+
+WITHOUT_LOGPROBS = {
+    "ChatGroq": Provider("langchain_groq.ChatGroq", wires.Groq(), None, base="", fields=ONCE, seed=None),
+    "ChatMistralAI": Provider(
+        "langchain_mistralai.ChatMistralAI",
+        wires.Mistral(),
+        None,
+        fields=ONCE,
+        seed="random_seed",
+        seed_of=lambda request: request["random_seed"],
+    ),
+    "ChatGoogleGenerativeAI": Provider(
+        "langchain_google_genai.ChatGoogleGenerativeAI",
+        wires.Gemini(),
+        None,
+        base="",
+        fields={"model": "gemini-2.5-flash", "max_retries": 1},
+        seed_of=lambda request: request["generationConfig"]["seed"],
+    ),
+    "ChatNVIDIA": Provider("langchain_nvidia_ai_endpoints.ChatNVIDIA", wires.OpenAI(), None, fields={"model": "m"}),
+    "ChatAnthropic": Provider(
+        "langchain_anthropic.ChatAnthropic",
+        wires.Anthropic(),
+        None,
+        base="",
+        fields={**ONCE, "max_tokens": 64},
+        seed_of=None,
+    ),
+}
+
+PROVIDERS = {**WITH_LOGPROBS, **WITHOUT_LOGPROBS}
+COUNTING = {  # those that answer one request with several responses
+    name: PROVIDERS[name]
+    for name in ("ChatOpenAI", "AzureChatOpenAI", "ChatXAI", "ChatCerebras", "ChatTogether", "ChatFireworks")
+}
+
+
+def each(providers: Mapping[str, Provider]) -> Any:
+    return pytest.mark.parametrize("provider", providers.values(), ids=providers)

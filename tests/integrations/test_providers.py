@@ -1,0 +1,92 @@
+"""Every chat model of the table "Chat models" through its real class, against its provider's wire format."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_core.messages import HumanMessage
+from runnable.fakes import calibration
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.logprobs import token_signals_of
+
+from .providers import COUNTING, PROVIDERS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
+from .wire_server import PROMPT_TOKENS, TOKENS, alternatives, chosen, serving
+
+NEVER_SURE = 100.0  # the mean of a calibration beside which every response counts as one vote
+
+
+def reasc(model: Any, provider: Provider | None = None, **fields: Any) -> ReASCRunnable:
+    signal = "top_k" if provider is None or provider.alternatives else "token_logprob"
+    made = calibration(signal=signal, mean=NEVER_SURE)
+    return ReASCRunnable(model=model, calibration=made, allow_fingerprint_mismatch=True, **fields)
+
+
+@each(WITH_LOGPROBS)
+def test_logprobs_and_usage_arrive_whole(runner: Any, provider: Provider) -> None:
+    with serving(provider.wire) as served:
+        result = runner.solve(reasc(provider.model(served.url), provider), "q")
+    assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
+    k = provider.alternatives or 0
+    for response in result.responses:
+        signals = token_signals_of(response.message)
+        np.testing.assert_allclose(signals["token_logprob"], [chosen(place) for place in range(len(TOKENS))], rtol=1e-6)
+        assert ("top_k" in signals) == bool(k)
+        if k:
+            np.testing.assert_allclose(signals["top_k"], [-np.mean(alternatives(k))] * len(TOKENS), rtol=1e-6)
+        assert response.score is not None
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (4 * PROMPT_TOKENS, 4 * len(TOKENS))
+    assert not result.usage.estimated
+
+
+@each(WITHOUT_LOGPROBS)
+def test_without_logprobs_it_is_refused_beforehand_or_counted(runner: Any, provider: Provider) -> None:
+    with serving(provider.wire) as served:
+        model = provider.model(served.url)
+        with pytest.raises(LogprobsUnavailable, match=rf"{type(model).__name__} returns no logprobs: .*on_missing"):
+            reasc(model)
+        assert not served.requests
+        result = runner.solve(reasc(model, on_missing_confidence="count"), "q")
+    assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
+    assert any(notice.startswith(f"{type(model).__name__}: no confidence: ") for notice in result.notices)
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (4 * PROMPT_TOKENS, 4 * len(TOKENS))
+
+
+@each(PROVIDERS)
+def test_votes_are_counted_with_seeds_moved_on_and_a_temperature_of_0_reported(runner: Any, provider: Provider) -> None:
+    with serving(provider.wire) as served:
+        model = provider.model(served.url, temperature=0, **provider.seeded(3))
+        result = runner.solve(ReASCRunnable(model=model), "q")
+    assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
+    temperature, counting = result.notices
+    assert re.match(rf"{type(model).__name__}: temperature=(0|1e-08) makes every sample the same", temperature)
+    assert counting == "no calibration: counting votes (ASC)"
+    assert not any("logprobs" in str(request) for request in served.requests)
+    if provider.seed_of:
+        assert sorted(map(provider.seed_of, served.requests)) == [3, 4, 5, 6]
+
+
+@each(COUNTING)
+def test_n_in_one_request_gives_each_its_own_logprobs(provider: Provider) -> None:
+    """Not what ReASC does, which wants to cut off single samples; but what the table says of n."""
+    with serving(provider.wire) as served:
+        logprobs: Any = {"logprobs": 1 if "Together" in provider.path else True}
+        found = provider.model(served.url).generate([[HumanMessage("q")]], n=3, **logprobs).generations[0]
+    assert len(served.requests) == 1
+    assert len(found) == 3
+    for generation in found:
+        message: Any = generation.message  # type: ignore[attr-defined]
+        assert len(token_signals_of(message)["token_logprob"]) == len(TOKENS)
+
+
+@each(COUNTING)
+def test_a_set_n_is_set_aside(runner: Any, provider: Provider) -> None:
+    with serving(provider.wire) as served:
+        result = runner.solve(ReASCRunnable(model=provider.model(served.url, n=2)), "q")
+        assert {request.get("n", 1) for request in served.requests} == {1}
+        assert any("n=2 was set aside" in notice for notice in result.notices)
+        again = runner.solve(ReASCRunnable(model=provider.model(served.url).bind(n=3)), "q")
+    assert {request.get("n", 1) for request in served.requests} == {1}
+    assert any("n=3 was set aside" in notice for notice in again.notices)
