@@ -74,7 +74,7 @@ def checked(tokens: Sequence[Token], *, text: str = "") -> TokenLogprobs:
         notices.append(varying)
     keep &= ~short
     alternatives, clipped, withheld = _clipped(table[keep, :k])
-    return TokenLogprobs(chosen[keep], alternatives, (*notices, *clipped), withheld | _without_alternatives(k, varying))
+    return TokenLogprobs(chosen[keep], alternatives, (*notices, *clipped), _without_alternatives(k, varying) | withheld)
 
 
 def _check_spelled_out(tokens: Sequence[Token], text: str) -> None:
@@ -93,7 +93,8 @@ def _numbers(tokens: Sequence[Token]) -> tuple[Floats, Floats]:
     chosen = np.array([_number(token.logprob) for token in tokens])
     table = np.full((len(tokens), max(len(token.alternatives) for token in tokens)), np.nan)
     for row, token in zip(table, tokens, strict=True):
-        row[: len(token.alternatives)] = [_number(value) for value in token.alternatives]
+        plain = set(map(type, token.alternatives)) == {float}
+        row[: len(token.alternatives)] = token.alternatives if plain else list(map(_number, token.alternatives))
     return chosen, -np.sort(-table, axis=1)
 
 
@@ -190,6 +191,8 @@ def _clipped(alternatives: Floats) -> tuple[Floats, tuple[str, ...], dict[str, s
 
 
 def _without_alternatives(k: int, varying: str) -> dict[str, str]:
+    if k == 1:
+        return {"neg_entropy": "one alternative per token has no entropy: ask for more (top_logprobs=20)"}
     if k:
         return {}
     why = varying or "no alternatives came with the tokens: ask for them (top_logprobs=20), or use 'token_logprob'"

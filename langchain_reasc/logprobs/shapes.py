@@ -145,26 +145,28 @@ def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, .
     """The logprobs of a list of entries or of a dict; the chosen token once (some servers name it, then rank it)."""
     if isinstance(ranked, Mapping):
         return tuple(ranked.values())
-    found: list[object] = []
-    chosen_seen = False
-    for one in ranked if _is_list(ranked) else ():
-        value = _logprob(one)
-        is_chosen = isinstance(text, str) and _held(one, "token") == text and value == logprob
-        if not (is_chosen and chosen_seen):
-            found.append(value)
-        chosen_seen = chosen_seen or is_chosen
-    return tuple(found)
+    entries = ranked if _is_list(ranked) else ()
+    values = [_logprob(one) for one in entries]
+    if values.count(logprob) > 1 and isinstance(text, str):
+        again = [at for at, one in enumerate(entries) if values[at] == logprob and _held(one, "token") == text]
+        values = [value for at, value in enumerate(values) if at not in again[1:]]
+    return tuple(values)
 
 
-def _logprob(one: object) -> object:
+def _logprob(one: Any) -> Any:
+    if type(one) is dict and (value := one.get("logprob")) is not None:  # ten thousand of these in a long response
+        return value
     return _held(one, "logprob", "log_probability", "logProbability")
 
 
-def _held(one: object, *names: str) -> Any:
+def _held(one: Any, *names: str) -> Any:
     """The first of these that a dict or an object (some clients give pydantic models) holds."""
-    values = (one.get(name) if isinstance(one, Mapping) else getattr(one, name, None) for name in names)
-    return next((value for value in values if value is not None), None)
+    is_dict = isinstance(one, dict | Mapping)
+    for name in names:
+        if (value := one.get(name) if is_dict else getattr(one, name, None)) is not None:
+            return value
+    return None
 
 
 def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return isinstance(value, list) or (isinstance(value, Sequence) and not isinstance(value, str | bytes))

@@ -97,7 +97,8 @@ def count_tokens(metadata: Mapping[str, Any]) -> int:
 def _recorded(recorded: Any, info: Any) -> SignalReading:
     known = info if isinstance(info, Mapping) else {}
     try:
-        signals: Signals = {str(name): np.asarray(values, dtype=np.float32) for name, values in recorded.items()}
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is reported where it is scored
+            signals: Signals = {str(name): np.asarray(values, dtype=np.float32) for name, values in recorded.items()}
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise LogprobsUnavailable(f"the recorded token_signals are no lists of numbers: {error}") from None
     vocabulary = _count(known.get("vocabulary_size"))

@@ -1,0 +1,245 @@
+"""Throw mutated payloads at the reader of log-probabilities: ``python -m benchmarks.fuzz_logprobs --count 1000000``.
+
+Each payload is a sound one in the shape of some provider, with up to four of its nodes replaced, dropped, doubled or
+moved. Two things may come of it: one of the library's own errors, or signals of which every number was in the payload.
+Anything else is printed with what reproduces it, and the exit code is 1.
+"""
+
+import argparse
+import copy
+import math
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from langchain_core.messages import AIMessage
+
+from langchain_reasc.confidence import response_score
+from langchain_reasc.exceptions import ReASCError
+from langchain_reasc.logprobs import SignalReading, count_tokens, read_signals
+from langchain_reasc.logprobs.checks import FLOOR
+
+Random = random.Random
+WORDS = ("the", " answer", " is", " 4", "2", ".", " naïve", " →", "▁so", "")
+ODD: tuple[Any, ...] = (
+    *(None, math.nan, math.inf, -math.inf, -9999.0, -100.0, -1000, -3.4028234663852886e38, 0, 0.0, -0.0, 1e-6, 0.5, 7),
+    *(1e308, 10**400, -(10**400), True, False, "", "x", "NaN", "-Infinity", "-0.25", b"-1", object(), 1j),
+    *([], {}, [None], [[]], {"logprob": None}, {"token": "x"}, [{"logprob": -1.0}], "[]", range(3), np.float32(-0.5)),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100_000, help="payloads")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    started = time.monotonic()
+    outcomes, faults = fuzz(options.count, options.seed)
+    for fault in faults:
+        print(fault)
+    for outcome, count in outcomes.most_common():
+        print(f"{count:>9,}  {count / options.count:6.1%}  {outcome}")
+    print(
+        f"{options.count:>9,} payloads, seed {options.seed}, {time.monotonic() - started:.0f} s: {len(faults)} faults"
+    )
+    return 1 if faults else 0
+
+
+def fuzz(count: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """Outcome -> how often, and a line for each payload that was handled wrongly."""
+    outcomes: Counter[str] = Counter()
+    faults: list[str] = []
+    for at in range(count):
+        message = mutated(Random(seed << 40 | at))
+        try:
+            outcome, wrong = judged(message)
+        except Exception as error:
+            outcome, wrong = "crash", repr(error)
+        outcomes[outcome] += 1
+        if wrong:
+            faults.append(f"fault: payload {at}, seed {seed}: {wrong}: {message.response_metadata!r:.2000}")
+    return outcomes, faults
+
+
+def judged(message: AIMessage) -> tuple[str, str]:
+    """What came of a response, and what is wrong with that (empty where nothing is)."""
+    try:
+        reading = read_signals(message)
+        for values in reading.signals.values():
+            response_score(values)
+    except ReASCError as error:
+        return f"refused: {type(error).__name__}", "" if str(error) else "an error that says nothing"
+    wrong = "" if "token_signals" in message.response_metadata else made_up(message, reading)
+    return "read, with a notice" if reading.notices else "read", wrong
+
+
+def made_up(message: AIMessage, reading: SignalReading) -> str:
+    """What of these signals is not in the payload."""
+    chosen = [round(float(value), 9) for value in reading.signals["token_logprob"]]
+    there = Counter(numbers(message.response_metadata))
+    top_k, negentropy = (reading.signals.get(name, np.zeros(0)) for name in ("top_k", "neg_entropy"))
+    if invented := Counter(chosen) - there:
+        return f"token log-probabilities that are not in the payload: {dict(invented)}"
+    if not all(len(values) in (0, len(chosen)) for values in (top_k, negentropy)) or not chosen:
+        return "signals of different lengths, or of no token"
+    if count_tokens(message.response_metadata) > len(chosen) and not reading.notices:
+        return "tokens were left out without a notice"
+    if len(chosen) > 1 and not any(chosen) and not top_k.any():
+        return "a certainty made of zeros"
+    if any("taken as" in notice or "no 'top_k'" in notice for notice in reading.notices):
+        there[FLOOR] += 1
+    if top_k.size and not (top_k.min() >= 0 and -top_k.max() >= min(there) - 1e-6):
+        return f"top_k of {top_k.min()} to {top_k.max()}"
+    if negentropy.size and not (-math.log(64) <= negentropy.min() and negentropy.max() <= 1e-9):
+        return f"neg_entropy of {negentropy.min()} to {negentropy.max()}"
+    return ""
+
+
+def numbers(node: Any) -> Iterator[float]:
+    """Every number of a payload that can be a log-probability."""
+    if type(node) is float:
+        if FLOOR <= node <= 1e-3:
+            yield round(min(node, 0.0), 9)
+        return
+    if isinstance(node, dict):
+        for name, value in node.items():
+            if name != "bytes":
+                yield from numbers(value)
+    elif isinstance(node, list | tuple | range):
+        for value in node:
+            yield from numbers(value)
+    elif isinstance(node, SimpleNamespace):
+        yield from numbers(vars(node))
+    elif isinstance(node, int | float | str | np.number) and not isinstance(node, bool):
+        try:
+            value = float(node)
+        except (ValueError, OverflowError):
+            return
+        if FLOOR <= value <= 1e-3:
+            yield round(min(value, 0.0), 9)
+
+
+def mutated(rng: Random) -> AIMessage:
+    """A response whose payload was sound once."""
+    texts = [rng.choice(WORDS) for _ in range(rng.choice((1, 2, 2, 3, 3, 4, 6, 12, 24)))]
+    metadata = rng.choice(SHAPES)(texts, rng.choice((0, 1, 2, 4)), rng)
+    for _ in range(rng.choice((0, 1, 1, 2, 3, 4))):
+        mutate(metadata, rng)
+    if rng.random() < 0.1:
+        metadata = {name: objects(value) for name, value in metadata.items()}
+    return AIMessage("".join(texts) if rng.random() < 0.5 else "", response_metadata=metadata)
+
+
+def mutate(root: dict[str, Any], rng: Random) -> None:
+    """Change one node, at any depth."""
+    node: Any = root
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        if not keys:
+            return
+        key = rng.choice(keys)
+        child = node[key]
+        if not isinstance(child, dict | list) or not child or rng.random() < 0.2:
+            rng.choice((_replace, _replace, _drop, _double, _move))(node, key, rng)
+            return
+        node = child
+
+
+def _replace(node: Any, key: Any, rng: Random) -> None:
+    node[key] = copy.copy(rng.choice(ODD))
+
+
+def _drop(node: Any, key: Any, rng: Random) -> None:
+    del node[key]
+
+
+def _double(node: Any, key: Any, rng: Random) -> None:
+    if isinstance(node, list):
+        node.insert(key, copy.copy(node[key]))
+    else:
+        node[f"{key}_again"] = node[key]
+
+
+def _move(node: Any, key: Any, rng: Random) -> None:
+    other = rng.choice(list(node) if isinstance(node, dict) else range(len(node)))
+    node[key], node[other] = node[other], node[key]
+
+
+def position(text: str, k: int, rng: Random) -> tuple[float, list[tuple[str, float]]]:
+    """A sound token: its log-probability, and its k alternatives (k + 1 where it is none of them), summing to 1."""
+    weights = [rng.expovariate(1) ** 4 + 1e-9 for _ in range(k + 2)]
+    logs = sorted((math.log(weight / sum(weights)) for weight in weights), reverse=True)
+    at = rng.choice((0, 0, 0, min(1, k), k + 1))
+    ranked = [(text if index == at else f"{text}{index}", value) for index, value in enumerate(logs[:k])]
+    if at > k and ranked and rng.random() < 0.5:
+        ranked.append((text, logs[at]))
+    return logs[at], ranked
+
+
+def entries(texts: list[str], k: int, rng: Random) -> list[dict[str, Any]]:
+    """Tokens as OpenAI's chat API gives them."""
+    found = []
+    for text in texts:
+        logprob, ranked = position(text, k, rng)
+        others = [{"token": other, "logprob": value, "bytes": None} for other, value in ranked]
+        found.append(
+            {
+                "token": text,
+                "logprob": logprob,
+                "bytes": list(text.encode()) if rng.random() < 0.3 else None,
+                "top_logprobs": others,
+            }
+        )
+    return found
+
+
+def arrays(texts: list[str], k: int, rng: Random) -> dict[str, Any]:
+    """Tokens as the older completions API gives them."""
+    positions = [position(text, k, rng) for text in texts]
+    ranked = [dict(others) for _, others in positions]
+    return {"tokens": texts.copy(), "token_logprobs": [value for value, _ in positions], "top_logprobs": ranked}
+
+
+def gemini(texts: list[str], k: int, rng: Random) -> dict[str, Any]:
+    """Tokens as Gemini's API gives them."""
+    positions = [position(text, k, rng) for text in texts]
+    candidates = [[{"token": other, "logProbability": value} for other, value in ranked] for _, ranked in positions]
+    return {
+        "chosenCandidates": [
+            {"token": text, "logProbability": value} for text, (value, _) in zip(texts, positions, strict=True)
+        ],
+        "topCandidates": [{"candidates": one} for one in candidates],
+    }
+
+
+def objects(node: Any) -> Any:
+    """Tokens as clients give them that build objects of them."""
+    if isinstance(node, list):
+        return [objects(one) for one in node]
+    return SimpleNamespace(**{name: objects(one) for name, one in node.items()}) if isinstance(node, dict) else node
+
+
+def recorded(texts: list[str], k: int, rng: Random) -> dict[str, Any]:
+    """Token signals as our own backends record them."""
+    return {name: [position(text, k, rng)[0] for text in texts] for name in ("top_k", "token_logprob")}
+
+
+SHAPES: tuple[Callable[[list[str], int, Random], dict[str, Any]], ...] = (
+    lambda texts, k, rng: {"logprobs": {"content": entries(texts, k, rng), "refusal": None}},
+    lambda texts, k, rng: {"logprobs": {"content": None, "refusal": entries(texts, k, rng)}},
+    lambda texts, k, rng: {"logprobs": arrays(texts, k, rng)},
+    lambda texts, k, rng: {"logprobs": {"content": None, "token_ids": [1] * len(texts), **arrays(texts, k, rng)}},
+    lambda texts, k, rng: {"logprobs": entries(texts, k, rng)},
+    lambda texts, k, rng: {"logprobs_result": entries(texts, k, rng), "avg_logprobs": -0.5},
+    lambda texts, k, rng: {"logprobs_result": gemini(texts, k, rng)},
+    lambda texts, k, rng: {"token_signals": recorded(texts, k, rng), "token_signals_info": {"top_k": k}},
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
