@@ -71,7 +71,7 @@ $(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt
-	@$(PIP) install --editable '.[llama-cpp,plot,openai,huggingface]' --group test
+	@$(PIP) install --editable '.[llama-cpp,plot,openai,huggingface]' --group test --group providers
 	@$(PIP) install --no-deps -r tests/parity/requirements.txt
 	@touch $@
 
