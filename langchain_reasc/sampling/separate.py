@@ -122,6 +122,11 @@ async def _aone(
             async with aclosing(source.astream(messages, call, **arguments)) as stream:
                 async for chunk in stream:
                     chunks.append(chunk)
+                    # Python 3.11's `wait_for`, in ChatOpenAI, loses a cancellation that comes together with a token.
+                    if stop.is_set():
+                        return Sample(index, merged(chunks), "cancelled")
+                    if (ends := timer.when()) is not None and asyncio.get_running_loop().time() >= ends:
+                        raise TimeoutError
             return Sample(index, streamed(chunks))
     except asyncio.CancelledError:
         if not stop.is_set():
