@@ -23,7 +23,7 @@ def chat_openai(url: str, **fields: Any) -> Any:
     )
 
 
-@pytest.fixture(params=[chat_openai], ids=["ChatOpenAI"])
+@pytest.fixture(scope="session", params=[chat_openai], ids=["ChatOpenAI"])
 def chat(request: pytest.FixtureRequest) -> Chat:
     """Makes a chat model of a server's URL; it asks once, and sample i with seed i."""
     made: Chat = request.param

@@ -27,6 +27,7 @@ def _parameters(options: dict[str, Any]) -> xllamacpp.CommonParams:
     parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     kind = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{options['cache']}")
     parameters.cache_type_k = parameters.cache_type_v = kind
+    parameters.n_threads_http = 32  # one is held by each connection that a client keeps open
     parameters.endpoint_metrics = True
     parameters.cache_ram_mib = 0
     parameters.fit_params = parameters.ui = parameters.warmup = False

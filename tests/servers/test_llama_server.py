@@ -1,0 +1,102 @@
+"""The whole of ReASC through the real llama-server: calibrate, decide, abort."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langchain_reasc import Measure, ReASCRunnable, load_calibration, save_calibration
+from langchain_reasc.answers import equivalent
+from langchain_reasc.evaluation.from_pool import calibrate_offline_on
+from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.evaluation.scoring import PoolScores
+from langchain_reasc.exceptions import FingerprintMismatch
+from langchain_reasc.logprobs import token_signals_of
+
+from .conftest import Chat
+from .llama_server import LlamaServer
+from .questions import SAMPLING, problems
+
+MEASURE = Measure("top_k", "bottom_group", window=8)
+CALIBRATED_ON = 48
+
+
+def solver(chat: Chat, server: LlamaServer, **fields: Any) -> Any:
+    return chat(server.url, model=server.name, logprobs=True, top_logprobs=20, **(SAMPLING | fields))
+
+
+@pytest.fixture(scope="module")
+def model(chat: Chat, real_server: LlamaServer) -> Iterator[Any]:
+    yield solver(chat, real_server)
+
+
+@pytest.fixture(scope="module")
+def calibrated(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A calibration on labelled questions that the server answered."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    questions = problems("calibration", CALIBRATED_ON)
+    pool = record_pool(model, questions, folder / "pool.jsonl", samples=1, answer="boxed", measure=MEASURE)
+    firsts = [(at, 0) for at in range(len(pool.questions))]
+    made = calibrate_offline_on(pool, PoolScores(pool), firsts, MEASURE, p_target=0.8)
+    save_calibration(made, folder / "calibration.json")
+    return folder / "calibration.json"
+
+
+def test_calibrating_on_the_server(calibrated: Path) -> None:
+    made = load_calibration(calibrated)
+    assert (made.method, made.measure, made.n) == ("offline", MEASURE, CALIBRATED_ON)
+    assert made.accuracy is not None and 0.3 < made.accuracy < 0.95, "the shipped model solves some, not all"
+    assert made.auroc is not None and made.auroc.value > 0.6, "confidence from the server tells right from wrong"
+    assert made.fingerprint.sampling["temperature"] == 1.0
+
+
+def test_deciding_with_it(runner: Any, model: Any, calibrated: Path) -> None:
+    reasc = ReASCRunnable(model=model, calibration=calibrated, answer="boxed", max_samples=8)
+    questions = problems("test", 4)
+    results = [runner.solve(reasc, question.input) for question in questions]
+    right = sum(equivalent(result.answer, each.reference) for result, each in zip(results, questions, strict=True))
+    assert right >= 2
+    assert {result.decision.reason for result in results} <= {"gate", "evidence", "budget"}
+    assert sum(result.decision.samples for result in results) < 8 * len(results), "it stops early"
+    for result in results:
+        assert not result.failures
+        for response in result.responses:
+            if response.status == "complete" and response.answer is not None:
+                assert response.score is not None and response.score > 0
+
+
+def test_samples_of_one_question_differ(runner: Any, model: Any) -> None:
+    reasc = ReASCRunnable(model=model, answer="boxed", max_samples=4, confidence=0.9999)
+    result = runner.solve(reasc, problems("test", 3)[2].input)
+    assert len({response.message.text for response in result.responses}) > 1
+
+
+def test_every_token_that_the_server_generates_is_on_the_bill(
+    runner: Any, model: Any, real_server: LlamaServer
+) -> None:
+    real_server.wait_until_idle()
+    before = real_server.generated()
+    reasc = ReASCRunnable(model=model, answer="boxed", max_samples=4, confidence=0.9999)  # nothing is cut off
+    result = runner.solve(reasc, problems("test", 1)[0].input)
+    real_server.wait_until_idle()
+    assert result.usage.output_tokens == real_server.generated() - before
+    assert not result.usage.estimated
+    for response in result.responses:
+        # In a stream llama-server leaves out the end token.
+        assert len(token_signals_of(response.message)["top_k"]) in (response.output_tokens, response.output_tokens - 1)
+
+
+def test_a_calibration_of_another_temperature_is_refused(
+    chat: Chat, real_server: LlamaServer, calibrated: Path
+) -> None:
+    with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on 1\.0, running 0\.5"):
+        ReASCRunnable(model=solver(chat, real_server, temperature=0.5), calibration=calibrated)
+
+
+def test_online_batches(runner: Any, model: Any) -> None:
+    reasc = ReASCRunnable(model=model, calibration="online", measure=MEASURE, answer="boxed", max_samples=2)
+    inputs = [problem.input for problem in problems("test", 10)]
+    accounts = [message.response_metadata["reasc"] for message in runner.batch(reasc, inputs, {"max_concurrency": 2})]
+    assert {account["method"] for account in accounts} == {"reasc"}
+    assert sum(account["failed"] for account in accounts) == 0
