@@ -14,7 +14,7 @@ from .llama_server import LlamaServer, llama_server
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.random_gguf import Shape, write_random_model  # noqa: E402
+from benchmarks.random_gguf import Shape, write_random_model
 
 LARGER = Shape(layers=4, width=768, heads=6, kv_heads=2, hidden=3072, vocabulary=2000, context=1024)
 SHORT, LONG = 4, 900  # tokens; the context holds 1,024
