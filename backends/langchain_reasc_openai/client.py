@@ -1,6 +1,7 @@
 """The client of one server: langchain-openai's, told everything with the call."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
@@ -8,7 +9,8 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
-from openai import BaseModel
+from openai import APIError, BaseModel
+from pydantic import SecretStr
 
 __all__ = ["WHOLE", "ServerClient"]
 
@@ -17,7 +19,11 @@ WHOLE = "whole"
 
 
 class ServerClient(ChatOpenAI):
-    """Talks to one server; does what langchain-openai does, but for three things that other servers differ in."""
+    """Talks to one server; does what langchain-openai does, but for what other servers differ in.
+
+    Raises:
+        openai.APIError: by all calls; the key is not in it, though a server may have quoted it.
+    """
 
     async def _astream(
         self,
@@ -28,12 +34,23 @@ class ServerClient(ChatOpenAI):
     ) -> AsyncIterator[ChatGenerationChunk]:
         """Streams, or where the server's streams lack what is wanted one chunk with the whole response."""
         if not kwargs.pop(WHOLE, False):
-            async for chunk in super()._astream(messages, stop=stop, run_manager=run_manager, **kwargs):
-                yield chunk
+            with _keyless(self.openai_api_key):
+                async for chunk in super()._astream(messages, stop=stop, run_manager=run_manager, **kwargs):
+                    yield chunk
             return
         kwargs.pop("stream_usage", None)
         result = await self._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs)
         yield _as_chunk(result)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with _keyless(self.openai_api_key):
+            return await super()._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs)
 
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
@@ -53,6 +70,22 @@ class ServerClient(ChatOpenAI):
             if isinstance(generation.message, AIMessage):
                 generation.message.usage_metadata = None
         return result
+
+
+@contextmanager
+def _keyless(key: Any) -> Iterator[None]:
+    """Takes the key out of errors in which the server quoted it."""
+    try:
+        yield
+    except APIError as error:
+        secret = key.get_secret_value() if isinstance(key, SecretStr) else None
+        cause: BaseException | None = error
+        while secret and cause is not None:  # langchain-openai raises its own errors from the client's
+            if isinstance(cause, APIError) and secret in f"{cause} {cause.body}":
+                cause.message = cause.message.replace(secret, "***")
+                cause.args, cause.body = (cause.message,), None
+            cause = cause.__cause__ or cause.__context__
+        raise
 
 
 def _as_chunk(result: ChatResult) -> ChatGenerationChunk:

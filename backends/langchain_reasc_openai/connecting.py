@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
 
@@ -18,7 +18,7 @@ from langchain_reasc_openai.replicas import ReplicaPool
 from langchain_reasc_openai.retrying import RetryPolicy
 
 if TYPE_CHECKING:
-    from langchain_reasc_openai.chat_model import ChatOpenAICompatible
+    from langchain_reasc_openai.served_model import ServedModel
 
 __all__ = ["Connection", "connection_fields"]
 
@@ -39,7 +39,9 @@ def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in fields.items() if name not in _SETTLED}
     name = fields.get("preset", "auto")
     preset = None if name == "auto" else preset_named(name)
-    given = _first(fields, "base_urls", "base_url", "openai_api_base") or (preset.default_url if preset else None)
+    given = _first(fields, "base_urls", "base_url", "openai_api_base")
+    if given is None and preset is not None:
+        given = preset.default_url
     if given is None:
         raise ConfigurationError("give the server's address, as in base_url='http://localhost:8000/v1'")
     urls = base_urls(given)
@@ -47,7 +49,9 @@ def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigurationError(f"name the model; `reasc probe {urls[0]}` lists those the server has")
     if fields.get("use_responses_api"):
         raise ConfigurationError("the Responses API returns no logprobs; use ChatOpenAI for it")
-    key = _first(fields, "api_key", "openai_api_key") or _own_key(preset or preset_of_host(urls[0]), urls)
+    key = _first(fields, "api_key", "openai_api_key")
+    if key is None:
+        key = _own_key(preset or preset_of_host(urls[0]), urls)
     return {**rest, "preset": name, "base_urls": urls, "openai_api_base": urls[0], "openai_api_key": key}
 
 
@@ -62,13 +66,7 @@ class Connection:
         self._pool: ReplicaPool | None = None
         self._closed = False
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
-    def pool(self, model: "ChatOpenAICompatible") -> ReplicaPool:
+    def pool(self, model: "ServedModel") -> ReplicaPool:
         """The servers of the model.
 
         Raises:
@@ -89,7 +87,7 @@ class Connection:
             if self._pool is not None:
                 self._pool.close()
 
-    def known(self, model: "ChatOpenAICompatible") -> Capabilities | None:
+    def known(self, model: "ServedModel") -> Capabilities | None:
         """What is known of the servers without asking them."""
         preset = preset_of_host(model.base_urls[0]) if model.preset == "auto" else PRESETS[model.preset]
         if preset is not None:
@@ -97,7 +95,7 @@ class Connection:
         found = (remembered(url, model=model.model_name, cache=model.probe_cache) for url in model.base_urls)
         return next((one for one in found if one is not None), None)
 
-    def capabilities(self, model: "ChatOpenAICompatible") -> Capabilities:
+    def capabilities(self, model: "ServedModel") -> Capabilities:
         """What is known of the servers, or found out by asking the first that answers."""
         if (known := self.known(model)) is not None:
             return known
@@ -110,7 +108,7 @@ class Connection:
         busy = [failure for failure in failures if isinstance(failure, ServerBusy)]
         raise (ServerBusy if busy else ServerError)("; ".join(map(str, failures))) from failures[0]
 
-    def usable(self, model: "ChatOpenAICompatible") -> Capabilities:
+    def usable(self, model: "ServedModel") -> Capabilities:
         """As :meth:`capabilities`; where the servers are only busy, what one may try on any server."""
         try:
             return self.capabilities(model)
@@ -118,7 +116,7 @@ class Connection:
             return PRESETS["generic"].capabilities
 
 
-def _probed(model: "ChatOpenAICompatible", url: str) -> Capabilities:
+def _probed(model: "ServedModel", url: str) -> Capabilities:
     key = model.openai_api_key
     return probe(
         url,
@@ -129,14 +127,14 @@ def _probed(model: "ChatOpenAICompatible", url: str) -> Capabilities:
     )
 
 
-def _client(model: "ChatOpenAICompatible", url: str) -> ServerClient:
+def _client(model: "ServedModel", url: str) -> ServerClient:
     shared = {name: getattr(model, name) for name in _OF_CLIENT}
     return ServerClient(
         model=model.model_name, base_url=url, max_retries=0, use_responses_api=False, stream_usage=False, **shared
     )
 
 
-def _policy(model: "ChatOpenAICompatible") -> RetryPolicy:
+def _policy(model: "ServedModel") -> RetryPolicy:
     if model.retry is not None:
         return model.retry
     return RetryPolicy() if model.max_retries is None else RetryPolicy(attempts=model.max_retries + 1)
@@ -153,4 +151,4 @@ def _own_key(preset: Preset | None, urls: tuple[str, ...]) -> str:
 
 
 def _first(fields: Mapping[str, Any], *names: str) -> Any:
-    return next((fields[name] for name in names if fields.get(name)), None)
+    return next((fields[name] for name in names if fields.get(name) is not None), None)

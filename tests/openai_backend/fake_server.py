@@ -155,7 +155,7 @@ def serving(fake: Fake) -> Iterator[Fake]:
             given = self.headers.get("authorization")
             if fake.key is None or given == f"Bearer {fake.key}":
                 return True
-            self._json(401, {"error": {"message": f"Incorrect API key provided: {given}"}})
+            self._json(401, {"error": {"message": f"Incorrect API key provided; quoted: {given}"}})
             return False
 
         def _stream(self, request: dict[str, Any], at: int) -> None:

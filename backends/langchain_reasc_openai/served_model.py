@@ -1,0 +1,146 @@
+"""The part of the chat model that has a configuration, knows its servers, and says what a request asks for."""
+
+import asyncio
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from langchain_openai import ChatOpenAI
+from pydantic import Field, PrivateAttr, ValidationError
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_openai.capabilities import Capabilities
+from langchain_reasc_openai.client import WHOLE
+from langchain_reasc_openai.connecting import Connection, connection_fields
+from langchain_reasc_openai.options import SamplerFields, check_names, explained, request_of
+from langchain_reasc_openai.replicas import ReplicaStatus
+from langchain_reasc_openai.retrying import RetryPolicy
+
+__all__ = ["ServedModel"]
+
+_NOT_SENT = ("model", "stream", "reasoning", "truncation", "include", "context_management")
+"""What ChatOpenAI sends of itself but the client says again, or that only the Responses API takes."""
+
+
+class ServedModel(ChatOpenAI, SamplerFields):
+    """A model on one or several servers."""
+
+    base_urls: tuple[str, ...] = ()
+    """Addresses of servers that serve the same model, best of one kind; ``base_url`` takes one or a list of them."""
+    preset: str = "auto"
+    """What kind of server it is (``vllm``, ``sglang``, ``llama-server``, ``ollama``, ``lm-studio``, ``openai``,
+    ``generic``); "auto" asks the first that answers what it supports, once per process."""
+    probe_cache: str | Path | None = None
+    """A JSON file in which what servers support is remembered from process to process."""
+    use_responses_api: bool | None = False
+    """Always False: the Responses API returns no logprobs through langchain-openai."""
+    retry: RetryPolicy | None = Field(default=None, exclude=True)
+    """When a failed request is tried again; None: the defaults, with ``max_retries + 1`` attempts where that is set."""
+    affinity: bool = True
+    """Whether requests of one prompt prefer one server, whose prefix cache then holds it."""
+    burst: int = Field(default=16, ge=1)
+    """Requests of one prompt that a server takes at a time, however idle the others are."""
+    sample_timeout: float | None = Field(default=None, gt=0)
+    """Seconds that one of the samples of :meth:`sample` may take, all its attempts together."""
+    question_timeout: float | None = Field(default=None, gt=0)
+    """Seconds that all samples of one call of :meth:`sample` may take."""
+
+    _connection: Connection = PrivateAttr()
+
+    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+
+        def __init__(self, **fields: Any) -> None:
+            aliases = {field.alias for field in type(self).model_fields.values() if field.alias}
+            check_names(fields, {*type(self).model_fields, *aliases}, "option")
+            try:
+                super().__init__(**connection_fields(fields))
+            except ValidationError as error:
+                raise explained(error) from None
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Set up what copies of the model share."""
+        super().model_post_init(context)
+        self._connection = Connection()
+
+    @classmethod
+    def get_lc_namespace(cls) -> list[str]:
+        """Where LangChain's serialisation finds the class."""
+        return cls.__module__.split(".")
+
+    @property
+    def lc_attributes(self) -> dict[str, Any]:
+        """What identifies the model beside its fields."""
+        return {}
+
+    @property
+    def _llm_type(self) -> str:
+        return "openai-compatible-chat"
+
+    def capabilities(self) -> Capabilities:
+        """What the servers support: by the preset, or with "auto" by asking the first that answers, once.
+
+        Raises:
+            ServerError: no server can be reached, or all refuse the key.
+            ConfigurationError: they have no model of that name.
+        """
+        return self._connection.capabilities(self)
+
+    def status(self) -> list[ReplicaStatus]:
+        """The servers with their load and health, in the order given."""
+        return self._connection.pool(self).status()
+
+    def close(self) -> None:
+        """Cut off what is running and close all connections, for copies of the model too."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def calibration_fingerprint(self, **overrides: Any) -> dict[str, Any]:
+        """What a calibration measured on this model holds for.
+
+        Args:
+            overrides: options given to the calls, such as ``temperature``.
+
+        Returns:
+            ``model`` (its name on the servers) and ``sampling`` (parameter name -> value, those that are set).
+        """
+        names = ("temperature", "top_p", "presence_penalty", "frequency_penalty", *SamplerFields.model_fields)
+        set_here = {name: overrides.get(name, getattr(self, name)) for name in names}
+        limits = (overrides.get("max_tokens"), overrides.get("max_completion_tokens"), self.max_tokens)
+        limit = next((one for one in limits if one is not None), None)
+        sampling = {**set_here, "max_tokens": limit, "stop": overrides.get("stop") or self.stop}
+        return {
+            "model": str(overrides.get("model", self.model_name)),
+            "sampling": {
+                name: json.dumps(value) if isinstance(value, list | tuple) else value
+                for name, value in sampling.items()
+                if value is not None
+            },
+        }
+
+    async def _usable(self) -> Capabilities:
+        if (known := self._connection.known(self)) is not None:
+            return known
+        return await asyncio.to_thread(self._connection.usable, self)
+
+    def _request(self, server: Capabilities, overrides: dict[str, Any]) -> dict[str, Any]:
+        defaults = {name: value for name, value in self._default_params.items() if name not in _NOT_SENT}
+        samplers = {name: getattr(self, name) for name in SamplerFields.model_fields}
+        return request_of({**defaults, "model": self.model_name}, samplers, overrides, server)
+
+    def _streamed_request(self, server: Capabilities, overrides: dict[str, Any]) -> dict[str, Any]:
+        request = self._request(server, overrides)
+        if (request.pop("n", None) or 1) > 1:
+            raise ConfigurationError("a stream carries one response, and n is set; use generate or sample")
+        wanted = request.pop("stream_usage", self.stream_usage)
+        request["stream_usage"] = server.streamed_usage is not False and wanted is not False
+        if server.streamed_logprobs is False and (request.get("logprobs") or server.streamed_usage is False):
+            request[WHOLE] = True
+        return request
