@@ -129,7 +129,8 @@ class Items(Generic[T]):
         """
         self._over = True
         self._queue: queue.SimpleQueue[T | _End] = queue.SimpleQueue()
-        self._future = loop.run(_produce(produce, self._queue.put))
+        self._closed = threading.Event()
+        self._future = loop.run(_produce(produce, self._queue.put, self._closed))
         self._over = False
 
     def __iter__(self) -> Self:
@@ -152,6 +153,7 @@ class Items(Generic[T]):
     def close(self) -> None:
         """Cancel the coroutine and end the iteration."""
         self._over = True
+        self._closed.set()
         self._future.cancel()
 
     def __del__(self) -> None:
@@ -176,7 +178,8 @@ class AsyncItems(Generic[T]):
             with suppress(RuntimeError):  # the reader's loop has ended
                 reader.call_soon_threadsafe(put, item)
 
-        self._future = loop.run(_produce(produce, hand_over))
+        self._closed = threading.Event()
+        self._future = loop.run(_produce(produce, hand_over, self._closed))
         self._over = False
 
     def __aiter__(self) -> Self:
@@ -199,6 +202,7 @@ class AsyncItems(Generic[T]):
     def close(self) -> None:
         """Cancel the coroutine and end the iteration."""
         self._over = True
+        self._closed.set()
         self._future.cancel()
 
     def __del__(self) -> None:
@@ -206,9 +210,14 @@ class AsyncItems(Generic[T]):
             self.close()
 
 
-async def _produce(produce: Produce[T], put: Callable[[T | _End], None]) -> None:
+async def _produce(produce: Produce[T], put: Callable[[T | _End], None], closed: threading.Event) -> None:
+    def hand_over(item: T) -> None:
+        if closed.is_set():  # the coroutine may have swallowed the cancellation
+            raise asyncio.CancelledError
+        put(item)
+
     try:
-        await produce(put)
+        await produce(hand_over)
     except asyncio.CancelledError:
         put(_End(ModelClosedError("this chat model was closed while it was generating")))
         raise

@@ -1,5 +1,6 @@
 """Reading one streamed response, and telling a whole one from one that was cut."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -23,18 +24,29 @@ async def read(
     """Read a response to its end; cancelled, it closes the connection, so that the server stops generating.
 
     Raises:
+        TimeoutError: the stream was silent for too long.
         SamplingError: the stream ended without a finish reason. Without a length in the headers, nothing else tells
             a cut connection from a response that ended.
         Exception: what the server's client raised.
     """
-    whole = False
-    async with aclosing(attempt.replica.client._astream(messages, **kwargs)) as chunks:  # type: ignore[type-var]
-        async for chunk in chunks:
-            attempt.prove()
-            whole = whole or finish_reason(chunk) is not None
-            take(chunk)
+    whole, replica = False, attempt.replica
+    try:
+        async with (
+            asyncio.timeout(replica.silence) as scope,
+            aclosing(replica.client._astream(messages, **kwargs)) as chunks,  # type: ignore[type-var]
+        ):
+            async for chunk in chunks:
+                if replica.silence is not None:
+                    scope.reschedule(asyncio.get_running_loop().time() + replica.silence)
+                attempt.prove()
+                whole = whole or finish_reason(chunk) is not None
+                take(chunk)
+    except TimeoutError as error:
+        if not scope.expired():
+            raise
+        raise TimeoutError(f"{replica.url} was silent for {replica.silence:g} s (stream_chunk_timeout)") from error
     if not whole:
-        raise SamplingError(f"{attempt.replica.url} ended the stream before the response had a finish_reason")
+        raise SamplingError(f"{replica.url} ended the stream before the response had a finish_reason")
 
 
 def finish_reason(chunk: ChatGenerationChunk) -> str | None:

@@ -16,7 +16,7 @@ from langchain_core.rate_limiters import BaseRateLimiter
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_openai.attempts import Attempt, Attempts
-from langchain_reasc_openai.connections import close_all, with_own_connections
+from langchain_reasc_openai.connections import chunk_timeout, close_all, with_own_connections
 from langchain_reasc_openai.event_loop import AsyncItems, Items, LoopThread, Produce
 from langchain_reasc_openai.reading import logprobs_of, read, says_something
 from langchain_reasc_openai.retrying import RetryPolicy
@@ -86,7 +86,10 @@ class ReplicaPool:
         if not isinstance(burst, int) or burst < 1:
             raise ConfigurationError(f"burst must be a whole number from 1, got {burst!r}")
         own = [with_own_connections(client) for _, client in clients]
-        replicas = [Replica(public_url(url), client) for url, (client, _) in zip(urls, own, strict=True)]
+        replicas = [
+            Replica(public_url(url), copy, silence=chunk_timeout(client))
+            for url, (copy, _), (_, client) in zip(urls, own, clients, strict=True)
+        ]
         self.retry = retry or RetryPolicy()
         self.loop = LoopThread("openai-replicas", partial(close_all, [close for _, close in own if close]))
         self.router = Router(replicas, burst=burst, clock=clock)

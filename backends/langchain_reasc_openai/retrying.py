@@ -149,8 +149,7 @@ def _fault_of_event(error: openai.APIError) -> Fault:
 
 
 def _is_tls(error: BaseException) -> bool:
-    passing = ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError  # the server went away during the handshake
-    return any(isinstance(cause, ssl.SSLError) and not isinstance(cause, passing) for cause in _causes(error))
+    return any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS) for cause in _causes(error))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -168,3 +167,12 @@ def _transport_errors() -> tuple[type[Exception], ...]:
 
 
 _TRANSPORT_ERRORS: Final = _transport_errors()
+
+# The server went away during the handshake, or had not answered it yet when the time was up.
+_PASSING_TLS: Final = (
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+    ssl.SSLSyscallError,
+    ssl.SSLWantReadError,
+    ssl.SSLWantWriteError,
+)

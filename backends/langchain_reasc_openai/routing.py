@@ -30,6 +30,7 @@ class Replica:
     Attributes:
         url: its address, without any user name or password in it.
         client: the chat model that talks to it.
+        silence: seconds for which a stream of it may be silent; None: for ever.
         in_flight: requests it is working on.
         served: requests that it answered to the end.
         failed: requests that it failed.
@@ -43,6 +44,7 @@ class Replica:
 
     url: str
     client: BaseChatModel
+    silence: float | None = None
     in_flight: int = 0
     served: int = 0
     failed: int = 0

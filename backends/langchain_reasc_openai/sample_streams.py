@@ -100,8 +100,8 @@ class _Draw:
         try:
             await asyncio.wait(self.tasks)
         finally:
-            for task in self.tasks:
-                task.cancel()
+            self.cancelled = True
+            self._cancel_tasks()
             await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def cancel(self) -> None:
@@ -115,6 +115,12 @@ class _Draw:
 
     async def _one(self, position: int, deadline: float | None, put: Callable[[_Drawn], None]) -> None:
         drawn = _Drawn(self.first + position)
+
+        def take(chunk: ChatGenerationChunk) -> None:
+            drawn.chunks.append(chunk)
+            if self.cancelled:  # a client may have swallowed the cancellation
+                raise asyncio.CancelledError
+
         kwargs = {**self.kwargs}
         if self.seeds is not None and self.seeds[position] is not None:
             kwargs["seed"] = self.seeds[position]
@@ -122,7 +128,7 @@ class _Draw:
         async def once(attempt: Attempt) -> None:
             drawn.begin(attempt.replica.url)
             try:
-                await read(attempt, self.messages, kwargs, drawn.chunks.append)
+                await read(attempt, self.messages, kwargs, take)
             except Exception as error:
                 drawn.error = error
                 raise
