@@ -1,8 +1,9 @@
 """Throw mutated payloads at the reader of log-probabilities: ``python -m benchmarks.fuzz_logprobs --count 1000000``.
 
 Each payload is a sound one in the shape of some provider, with up to four of its nodes replaced, dropped, doubled or
-moved. Two things may come of it: one of the library's own errors, or signals of which every number was in the payload.
-Anything else is printed with what reproduces it, and the exit code is 1.
+moved, and at times all its numbers made the same. Two things may come of it: one of the library's own errors, or
+signals of which every number was in the payload. Anything else is printed with what reproduces it, and the exit code
+is 1.
 """
 
 import argparse
@@ -131,6 +132,8 @@ def mutated(rng: Random) -> AIMessage:
     for _ in range(rng.choice((0, 1, 1, 2, 3, 4))):
         mutate(metadata, rng)
     if rng.random() < 0.1:
+        metadata = uniform(metadata, copy.copy(rng.choice(ODD)))
+    if rng.random() < 0.1:
         metadata = {name: objects(value) for name, value in metadata.items()}
     return AIMessage("".join(texts) if rng.random() < 0.5 else "", response_metadata=metadata)
 
@@ -148,6 +151,15 @@ def mutate(root: dict[str, Any], rng: Random) -> None:
             rng.choice((_replace, _replace, _drop, _double, _move))(node, key, rng)
             return
         node = child
+
+
+def uniform(node: Any, value: Any) -> Any:
+    """The payload of a server that writes one thing for every log-probability."""
+    if isinstance(node, list):
+        return [uniform(one, value) for one in node]
+    if isinstance(node, dict):
+        return {name: uniform(one, value) for name, one in node.items()}
+    return value if isinstance(node, float) else node
 
 
 def _replace(node: Any, key: Any, rng: Random) -> None:

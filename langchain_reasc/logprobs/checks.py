@@ -63,9 +63,9 @@ def checked(tokens: Sequence[Token], *, text: str = "") -> TokenLogprobs:
     _check_spelled_out(tokens, text)
     chosen, table = _numbers(tokens)
     _refuse_positive(chosen, table)
-    _refuse_zeros(chosen, table)
     chosen, table = np.minimum(chosen, 0), np.minimum(table, 0)
     keep, notices = _sort_out(chosen, table)
+    _refuse_zeros(chosen[keep], table[keep])
     k, varying = _common_k(np.count_nonzero(~np.isnan(table[keep]), axis=1))
     short = keep & (np.count_nonzero(~np.isnan(table), axis=1) < k)
     if short.any():
@@ -118,11 +118,9 @@ def _refuse_positive(chosen: Floats, table: Floats) -> None:
 
 
 def _refuse_zeros(chosen: Floats, table: Floats) -> None:
-    """Refuse a certainty about everything, or about everything but the first token, that nothing speaks against."""
-    if (table < 0).any():
-        return  # then zeros are judged token by token
-    zeros = chosen == 0
-    if len(chosen) > 1 and (zeros.all() or (len(chosen) > 3 and zeros[1:].all())):
+    """Refuse a certainty about every token, or every token but the first, that no alternative speaks against."""
+    rest = slice(1, None) if len(chosen) > 3 else slice(None)
+    if len(chosen) > 1 and not chosen[rest].any() and not (table[rest] < 0).any():
         raise LogprobsUnavailable(f"every token logprob is exactly 0.0, which no model returns; {_SPEC}")
 
 
@@ -139,6 +137,7 @@ def _sort_out(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
         (_blank(chosen, table), f"are certain (0.0) without an alternative that is not; {_SPEC}"),
         (_over_one(chosen, table), "have alternatives whose probabilities sum to more than 1"),
     ):
+        odd = odd & keep  # of those that are believed so far
         keep &= ~odd
         if len(keep) - np.count_nonzero(keep) > _TOLERATED * len(keep):
             raise LogprobsUnavailable(f"{np.count_nonzero(odd)} of {len(keep)} tokens {what}")
@@ -148,10 +147,13 @@ def _sort_out(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
 
 
 def _blank(chosen: Floats, table: Floats) -> Mask:
-    """Zeros that stand for no value: other tokens came with two alternatives or more, these with none below zero."""
-    several = np.count_nonzero(~np.isnan(table), axis=1).max(initial=0) > 1
-    blank: Mask = (chosen == 0) & ~(table < 0).any(axis=1) & several & (len(chosen) > 1)
-    return blank
+    """Zeros that stand for no value: where other tokens came with alternatives, these came with none below zero.
+
+    Asked for one alternative only, a certain token is that one.
+    """
+    counts = np.count_nonzero(~np.isnan(table), axis=1)
+    blank: Mask = (chosen == 0) & ~(table < 0).any(axis=1) & ((counts < counts.max()) | (counts.max() > 1))
+    return blank & (len(chosen) > 1)
 
 
 def _over_one(chosen: Floats, table: Floats) -> Mask:
