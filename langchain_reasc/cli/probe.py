@@ -1,0 +1,117 @@
+"""``reasc probe``: what an OpenAI-compatible server supports."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from langchain_reasc.cli.console import print_json, remark, stdout
+from langchain_reasc.cli.options import AsJson
+from langchain_reasc.exceptions import ConfigurationError, ServerError, missing_extra
+
+if TYPE_CHECKING:
+    from langchain_reasc_openai import Capabilities
+
+__all__ = ["probe"]
+
+
+def probe(
+    urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Base URLs, such as http://localhost:8000/v1.")],
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Which of its models. [default: the only one]")
+    ] = None,
+    key_variable: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it there, for ChatOpenAICompatible(probe_cache=FILE).")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for one answer.")] = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Ask servers what they support: logprobs and how many, n, seeds, sampling parameters, streams.
+
+    About 15 requests of a few tokens each. Several servers are compared.
+
+    [bold]Examples[/]
+
+    reasc probe http://localhost:8080
+
+    reasc probe http://gpu1:8000 http://gpu2:8000 --model Qwen/Qwen2.5-7B-Instruct
+
+    reasc probe https://api.openai.com/v1 --model gpt-4o-mini --key-variable OPENAI_API_KEY --json
+    """
+    key = _key(key_variable)
+    found: dict[str, Capabilities] = {}
+    failed: list[str] = []
+    for url in urls:
+        try:
+            found[url] = _backend().probe(url, model=model, api_key=key, cache=cache, refresh=True, timeout=timeout)
+        except ServerError as error:
+            if len(urls) == 1:
+                raise
+            failed.append(str(error))
+    if as_json:
+        data = {url: one.model_dump(mode="json") for url, one in found.items()}
+        print_json(data[urls[0]] if len(urls) == 1 else data)
+    elif found:
+        stdout().print(_table(found))
+        for notice in dict.fromkeys(notice for one in found.values() for notice in one.notices):
+            remark(f"note: {notice}")
+    if failed:
+        raise ServerError("; ".join(failed))
+
+
+def _table(found: "dict[str, Capabilities]") -> Any:
+    from rich.table import Table
+
+    table = Table("", *found, box=None, pad_edge=False, header_style="bold")
+    for title, show in _ROWS.items():
+        table.add_row(title, *(show(one) for one in found.values()))
+    return table
+
+
+def _said(value: bool | None) -> str:
+    return {True: "yes", False: "no", None: "cannot tell"}[value]
+
+
+def _logprobs(one: "Capabilities") -> str:
+    if not one.logprobs:
+        return _said(one.logprobs)
+    return f"yes, up to {one.top_logprobs} alternatives" if one.top_logprobs else "yes, the chosen token's alone"
+
+
+_ROWS: "dict[str, Callable[[Capabilities], str]]" = {
+    "server": lambda one: " ".join(filter(None, [one.server, one.version])),
+    "models": lambda one: ", ".join(one.models) or "not listed",
+    "logprobs": _logprobs,
+    "in streams": lambda one: _said(one.streamed_logprobs),
+    "token counts in streams": lambda one: _said(one.streamed_usage),
+    "n in one request": lambda one: _said(one.n),
+    "seed": lambda one: _said(one.seed),
+    "sampling parameters": lambda one: (
+        ", ".join(ours if ours == name else f"{ours} (as {name})" for ours, name in one.samplers.items())
+        or "OpenAI's only"
+    ),
+    "token limit": lambda one: one.max_tokens,
+}
+
+
+def _key(variable: str | None) -> Any:
+    if variable is None:
+        return None
+    from pydantic import SecretStr
+
+    if not os.environ.get(variable):
+        raise ConfigurationError(f"the environment variable {variable} is not set")
+    return SecretStr(os.environ[variable])
+
+
+def _backend() -> Any:
+    try:
+        import langchain_reasc_openai
+    except ModuleNotFoundError:
+        raise missing_extra("openai", "langchain-openai") from None
+    return langchain_reasc_openai
