@@ -98,9 +98,9 @@ class ChatOpenAICompatible(ServedModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._request(self._connection.usable(self), kwargs)
+        request = self._request(self._connection.usable(self), kwargs, stop)
         return self._connection.pool(self).generate(
-            messages, stop=stop, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
+            messages, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
         )
 
     async def _agenerate(
@@ -110,9 +110,9 @@ class ChatOpenAICompatible(ServedModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._request(await self._usable(), kwargs)
+        request = self._request(await self._usable(), kwargs, stop)
         return await self._connection.pool(self).agenerate(
-            messages, stop=stop, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
+            messages, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
         )
 
     def _stream(
@@ -122,9 +122,9 @@ class ChatOpenAICompatible(ServedModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        request = self._streamed_request(self._connection.usable(self), kwargs)
+        request = self._streamed_request(self._connection.usable(self), kwargs, stop)
         yield from self._connection.pool(self).stream(
-            messages, stop=stop, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
+            messages, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
         )
 
     async def _astream(
@@ -134,9 +134,9 @@ class ChatOpenAICompatible(ServedModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        request = self._streamed_request(await self._usable(), kwargs)
+        request = self._streamed_request(await self._usable(), kwargs, stop)
         chunks = self._connection.pool(self).astream(
-            messages, stop=stop, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
+            messages, run_manager=run_manager, rate_limiter=self.rate_limiter, **request
         )
         async for chunk in chunks:
             yield chunk
@@ -150,13 +150,13 @@ class ChatOpenAICompatible(ServedModel):
         stop: list[str] | None,
         overrides: dict[str, Any],
     ) -> dict[str, Any]:
-        request = self._streamed_request(server, {name: value for name, value in overrides.items() if name != "n"})
+        request = self._streamed_request(server, overrides, stop)
         seed = request.pop("seed", None)
         return {
             "messages": self._convert_input(messages).to_messages(),
             "n": n,
             "first": first,
-            "kwargs": request if stop is None else {**request, "stop": stop},
+            "kwargs": request,
             "seeds": None if seed is None else [seed + index for index in range(first, first + n)],
             "sample_timeout": self.sample_timeout,
             "timeout": self.question_timeout,

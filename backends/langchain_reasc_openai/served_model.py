@@ -130,13 +130,16 @@ class ServedModel(ChatOpenAI, SamplerFields):
             return known
         return await asyncio.to_thread(self._connection.usable, self)
 
-    def _request(self, server: Capabilities, overrides: dict[str, Any]) -> dict[str, Any]:
+    def _request(self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
         defaults = {name: value for name, value in self._default_params.items() if name not in _NOT_SENT}
         samplers = {name: getattr(self, name) for name in SamplerFields.model_fields}
-        return request_of({**defaults, "model": self.model_name}, samplers, overrides, server)
+        call = overrides if stop is None else {**overrides, "stop": stop}
+        return request_of({**defaults, "model": self.model_name}, samplers, call, server)
 
-    def _streamed_request(self, server: Capabilities, overrides: dict[str, Any]) -> dict[str, Any]:
-        request = self._request(server, overrides)
+    def _streamed_request(
+        self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None
+    ) -> dict[str, Any]:
+        request = self._request(server, overrides, stop)
         if (request.pop("n", None) or 1) > 1:
             raise ConfigurationError("a stream carries one response, and n is set; use generate or sample")
         wanted = request.pop("stream_usage", self.stream_usage)

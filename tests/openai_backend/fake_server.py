@@ -98,11 +98,18 @@ def whole(fake: Fake, request: dict[str, Any], at: int) -> dict[str, Any]:
         for index, words in enumerate(texts)
     ]
     usage = fake.usage(sum(map(len, texts)))
-    return {"id": "c", "object": "chat.completion", "created": 1, "model": "tiny", "choices": choices, "usage": usage}
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": request["model"],
+        "choices": choices,
+        "usage": usage,
+    }
 
 
 def events(fake: Fake, request: dict[str, Any], at: int) -> Iterator[dict[str, Any]]:
-    base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "tiny"}
+    base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": request["model"]}
     words = fake.text(request, 0, at)
     for word in words:
         logprobs = fake.logprobs([word], request) if fake.streams_logprobs else None

@@ -108,6 +108,16 @@ def test_parameters_go_out_under_the_servers_names(make: Any, preset: str, sent:
     assert asked(fake).keys() == {"messages", "model", "stream", *sent}
 
 
+def test_a_calls_stop_replaces_the_models(fake: Fake, face: Face) -> None:
+    model = model_of(fake, stop=["A"])
+    for call in (face.invoke, face.stream):
+        call(model, "Hi")
+        call(model, "Hi", stop=["B"])
+    face.sample(model, "Hi", n=1)
+    face.sample(model, "Hi", n=1, stop=["B"])
+    assert [request["stop"] for request in fake.requests] == [["A"], ["B"]] * 3
+
+
 def test_extra_body_goes_out_as_it_is_beside_them(fake: Fake, face: Face) -> None:
     model = model_of(fake, top_k=5, extra_body={"priority": 3})
     face.invoke(model, "Hi")
