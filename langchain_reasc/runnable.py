@@ -14,8 +14,9 @@ from langchain_core.runnables.config import patch_config
 from langchain_reasc.calibration import check_fingerprint
 from langchain_reasc.configuration import Configured
 from langchain_reasc.deliberation import Deliberation, ResponseListener
+from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.result import ReASCResult
-from langchain_reasc.sampling import awave, wave
+from langchain_reasc.sampling import Sample, awave, wave
 from langchain_reasc.source import Source, to_messages
 from langchain_reasc.transductive import TransductiveStart
 
@@ -129,7 +130,7 @@ class ReASCRunnable(Configured):
             stop = threading.Event()
             with closing(wave(source, messages, indices, below, stop, clock.wave())) as samples:
                 for sample in samples:
-                    if course.add(sample):
+                    if _considered(course, sample, source):
                         stop.set()
             if clock.over:
                 course.expire()
@@ -154,7 +155,7 @@ class ReASCRunnable(Configured):
             stop = threading.Event()
             async with aclosing(awave(source, messages, indices, below, stop, clock.wave())) as samples:
                 async for sample in samples:
-                    if course.add(sample):
+                    if _considered(course, sample, source):
                         stop.set()
             if clock.over:
                 course.expire()
@@ -184,7 +185,7 @@ class ReASCRunnable(Configured):
             on_response=on_response,
         )
         if start and start.sample.status == "complete":
-            course.add(start.sample)
+            _considered(course, start.sample, source)
         return course
 
     def _learn(self, course: Deliberation) -> ReASCResult:
@@ -192,3 +193,13 @@ class ReASCRunnable(Configured):
         if self._online and course.first_score is not None:
             self._online.observe(course.first_score, **course.first_made_of)
         return result
+
+
+def _considered(course: Deliberation, sample: Sample, source: Source) -> bool:
+    """Whether the decision has fallen; an error says if the model was never asked for what is missing."""
+    try:
+        return course.add(sample)
+    except LogprobsUnavailable as error:
+        if source.unasked is None:
+            raise
+        raise LogprobsUnavailable(f"{error}. {source.unasked}") from error

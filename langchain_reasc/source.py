@@ -13,7 +13,14 @@ from langchain_core.runnables.config import merge_configs
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.integrations import findings, moved_seed, prepared, reason_for_no_logprobs, without_n
+from langchain_reasc.integrations import (
+    findings,
+    moved_seed,
+    prepared,
+    reason_for_no_logprobs,
+    reason_for_not_asking,
+    without_n,
+)
 
 __all__ = ["FailedSample", "ParallelSampler", "SampleStream", "Source", "to_messages"]
 
@@ -75,6 +82,7 @@ class Source:
         config: config of every call.
         notices: what the caller should know of the model: what makes its samples the same, what was switched off.
         no_logprobs: why no confidence can be had from it, where that is known beforehand.
+        unasked: why it was not asked for logprobs, although they are read and nobody said that it has none.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -82,6 +90,7 @@ class Source:
     config: RunnableConfig | None = None
     notices: tuple[str, ...] = ()
     no_logprobs: str | None = None
+    unasked: str | None = None
 
     @classmethod
     def of(cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, **kwargs: Any) -> "Source":
@@ -104,6 +113,7 @@ class Source:
             config,
             findings(model, kwargs, logprobs=logprobs),
             reason_for_no_logprobs(model, kwargs),
+            reason_for_not_asking(model, kwargs) if logprobs else None,
         )
 
     def bind(self, kwargs: Mapping[str, Any]) -> "Source":

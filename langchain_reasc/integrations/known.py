@@ -65,6 +65,8 @@ KNOWN: Final[Mapping[str, Integration | Callable[[BaseChatModel], Integration]]]
     "langchain_nvidia_ai_endpoints.ChatNVIDIA": Integration(
         logprobs=None,
         no_logprobs="langchain-nvidia-ai-endpoints drops logprobs; ChatOpenAI with the same base_url keeps them",
+        n=None,
+        max_n=1,
     ),
     "langchain_anthropic.ChatAnthropic": Integration(
         logprobs=None, no_logprobs="Anthropic's API returns no logprobs", n=None, max_n=1, seed=None

@@ -38,11 +38,8 @@ def register_integration(*class_paths: str) -> Callable[[DescribeT], DescribeT]:
         ... def chat_mine(model):
         ...     return Integration(top_logprobs="alternatives", max_top_logprobs=5)
     """
-    for path in class_paths:
-        if not all(part.isidentifier() for part in path.split(".")) or "." not in path:
-            raise ConfigurationError(f"an integration is registered by its class path, package.Class; got {path!r}")
-    if not class_paths:
-        raise ConfigurationError("an integration is registered by its class path, package.Class; got none")
+    if not class_paths or not all(map(_is_class_path, class_paths)):
+        raise ConfigurationError(f"an integration is registered by class paths, package.Class; got {class_paths!r}")
 
     def register(describe: DescribeT) -> DescribeT:
         _registered.update(dict.fromkeys(class_paths, describe))
@@ -71,6 +68,10 @@ def integration_of(model: BaseChatModel) -> Integration:
 def is_known(model: BaseChatModel) -> bool:
     """Whether the class of a model, or one of its bases, has an integration."""
     return any(path in _registered or path in _entry_points() or path in KNOWN for path in _paths(type(model)))
+
+
+def _is_class_path(path: object) -> bool:
+    return isinstance(path, str) and "." in path and all(part.isidentifier() for part in path.split("."))
 
 
 def _paths(kind: type) -> Iterator[str]:

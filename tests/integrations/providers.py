@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from . import wires
+from . import openai_wires as openai
+from . import other_wires as other
 from .wire_server import Reply
 
 KEY = "sk-this-is-a-secret"
@@ -45,24 +46,24 @@ ONCE = {"model": "m", "max_retries": 0}
 AZURE = {"azure_deployment": "m", "api_version": "2024-10-21", "max_retries": 0}
 
 WITH_LOGPROBS = {
-    "ChatOpenAI": Provider("langchain_openai.ChatOpenAI", wires.OpenAI(), 20, fields=ONCE),
+    "ChatOpenAI": Provider("langchain_openai.ChatOpenAI", openai.OpenAI(), 20, fields=ONCE),
     "AzureChatOpenAI": Provider(
-        "langchain_openai.AzureChatOpenAI", wires.OpenAI(), 20, base="", url="azure_endpoint", fields=AZURE
+        "langchain_openai.AzureChatOpenAI", openai.OpenAI(), 20, base="", url="azure_endpoint", fields=AZURE
     ),
-    "ChatDeepSeek": Provider("langchain_deepseek.ChatDeepSeek", wires.DeepSeek(), 20, fields=ONCE),
-    "ChatXAI": Provider("langchain_xai.ChatXAI", wires.XAI(), 8, fields=ONCE),
-    "ChatCerebras": Provider("langchain_cerebras.ChatCerebras", wires.OpenAI(), 20, fields=ONCE),
-    "ChatTogether": Provider("langchain_together.ChatTogether", wires.Together(), 20, fields=ONCE),
-    "ChatTogether, older models": Provider("langchain_together.ChatTogether", wires.TogetherLegacy(), 0, fields=ONCE),
+    "ChatDeepSeek": Provider("langchain_deepseek.ChatDeepSeek", openai.DeepSeek(), 20, fields=ONCE),
+    "ChatXAI": Provider("langchain_xai.ChatXAI", openai.XAI(), 8, fields=ONCE),
+    "ChatCerebras": Provider("langchain_cerebras.ChatCerebras", openai.OpenAI(), 20, fields=ONCE),
+    "ChatTogether": Provider("langchain_together.ChatTogether", openai.Together(), 20, fields=ONCE),
+    "ChatTogether, older models": Provider("langchain_together.ChatTogether", openai.TogetherLegacy(), 0, fields=ONCE),
     "ChatFireworks": Provider(
-        "langchain_fireworks.ChatFireworks", wires.Fireworks(), 5, base="/inference/v1", fields=ONCE, seed=None
+        "langchain_fireworks.ChatFireworks", openai.Fireworks(), 5, base="/inference/v1", fields=ONCE, seed=None
     ),
     "ChatOpenRouter": Provider(
-        "langchain_openrouter.ChatOpenRouter", wires.OpenRouter(), 20, base="/api/v1", fields=ONCE
+        "langchain_openrouter.ChatOpenRouter", openai.OpenRouter(), 20, base="/api/v1", fields=ONCE
     ),
     "ChatOllama": Provider(
         "langchain_ollama.ChatOllama",
-        wires.Ollama(),
+        other.Ollama(),
         20,
         base="",
         fields={"model": "m"},
@@ -71,10 +72,10 @@ WITH_LOGPROBS = {
 }
 
 WITHOUT_LOGPROBS = {
-    "ChatGroq": Provider("langchain_groq.ChatGroq", wires.Groq(), None, base="", fields=ONCE, seed=None),
+    "ChatGroq": Provider("langchain_groq.ChatGroq", openai.Groq(), None, base="", fields=ONCE, seed=None),
     "ChatMistralAI": Provider(
         "langchain_mistralai.ChatMistralAI",
-        wires.Mistral(),
+        openai.Mistral(),
         None,
         fields=ONCE,
         seed="random_seed",
@@ -82,16 +83,16 @@ WITHOUT_LOGPROBS = {
     ),
     "ChatGoogleGenerativeAI": Provider(
         "langchain_google_genai.ChatGoogleGenerativeAI",
-        wires.Gemini(),
+        other.Gemini(),
         None,
         base="",
         fields={"model": "gemini-2.5-flash", "max_retries": 1},
         seed_of=lambda request: request["generationConfig"]["seed"],
     ),
-    "ChatNVIDIA": Provider("langchain_nvidia_ai_endpoints.ChatNVIDIA", wires.OpenAI(), None, fields={"model": "m"}),
+    "ChatNVIDIA": Provider("langchain_nvidia_ai_endpoints.ChatNVIDIA", openai.OpenAI(), None, fields={"model": "m"}),
     "ChatAnthropic": Provider(
         "langchain_anthropic.ChatAnthropic",
-        wires.Anthropic(),
+        other.Anthropic(),
         None,
         base="",
         fields={**ONCE, "max_tokens": 64},
@@ -100,7 +101,7 @@ WITHOUT_LOGPROBS = {
 }
 
 PROVIDERS = {**WITH_LOGPROBS, **WITHOUT_LOGPROBS}
-COUNTING = {  # those that answer one request with several responses
+COUNTING = {  # those that have a field n
     name: PROVIDERS[name]
     for name in ("ChatOpenAI", "AzureChatOpenAI", "ChatXAI", "ChatCerebras", "ChatTogether", "ChatFireworks")
 }

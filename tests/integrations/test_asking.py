@@ -1,0 +1,180 @@
+"""What is asked of a model, and what is left as the user set it."""
+
+from typing import Any
+
+import pytest
+from runnable.fakes import calibration
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.source import Source
+
+from .providers import PROVIDERS
+from .wire_server import alternatives, serving
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+def model_of(name: str, **fields: Any) -> Any:
+    return PROVIDERS[name].model(NOWHERE, **fields)
+
+
+def asked(model: Any, *, logprobs: bool = True) -> dict[str, Any]:
+    """The arguments of a call of the prepared model, its fields included."""
+    source = Source.of(model, logprobs=logprobs)
+    return {**{name: getattr(source.model, name, None) for name in ("logprobs", "top_logprobs")}, **source.kwargs}
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (lambda: model_of("ChatOpenAI"), (True, 20)),
+        (lambda: model_of("ChatOpenAI", top_logprobs=5), (True, 5)),
+        (lambda: model_of("ChatOpenAI").bind(top_logprobs=7), (True, 7)),
+        (lambda: model_of("ChatOpenAI").bind(logprobs=False), (False, None)),
+        (lambda: model_of("ChatXAI"), (True, 8)),
+        (lambda: model_of("ChatFireworks"), (True, 5)),
+        (lambda: model_of("ChatFireworks").bind(logprobs=True, top_logprobs=2), (True, 2)),
+        (lambda: model_of("ChatFireworks").bind(logprobs=True), (True, 5)),
+        (lambda: model_of("ChatTogether"), (20, None)),
+        (lambda: model_of("ChatTogether", logprobs=True), (20, None)),
+        (lambda: model_of("ChatTogether").bind(logprobs=3), (3, None)),
+        (lambda: model_of("ChatOllama"), (True, 20)),
+        (lambda: model_of("ChatGroq"), (None, None)),
+    ],
+)
+def test_as_many_alternatives_are_asked_for_as_there_are_or_as_the_user_said(model: Any, expected: Any) -> None:
+    found = asked(model())
+    assert (found["logprobs"], found["top_logprobs"]) == expected
+
+
+def test_what_stands_in_model_kwargs_is_kept() -> None:
+    found = asked(model_of("ChatFireworks", model_kwargs={"logprobs": True, "top_logprobs": 1}))
+    assert (found["logprobs"], found["top_logprobs"]) == (None, None)  # the class sends its model_kwargs
+
+
+def test_nothing_is_asked_for_without_a_calibration() -> None:
+    assert asked(model_of("ChatFireworks"), logprobs=False) == {"logprobs": None, "top_logprobs": None}
+
+
+def test_our_own_model_is_asked_for_no_logprobs_beside_its_signals() -> None:
+    llama_cpp = pytest.importorskip("langchain_reasc_llama_cpp")
+    with llama_cpp.ChatLlamaCpp() as model:
+        assert Source.of(model, logprobs=True).model.logprobs is False  # type: ignore[attr-defined]
+        bare = model.model_copy(update={"signals": ()})
+        assert Source.of(bare, logprobs=True).model.logprobs is True  # type: ignore[attr-defined]
+
+
+def test_the_responses_api_is_switched_off_where_logprobs_are_read() -> None:
+    model = model_of("ChatOpenAI", use_responses_api=True)
+    source = Source.of(model, logprobs=True)
+    assert source.model.use_responses_api is False  # type: ignore[attr-defined]
+    assert any("the Responses API returns no logprobs" in notice for notice in source.notices)
+    counting = Source.of(model)
+    assert counting.model.use_responses_api is True  # type: ignore[attr-defined]
+    assert counting.notices == ()
+
+
+def test_where_streams_lose_logprobs_responses_are_taken_whole(runner: Any) -> None:
+    with serving(PROVIDERS["ChatTogether"].wire) as served:
+        model = PROVIDERS["ChatTogether"].model(served.url, streaming=True)
+        assert not Source.of(model, logprobs=True).streams
+        assert Source.of(model).streams
+        reasc = ReASCRunnable(model=model, calibration=calibration(), allow_fingerprint_mismatch=True)
+        assert runner.solve(reasc, "q").answer == "42"
+    assert not any(request.get("stream") for request in served.requests)
+
+
+@pytest.mark.parametrize("wrap", ["retry", "fallbacks", "bound retry"])
+def test_wrapped_models_are_asked_each_in_its_own_words(runner: Any, wrap: str) -> None:
+    """ChatFireworks is refused by its provider; ChatTogether comes after it, and takes other arguments."""
+    fireworks, together = PROVIDERS["ChatFireworks"], PROVIDERS["ChatTogether"]
+
+    def down(path: str, request: dict[str, Any]) -> Any:
+        assert request["top_logprobs"] == 5
+        return together.wire(path, {**request, "logprobs": True})  # which is refused
+
+    with serving(fireworks.wire if wrap != "fallbacks" else down) as first, serving(together.wire) as second:
+        model = fireworks.model(first.url)
+        wrapped = {
+            "retry": lambda: model.with_retry(stop_after_attempt=2),
+            "bound retry": lambda: model.bind(seed=3).with_retry(stop_after_attempt=2),
+            "fallbacks": lambda: model.with_fallbacks([together.model(second.url)]),
+        }[wrap]()
+        made = calibration(mean=100.0)
+        result = runner.solve(ReASCRunnable(model=wrapped, calibration=made, allow_fingerprint_mismatch=True), "q")
+    k = 20 if wrap == "fallbacks" else 5
+    assert (result.answer, result.decision.samples) == ("42", 4)
+    assert {round(response.score, 4) for response in result.responses} == {round(-sum(alternatives(k)) / k, 4)}
+    if wrap == "fallbacks":
+        assert {request["logprobs"] for request in second.requests} == {20}
+        assert not any("top_logprobs" in request for request in second.requests)
+    if wrap == "bound retry":
+        assert sorted(request["seed"] for request in first.requests) == [3, 4, 5, 6]
+
+
+def test_what_else_ollama_was_told_arrives_beside_the_seed(runner: Any) -> None:
+    ollama = PROVIDERS["ChatOllama"]
+    with serving(ollama.wire) as served:
+        model = ollama.model(served.url, seed=3, temperature=0.6, num_ctx=512)
+        runner.solve(ReASCRunnable(model=model.bind(stop=["END"])), "q")
+        assert {request["options"]["seed"] for request in served.requests} == {3, 4, 5, 6}
+        for request in served.requests:
+            assert {**request["options"], "seed": 0} == {"seed": 0, "temperature": 0.6, "num_ctx": 512, "stop": ["END"]}
+        served.requests.clear()
+        runner.solve(ReASCRunnable(model=model.bind(options={"seed": 30, "top_k": 9})), "q")
+    assert sorted(request["options"]["seed"] for request in served.requests) == [30, 31, 32, 33]
+    assert {request["options"]["top_k"] for request in served.requests} == {9}
+
+
+@pytest.mark.parametrize(
+    ("model", "notice"),
+    [
+        (lambda: model_of("ChatOpenAI", temperature=0), "ChatOpenAI: temperature=0 makes every sample the same"),
+        (lambda: model_of("ChatOpenAI").bind(temperature=0.0), "temperature=0 makes"),
+        (lambda: model_of("ChatOpenAI", extra_body={"temperature": 0}), "temperature=0 makes"),
+        (lambda: model_of("ChatOpenAI", extra_body={"top_k": 1}), "top_k=1 makes"),
+        (lambda: model_of("ChatOllama", top_k=1), "top_k=1 makes"),
+        (lambda: model_of("ChatOllama", temperature=0.7).bind(options={"temperature": 0}), "temperature=0 makes"),
+        (lambda: model_of("ChatOpenAI", top_p=0.0), "top_p=0 makes"),
+        (lambda: model_of("ChatOpenAI").with_retry().bind(temperature=0), "temperature=0 makes"),
+        (lambda: model_of("ChatOpenAI", extra_body={"seed": 3}), "seed=3 cannot be moved on"),
+        (lambda: model_of("ChatOpenAI").bind(n=4), "n=4 was set aside"),
+        (
+            lambda: model_of("ChatOpenAI", seed=1).with_fallbacks([model_of("ChatMistralAI")]),
+            "the seed is the same for every sample",
+        ),
+    ],
+)
+def test_what_makes_samples_the_same_is_reported(model: Any, notice: str) -> None:
+    [found] = Source.of(model()).notices
+    assert notice in found
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: model_of("ChatOpenAI"),
+        lambda: model_of("ChatOpenAI", temperature=0.7, seed=3, top_p=0.9, extra_body={"top_k": 40}),
+        lambda: model_of("ChatOllama", seed=3, top_k=40),
+        lambda: model_of("ChatAnthropic", temperature=1.0),
+    ],
+)
+def test_sampling_in_earnest_is_not_reported(model: Any) -> None:
+    assert Source.of(model()).notices == ()
+
+
+def test_a_temperature_of_0_in_a_call_is_reported_too(runner: Any) -> None:
+    with serving(PROVIDERS["ChatOpenAI"].wire) as served:
+        reasc = ReASCRunnable(model=PROVIDERS["ChatOpenAI"].model(served.url))
+        result = runner.solve(reasc, "q", temperature=0, n=2)
+        assert [notice.split(" ")[1] for notice in result.notices[:2]] == ["temperature=0", "n=2"]
+        assert {request["temperature"] for request in served.requests} == {0}
+        assert not any("n" in request for request in served.requests)
+        assert runner.solve(reasc, "q").notices == ("no calibration: counting votes (ASC)",)
+
+
+def test_models_that_fall_back_on_one_another_get_no_seed_that_one_of_them_does_not_know() -> None:
+    both = model_of("ChatOpenAI", seed=1).with_fallbacks([model_of("ChatMistralAI")])
+    assert Source.of(both).call_kwargs(2) == {}
+    same = model_of("ChatOpenAI", seed=1).with_fallbacks([model_of("ChatXAI")])
+    assert Source.of(same).call_kwargs(2) == {"seed": 3}
