@@ -90,8 +90,9 @@ def _provenance(pool: Pool, measure: Measure) -> dict[str, Any]:
         fingerprint = Fingerprint.model_validate(pool.metadata.get("fingerprint") or {})
     except ValidationError:  # a pool made by others
         fingerprint = Fingerprint()
+    k = {"top_k": known.get("top_k"), "neg_entropy": known.get("neg_entropy", known.get("vocabulary_size"))}
     return {
-        "top_k": known.get("top_k") if measure.signal == "top_k" else None,
+        "top_k": k.get(measure.signal),
         "vocabulary_size": known.get("vocabulary_size"),
         "fingerprint": fingerprint,
     }

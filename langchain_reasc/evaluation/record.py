@@ -4,6 +4,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,16 @@ from langchain_core.runnables import Runnable
 from langchain_reasc._version import __version__
 from langchain_reasc.answers import extractor
 from langchain_reasc.confidence import Measure
+from langchain_reasc.evaluation.kept_signals import KeptSignals
 from langchain_reasc.evaluation.pool import Pool, read_pool
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.signals_file import (
     TokenSignals,
-    append_signals,
     intact_length,
     load_signals,
     signals_path,
 )
 from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable, PoolError, SamplingError
-from langchain_reasc.logprobs import token_signals_of
 from langchain_reasc.result import output_tokens
 from langchain_reasc.sampling import Sample, draw
 from langchain_reasc.source import Source
@@ -73,23 +73,22 @@ def record_pool(
     source = Source.of(model, logprobs=True)
     metadata = _metadata(source, samples=samples, answer=answer, system=system, measure=measure)
     target.parent.mkdir(parents=True, exist_ok=True)
-    done = _resume(target, metadata, questions)
+    done, kept = _resume(target, metadata, questions)
     missing = [question for question in questions if question.id not in done]
     extract = extractor(answer)
     if on_question:
         on_question(len(questions) - len(missing), len(questions))
     for at, question in enumerate(missing, start=len(questions) - len(missing) + 1):
         drawn = _drawn(model, _messages(question.input, system), samples, question.id)
-        signals = [_signals(message) for message in drawn]
-        if any(signals):
-            append_signals(signals_path(target), question.id, signals)
+        signals = kept.of(drawn)
+        kept.append(question.id, signals, earlier=done)
         responses = [
             _response(message, extract(str(message.text)), _score(measure, held))
             for message, held in zip(drawn, signals, strict=True)
         ]
         line = {"id": question.id, "input": question.input, "reference": question.reference, "responses": responses}
-        info = drawn[0].response_metadata.get("token_signals_info")
-        _append(target, {"metadata": metadata | {"signals_info": info}}, line)
+        _append(target, {"metadata": metadata | {"signals_info": kept.info}}, line)
+        done.append(question.id)
         if on_question:
             on_question(at, len(questions))
     return read_pool(target)
@@ -112,12 +111,14 @@ def _metadata(source: Source, *, samples: int, answer: str, system: str | None, 
     }
 
 
-def _resume(target: Path, metadata: Mapping[str, Any], questions: Sequence[LabelledQuestion]) -> set[str]:
-    """The ids that are complete, after cutting off what a kill left unfinished."""
+def _resume(
+    target: Path, metadata: Mapping[str, Any], questions: Sequence[LabelledQuestion]
+) -> tuple[list[str], KeptSignals]:
+    """The ids that are complete, after cutting off what a kill left unfinished, and the signals that go with theirs."""
     if not target.exists() or _is_torn_start(target.read_bytes()):
         target.write_bytes(b"")
         _cut_signals(target)
-        return set()
+        return [], KeptSignals(target)
     pool = read_pool(target)
     then, now = _settings(pool.metadata), _settings(metadata)
     for name in now:
@@ -137,8 +138,10 @@ def _resume(target: Path, metadata: Mapping[str, Any], questions: Sequence[Label
     last = pool.questions[-1].id
     if pool.signals_files and last not in load_signals(pool.signals_files[0]).records:
         _cut_line(target, last=True)  # its signals were lost: record it again
-        return {question.id for question in pool.questions[:-1]}
-    return {question.id for question in pool.questions}
+        pool = replace(pool, questions=pool.questions[:-1])
+    info = pool.metadata.get("signals_info")
+    kept = KeptSignals(target, info if isinstance(info, dict) else None)
+    return [question.id for question in pool.questions], kept
 
 
 def _settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,13 +211,6 @@ def _failure(drawn: Sequence[Sample], question: str) -> Exception:
         "was complete before is kept: run the same command again to go on",
         errors,
     )
-
-
-def _signals(message: AIMessage) -> TokenSignals:
-    try:
-        return token_signals_of(message)
-    except LogprobsUnavailable:
-        return {}
 
 
 def _score(measure: Measure, signals: TokenSignals) -> float | None:

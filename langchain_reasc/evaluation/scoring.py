@@ -9,7 +9,7 @@ import numpy.typing as npt
 from langchain_reasc.calibration import Selection, select_measure
 from langchain_reasc.confidence import Measure
 from langchain_reasc.evaluation.pool import Pool
-from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, PoolError
+from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
 from langchain_reasc.stopping import Response
 
 __all__ = ["RECORDED", "MeasureSpec", "PoolScores"]
@@ -109,5 +109,5 @@ class PoolScores:
 def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike]) -> float | None:
     try:
         return measure(signals)
-    except ConfidenceError:  # an empty response has no confidence
+    except (ConfidenceError, LogprobsUnavailable):  # an empty response, or one that came without log-probabilities
         return None

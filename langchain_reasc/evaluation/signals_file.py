@@ -45,8 +45,8 @@ class PoolSignals:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The signals that every question has."""
-        held = [record["signals"] for record in self.records.values()]
+        """The signals that every question has, of those that have any."""
+        held = [record["signals"] for record in self.records.values() if any(record["lengths"])]
         return tuple(name for name in held[0] if all(name in one for one in held)) if held else ()
 
     def of(self, question: str) -> list[dict[str, npt.NDArray[np.float32]]]:

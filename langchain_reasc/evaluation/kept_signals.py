@@ -1,0 +1,83 @@
+"""Which token signals a recording keeps: only such as are made of the same, so that their scores can be compared."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from langchain_reasc.evaluation.signals_file import TokenSignals, append_signals, signals_path
+from langchain_reasc.exceptions import LogprobsUnavailable, PoolError
+from langchain_reasc.logprobs import SignalReading, read_signals
+
+__all__ = ["KeptSignals"]
+
+
+class KeptSignals:
+    """The token signals of a pool that is being recorded.
+
+    The first question with signals settles which they are, and over how many alternatives or what vocabulary. A
+    response with other ones is kept without: one with fewer would take a signal away from the whole pool.
+
+    Args:
+        pool: the pool; its signals lie beside it.
+        info: what the pool's metadata says its signals are made of, where it was begun earlier.
+    """
+
+    def __init__(self, pool: Path, info: Mapping[str, Any] | None = None) -> None:
+        self._pool, self._path = pool, signals_path(pool)
+        self._info = dict(info) if info else None
+        self._settled: SignalReading | None = None
+
+    @property
+    def info(self) -> dict[str, Any] | None:
+        """What they are made of, for the pool's metadata."""
+        return self._info
+
+    def of(self, responses: Sequence[AIMessage]) -> list[TokenSignals]:
+        """Per response its signals, or nothing where it has none that go with the others.
+
+        Raises:
+            PoolError: the pool was begun with signals made of something else.
+        """
+        readings = [_reading(message) for message in responses]
+        if self._settled is None:
+            self._settle(responses, readings)
+        return [dict(one.signals) if one and self._goes_with_the_others(one) else {} for one in readings]
+
+    def append(self, question: str, signals: Sequence[TokenSignals], *, earlier: Sequence[str]) -> None:
+        """Write those of a question to disk; ``earlier`` questions that had none are written as having none."""
+        if not self._path.exists():
+            if not any(signals):
+                return
+            for before in earlier:
+                append_signals(self._path, before, [{} for _ in signals])
+        append_signals(self._path, question, signals)
+
+    def _settle(self, responses: Sequence[AIMessage], readings: Sequence[SignalReading | None]) -> None:
+        carrying = [(one, message) for one, message in zip(readings, responses, strict=True) if one]
+        if not carrying:
+            return
+        settled, message = max(carrying, key=lambda pair: (len(pair[0].signals), len(pair[0].k)))  # the first such
+        told = message.response_metadata.get("token_signals_info")
+        info = dict(told) if isinstance(told, Mapping) else dict(settled.k)
+        for name, then in (self._info or {}).items():
+            if info.get(name, then) != then:
+                raise PoolError(
+                    f"{self._pool} was recorded with {name} {then!r} behind its signals, now it is {info[name]!r}; "
+                    "record into another file, or delete this one"
+                )
+        self._settled, self._info = settled, self._info or info
+
+    def _goes_with_the_others(self, reading: SignalReading) -> bool:
+        if self._settled is None or not self._settled.signals.keys() <= reading.signals.keys():
+            return False
+        then, now = ({**one.k, "V": one.vocabulary_size} for one in (self._settled, reading))
+        return all(now[name] == then.get(name) for name in now if None not in (now[name], then.get(name)))
+
+
+def _reading(message: AIMessage) -> SignalReading | None:
+    try:
+        return read_signals(message)
+    except LogprobsUnavailable:
+        return None
