@@ -1,6 +1,7 @@
 """Clients under test, and the real server they share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,24 +11,38 @@ from .llama_server import LlamaServer, llama_server
 
 __all__ = ["runner"]
 
-Chat = Callable[..., Any]
 KEY = "sk-this-is-a-secret"
+FIELDS = {"model": "gpt-test", "api_key": KEY, "temperature": 0.7, "seed": 0}
 
 
-def chat_openai(url: str, **fields: Any) -> Any:
+@dataclass(frozen=True)
+class Chat:
+    """Makes chat models of a class; unless told otherwise they ask once, and for sample i with seed i."""
+
+    name: str
+
+    def __call__(self, url: str, **fields: Any) -> Any:
+        return CLIENTS[self.name](**{"base_url": url} | FIELDS | fields)
+
+
+def chat_openai(**fields: Any) -> Any:
     """LangChain's own client."""
-    langchain_openai = pytest.importorskip("langchain_openai")
-    return langchain_openai.ChatOpenAI(
-        **{"base_url": url, "model": "gpt-test", "api_key": KEY, "temperature": 0.7, "seed": 0, "max_retries": 0}
-        | fields
-    )
+    return pytest.importorskip("langchain_openai").ChatOpenAI(**{"max_retries": 0} | fields)
 
 
-@pytest.fixture(scope="session", params=[chat_openai], ids=["ChatOpenAI"])
+def chat_openai_compatible(*, max_retries: int = 0, **fields: Any) -> Any:
+    """Ours; the fault server answers no questions about itself."""
+    backend = pytest.importorskip("langchain_reasc_openai")
+    retry = backend.RetryPolicy(attempts=1 + max_retries, first_wait=0.1, sideline=0.1)
+    return backend.ChatOpenAICompatible(**{"preset": "generic", "retry": retry} | fields)
+
+
+CLIENTS = {"ChatOpenAI": chat_openai, "ChatOpenAICompatible": chat_openai_compatible}
+
+
+@pytest.fixture(scope="session", params=CLIENTS)
 def chat(request: pytest.FixtureRequest) -> Chat:
-    """Makes a chat model of a server's URL; it asks once, and sample i with seed i."""
-    made: Chat = request.param
-    return made
+    return Chat(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -116,13 +116,13 @@ def ten_megabytes(exchange: Exchange) -> None:
     exchange.end()
 
 
-def drip(exchange: Exchange) -> None:
+def drip(exchange: Exchange, *, pause: float = 0.01) -> None:
     exchange.begin()
     whole = "".join(f"data: {event}\n\n" for event in events(_REPLY, exchange.request)).encode()
     size = max(1, len(whole) // 40)
     for at in range(0, len(whole), size):
         exchange.piece(whole[at : at + size])
-        time.sleep(0.01)
+        time.sleep(pause)
     exchange.end()
 
 

@@ -2,51 +2,71 @@
 
 import re
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
-from runnable.fakes import calibration
+from backends.faces import AsyncFace, SyncFace
+from langchain_core.messages import HumanMessage
+from runnable.fakes import PROMPT_TOKENS, calibration
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.exceptions import LogprobsUnavailable, SampleTimeout, SamplingError
 
 from .conftest import Chat
 from .fault_server import Exchange, answer, fault_server
-from .faults import FAULTS, TOKENS, status
+from .faults import FAULTS, TOKENS, drip, status
 
-TIMEOUT: Final = 1.5  # seconds the clients wait
+TIMEOUT: Final = 1.0  # seconds the clients wait
 BAD: Final = 1  # the sample that goes wrong
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What becomes of the sample: its error's type and words, or None where it is as good as any."""
+class Failure:
+    """What a sample fails with: the error's type and words, and what had come of its text."""
 
-    error: str | None = None
-    words: str = ""
-    text: str | None = None  # what had come of it
+    error: str
+    words: str
+    text: str | None = None
 
 
-FAILS: Final = {
-    "429": Outcome("OpenAIRateLimitError", "the server said 429"),
-    "429 with Retry-After": Outcome("OpenAIRateLimitError", "the server said 429"),
-    "500": Outcome("OpenAIAPIError", "the server said 500"),
-    "502": Outcome("OpenAIAPIError", "the server said 502"),
-    "503": Outcome("OpenAIAPIError", "the server said 503"),
-    "no first token": Outcome("OpenAITimeoutError", "timed out"),
-    "no second token": Outcome("OpenAITimeoutError", "timed out", "it"),
-    "cut stream": Outcome("OpenAIConnectionError", "Connection error", "it"),
-    "stream ended early": Outcome("SamplingError", "without a finish reason", "it is 4"),
-    "malformed JSON": Outcome("JSONDecodeError", "line 1 column", "it"),
-    "HTML": Outcome("ValueError", "No generation chunks"),
-    "unstreamed reply": Outcome("ValueError", "No generation chunks"),
-    "error event": Outcome("APIError", "CUDA out of memory", "it"),
-    "usage in words": Outcome("ValidationError", "valid integer", "it is 42"),
+NOTHING_CAME: Final = Failure("ValueError", "No generation chunks")
+NO_END: Final = Failure("SamplingError", "before the response had a finish_reason")
+SILENT: Final = Failure("SamplingError", "before the response had a finish_reason", "")
+EVERYWHERE: Final = {
+    "429": Failure("OpenAIRateLimitError", "the server said 429"),
+    "429 with Retry-After": Failure("OpenAIRateLimitError", "the server said 429"),
+    "500": Failure("OpenAIAPIError", "the server said 500"),
+    "502": Failure("OpenAIAPIError", "the server said 502"),
+    "503": Failure("OpenAIAPIError", "the server said 503"),
+    "no first token": Failure("OpenAITimeoutError", "timed out"),
+    "no second token": Failure("OpenAITimeoutError", "timed out", "it"),
+    "cut stream": Failure("OpenAIConnectionError", "Connection error", "it"),
+    "stream ended early": Failure("SamplingError", "finish.reason", "it is 4"),
+    "malformed JSON": Failure("JSONDecodeError", "line 1 column", "it"),
+    "error event": Failure("APIError", "CUDA out of memory", "it"),
+    "usage in words": Failure("ValidationError", "valid integer", "it is 42"),
 }
-RETRIED: Final = ("429", "429 with Retry-After", "500", "502", "503", "no first token")
-NO_VOTE: Final = ("content filter", "empty choices")
-WORKS: Final = [name for name in FAULTS if name not in (*FAILS, *NO_VOTE, "half the logprobs")]
+FAILURES: Final[dict[str, dict[str, Failure]]] = {
+    "ChatOpenAI": {**EVERYWHERE, "HTML": NOTHING_CAME, "unstreamed reply": NOTHING_CAME},
+    "ChatOpenAICompatible": {**EVERYWHERE, "HTML": NO_END, "unstreamed reply": NO_END, "empty choices": SILENT},
+}
+PASSING: Final = {"429", "500", "502", "503", "no first token"}
+ASKED_AGAIN: Final[dict[str, set[str]]] = {
+    "ChatOpenAI": PASSING,
+    "ChatOpenAICompatible": PASSING
+    | {"no second token", "cut stream", "stream ended early", "malformed JSON", "error event", "empty choices"}
+    | {"HTML", "unstreamed reply"},
+}
+NO_VOTE: Final = {"content filter", "empty choices"}
+NO_SCORE: Final = {"half the logprobs"}
+
+
+def cases(faults: Mapping[str, Iterable[str]]) -> pytest.MarkDecorator:
+    """A test for each client and each of its faults."""
+    pairs = [(client, name) for client, names in faults.items() for name in sorted(names)]
+    return pytest.mark.parametrize(("chat", "name"), pairs, indirect=["chat"])
 
 
 def with_fault(name: str, *, attempts: int = 99) -> Any:
@@ -64,22 +84,22 @@ def reasc_over(model: Any, **options: Any) -> ReASCRunnable:
     return ReASCRunnable(model=model, calibration=calibration(mean=3.0), allow_fingerprint_mismatch=True, **options)
 
 
-@pytest.mark.parametrize("name", FAILS)
+@cases(FAILURES)
 def test_a_fault_that_costs_the_sample_costs_only_that(name: str, runner: Any, chat: Chat) -> None:
     with with_fault(name) as served:
         result = runner.solve(reasc_over(chat(served.url, timeout=TIMEOUT)), "q")
     assert (result.answer, result.decision.samples, result.decision.reason) == ("42", 4, "evidence")
-    lost, outcome = result.responses[BAD], FAILS[name]
+    lost, failure = result.responses[BAD], FAILURES[chat.name][name]
     assert (lost.status, lost.used, lost.weight) == ("failed", False, 0.0)
-    assert type(lost.error).__name__ == outcome.error
-    assert re.search(outcome.words, str(lost.error))
-    assert (lost.message.text if lost.message else None) == outcome.text
+    assert type(lost.error).__name__ == failure.error
+    assert re.search(failure.words, str(lost.error))
+    assert (lost.message.text if lost.message else None) == failure.text
     assert result.failures == (lost.error,)
     assert f"1 of {len(result.responses)} samples failed" in result.notices
     assert result.message.response_metadata["reasc"]["failed"] == 1
 
 
-@pytest.mark.parametrize("name", WORKS)
+@cases({client: FAULTS.keys() - failures.keys() - NO_VOTE - NO_SCORE for client, failures in FAILURES.items()})
 def test_a_fault_that_loses_nothing_is_no_failure(name: str, runner: Any, chat: Chat) -> None:
     with with_fault(name) as served:
         result = runner.solve(reasc_over(chat(served.url, timeout=TIMEOUT)), "q")
@@ -89,7 +109,7 @@ def test_a_fault_that_loses_nothing_is_no_failure(name: str, runner: Any, chat: 
     assert odd.message.text.endswith("it is 42")
 
 
-@pytest.mark.parametrize("name", NO_VOTE)
+@cases({client: NO_VOTE - failures.keys() for client, failures in FAILURES.items()})
 def test_a_response_without_text_costs_tokens_and_casts_no_vote(name: str, runner: Any, chat: Chat) -> None:
     with with_fault(name) as served:
         result = runner.solve(reasc_over(chat(served.url)), "q")
@@ -98,13 +118,14 @@ def test_a_response_without_text_costs_tokens_and_casts_no_vote(name: str, runne
     assert (silent.status, silent.answer, silent.score, silent.weight) == ("complete", None, None, 0.0)
 
 
-@pytest.mark.parametrize("name", sorted(set(FAILS) - {"no first token", "no second token"}))
+@cases(dict.fromkeys(FAILURES, ("429", "HTML", "stream ended early")))
 def test_nothing_but_faults_is_one_error_that_lists_them(name: str, runner: Any, chat: Chat) -> None:
     with fault_server(FAULTS[name]) as served, pytest.raises(SamplingError) as caught:
         runner.solve(reasc_over(chat(served.url)), "q")
     assert len(served.exchanges) == 4, "after one wave of nothing but failures no more is tried"
-    assert re.search(FAILS[name].words, str(caught.value))
-    assert [type(error).__name__ for error in caught.value.failures] == [FAILS[name].error] * 4
+    failure = FAILURES[chat.name][name]
+    assert re.search(failure.words, str(caught.value))
+    assert [type(error).__name__ for error in caught.value.failures] == [failure.error] * 4
 
 
 def test_one_failure_alone_may_be_bad_luck(runner: Any, chat: Chat) -> None:
@@ -118,7 +139,7 @@ def test_one_failure_alone_may_be_bad_luck(runner: Any, chat: Chat) -> None:
     assert (result.answer, result.responses[0].status) == ("42", "failed")
 
 
-@pytest.mark.parametrize("name", RETRIED)
+@cases(ASKED_AGAIN)
 def test_a_fault_that_passes_is_asked_again(name: str, runner: Any, chat: Chat) -> None:
     with with_fault(name, attempts=1) as served:
         result = runner.solve(reasc_over(chat(served.url, timeout=TIMEOUT, max_retries=2)), "q")
@@ -145,3 +166,52 @@ def test_what_does_not_pass_is_not_asked_again(runner: Any, chat: Chat) -> None:
     with fault_server(status(400)) as served, pytest.raises(SamplingError, match="the server said 400"):
         runner.invoke(ReASCRunnable(model=chat(served.url, max_retries=2), concurrency=2), "q")
     assert len(served.exchanges) == 2
+
+
+@cases(dict.fromkeys(FAILURES, sorted(NO_SCORE)))
+def test_half_the_logprobs_are_none(name: str, runner: Any, chat: Chat) -> None:
+    with with_fault(name) as served:
+        model = chat(served.url)
+        with pytest.raises(LogprobsUnavailable):
+            runner.invoke(reasc_over(model), "q")
+        result = runner.solve(reasc_over(model, on_missing_confidence="count"), "q")
+    assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
+    odd = result.responses[BAD]
+    assert (odd.answer, odd.score, odd.weight) == ("42", None, 1.0)
+    assert any("1 of 4 responses" in notice for notice in result.notices), result.notices
+
+
+@cases(dict.fromkeys(FAILURES, ("usage negative", "usage null", "usage zero")))
+def test_usage_that_cannot_be_is_counted_from_what_came(name: str, runner: Any, chat: Chat) -> None:
+    with with_fault(name) as served:
+        result = runner.solve(reasc_over(chat(served.url)), "q")
+    assert result.usage.estimated
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (4 * PROMPT_TOKENS, 4 * TOKENS)
+
+
+def test_a_response_that_drips_is_cut_off_by_its_time_limit(runner: Any, chat: Chat) -> None:
+    def behave(exchange: Exchange) -> None:
+        drip(exchange, pause=0.1) if exchange.sample == BAD else answer(exchange)
+
+    with fault_server(behave) as served:
+        result = runner.solve(reasc_over(chat(served.url), sample_timeout=1.5), "q")
+    assert result.answer == "42"
+    assert isinstance(result.responses[BAD].error, SampleTimeout)
+
+
+def test_a_chat_model_with_n_is_asked_for_one_choice_per_sample(runner: Any, chat: Chat) -> None:
+    with fault_server(answer) as served:
+        result = runner.solve(reasc_over(chat(served.url, n=3)), "q")
+        assert {exchange.request.get("n") or 1 for exchange in served.exchanges} == {1}
+    assert (result.answer, result.decision.samples) == ("42", 4)
+
+
+@pytest.mark.parametrize("face", [SyncFace(), AsyncFace()], ids=["sync", "async"])
+def test_fewer_choices_than_asked_for_are_no_more_than_came(face: Any, chat: Chat) -> None:
+    def behave(exchange: Exchange) -> None:
+        exchange.request["n"] -= 1
+        answer(exchange)
+
+    with fault_server(behave) as served:
+        [choices] = face.generate(chat(served.url, n=3), [[HumanMessage("q")]]).generations
+    assert [choice.text for choice in choices] == ["it is 42"] * 2
