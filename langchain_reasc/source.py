@@ -109,7 +109,7 @@ class Source:
         ready, added = prepared(model, kwargs, logprobs=logprobs)
         return cls(
             ready,
-            {**added, **without_n(kwargs)},
+            {**without_n(kwargs), **added},
             config,
             findings(model, kwargs, logprobs=logprobs),
             reason_for_no_logprobs(model, kwargs),

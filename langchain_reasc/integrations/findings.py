@@ -72,7 +72,7 @@ def _of_sampling(leaf: Leaf, integration: Integration) -> Iterator[str]:
     if n is not None and n > 1:
         yield f"n={n:g} was set aside; every sample is a request of its own, so that it can be cut off"
     seed = _seed(leaf)
-    if seed is not None and (integration.seed is None or _fixed_below(leaf, integration)):
+    if seed is not None and (integration.seed is None or not leaf.reached or _fixed_below(leaf, integration)):
         yield f"seed={seed} cannot be moved on from sample to sample, which makes them all the same; leave it out"
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import Runnable, RunnableWithFallbacks
+from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import RunnableConfigurableAlternatives, RunnableConfigurableFields
 
 from langchain_reasc.integrations.registry import integration_of
 
@@ -13,21 +14,33 @@ __all__ = ["Leaf", "leaves", "moved_seed", "prepared", "without_n"]
 
 
 class Leaf(NamedTuple):
-    """A chat model inside its wrappers, and the arguments of each call that they bind to it."""
+    """A chat model inside its wrappers.
+
+    Attributes:
+        model: the chat model.
+        arguments: what its wrappers bind to its calls.
+        reached: whether it gets the arguments of a call; a step of a chain does not.
+    """
 
     model: BaseChatModel
     arguments: Mapping[str, Any]
+    reached: bool = True
 
 
 def leaves(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> Iterator[Leaf]:
-    """The chat models inside retries, bindings and fallbacks, the first choice first."""
+    """The chat models inside retries, bindings, fallbacks, alternatives and chains, the first choice first."""
     if isinstance(model, RunnableBindingBase):
         yield from leaves(model.bound, {**model.kwargs, **arguments})
-    elif isinstance(model, RunnableWithFallbacks):
-        for one in model.runnables:
-            yield from leaves(one, arguments)
+    elif isinstance(model, RunnableConfigurableFields):
+        yield from leaves(model.default, arguments)
+    elif isinstance(model, RunnableSequence):
+        for step in model.steps:
+            yield from (leaf._replace(reached=False) for leaf in leaves(step, {}))
     elif isinstance(model, BaseChatModel):
         yield Leaf(model, arguments)
+    else:
+        for one in _choices(model):
+            yield from leaves(one, arguments)
 
 
 def prepared(
@@ -42,11 +55,27 @@ def prepared(
     """
     if isinstance(model, RunnableBindingBase):  # a retry, say
         bound, added = prepared(model.bound, {**model.kwargs, **arguments}, logprobs=logprobs)
-        return model.model_copy(update={"bound": bound, "kwargs": {**added, **without_n(model.kwargs)}}), {}
+        return model.model_copy(update={"bound": bound, "kwargs": {**without_n(model.kwargs), **added}}), {}
+    if isinstance(model, RunnableConfigurableFields):
+        default, added = prepared(model.default, arguments, logprobs=logprobs)
+        return model.model_copy(update={"default": default}), added
+
+    def ready(one: Any, given: Mapping[str, Any]) -> Any:
+        """One of several models, which do not all take the same arguments."""
+        if not isinstance(one, Runnable):
+            return one
+        copy, added = prepared(one, given, logprobs=logprobs)
+        return copy.bind(**added) if added else copy
+
     if isinstance(model, RunnableWithFallbacks):
-        each = (prepared(one, arguments, logprobs=logprobs) for one in model.runnables)
-        first, *others = (one.bind(**added) if added else one for one, added in each)
+        first, *others = (ready(one, arguments) for one in model.runnables)
         return model.model_copy(update={"runnable": first, "fallbacks": others}), {}
+    if isinstance(model, RunnableConfigurableAlternatives):
+        named = {name: ready(one, arguments) for name, one in model.alternatives.items()}
+        return model.model_copy(update={"default": ready(model.default, arguments), "alternatives": named}), {}
+    if isinstance(model, RunnableSequence):
+        first, *middle, last = (ready(step, {}) for step in model.steps)
+        return model.model_copy(update={"first": first, "middle": middle, "last": last}), {}
     if not isinstance(model, BaseChatModel):
         return model, {}
     update, added = _changes(model, arguments, logprobs=logprobs)
@@ -64,7 +93,7 @@ def moved_seed(model: Runnable[Any, Any], arguments: Mapping[str, Any], by: int)
     Models that fall back on one another must call the seed the same, since they get the same arguments.
     """
     found = [(leaf, integration_of(leaf.model)) for leaf in leaves(model, arguments)]
-    if not found or len({one.seed for _, one in found}) > 1:
+    if not found or len({one.seed for _, one in found}) > 1 or not all(leaf.reached for leaf, _ in found):
         return {}
     (first, integration), *_ = found
     if integration.seed is None or integration.seed_name is None:
@@ -94,5 +123,15 @@ def _changes(
     if not integration.streams_logprobs:
         update |= {"disable_streaming": True, **({"streaming": False} if "streaming" in fields else {})}
     asked = integration.asked(model, arguments)
-    update |= {name: value for name, value in asked.items() if name in fields}
-    return update, {**added, **{name: value for name, value in asked.items() if name not in fields}}
+    # A number in place of yes is no value for a field that says yes or no.
+    by_field = {name for name in asked if name in fields and integration.top_logprobs is not None}
+    update |= {name: asked[name] for name in by_field}
+    return update, {**added, **{name: value for name, value in asked.items() if name not in by_field}}
+
+
+def _choices(model: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:
+    if isinstance(model, RunnableWithFallbacks):
+        return list(model.runnables)
+    if isinstance(model, RunnableConfigurableAlternatives):
+        return [model.default, *(one for one in model.alternatives.values() if isinstance(one, Runnable))]
+    return []

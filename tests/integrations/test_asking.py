@@ -3,6 +3,9 @@
 from typing import Any
 
 import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import ConfigurableField, RunnablePassthrough
 from runnable.fakes import calibration
 
 from langchain_reasc import ReASCRunnable
@@ -148,6 +151,34 @@ def test_what_else_ollama_was_told_arrives_beside_the_seed(runner: Any) -> None:
 def test_what_makes_samples_the_same_is_reported(model: Any, notice: str) -> None:
     [found] = Source.of(model()).notices
     assert notice in found
+
+
+CHAINS = {
+    "configurable": lambda model: model.configurable_fields(temperature=ConfigurableField("t")),
+    "alternatives": lambda model: model.configurable_alternatives(ConfigurableField("which"), other=model),
+    "chain": lambda model: ChatPromptTemplate.from_messages([MessagesPlaceholder("messages")]) | model,
+    "chain of a binding": lambda model: RunnablePassthrough() | model.bind(logprobs=True),
+}
+
+
+@pytest.mark.parametrize("name", ["ChatFireworks", "ChatTogether"])
+@pytest.mark.parametrize("wrap", CHAINS.values(), ids=CHAINS)
+def test_models_inside_chains_are_asked_too(runner: Any, wrap: Any, name: str) -> None:
+    provider = PROVIDERS[name]
+    with serving(provider.wire) as served:
+        model = wrap(provider.model(served.url, cache=InMemoryCache()))
+        made = calibration(mean=100.0)
+        reasc = ReASCRunnable(model=model, calibration=made, allow_fingerprint_mismatch=True)
+        result = runner.solve(reasc, "q", {"configurable": {"t": 0.5}})
+        assert len(served.requests) == 4  # and no cache had them
+    assert (result.answer, result.notices) == ("42", ("the gate is closed: closed by the test",))
+    assert all(response.score is not None for response in result.responses)
+
+
+def test_a_seed_inside_a_chain_is_reported() -> None:
+    chain = RunnablePassthrough() | model_of("ChatOpenAI", seed=3)
+    assert "seed=3 cannot be moved on" in Source.of(chain).notices[0]
+    assert Source.of(chain).call_kwargs(1) == {}
 
 
 @pytest.mark.parametrize(
