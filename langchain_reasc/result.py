@@ -93,15 +93,23 @@ def output_tokens(message: AIMessage | None) -> tuple[int, bool]:
     """Tokens generated for a message, and whether that is counted rather than reported."""
     if message is None:
         return 0, True
-    if message.usage_metadata is not None:
-        return message.usage_metadata["output_tokens"], False
+    if (usage := _reported(message)) is not None:
+        return usage["output_tokens"], False
     listed = count_tokens(message.response_metadata)
     return listed or -(-len(str(message.text)) // 4), True  # four characters a token, where nothing says better
 
 
+def _reported(message: AIMessage | None) -> UsageMetadata | None:
+    """The usage that came with a response, where it can be true: not below zero, nor no token for a text."""
+    usage = message.usage_metadata if message else None
+    if not message or usage is None or min(usage["input_tokens"], usage["output_tokens"]) < 0:
+        return None
+    return None if usage["output_tokens"] == 0 and (message.text or message.tool_calls) else usage
+
+
 def total_usage(samples: Sequence[Sample], used: Collection[int]) -> Usage:
     """Add up a question's samples; ``used`` are the indices of those that the decision rests on."""
-    reported = [s.message.usage_metadata for s in samples if s.message and s.message.usage_metadata]
+    reported = [usage for sample in samples if (usage := _reported(sample.message)) is not None]
     prompt = max((usage["input_tokens"] for usage in reported), default=0)
     counts = {sample.index: output_tokens(sample.message) for sample in samples}
     return Usage(
