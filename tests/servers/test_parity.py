@@ -1,0 +1,133 @@
+"""The real llama-server and the engine in this process, on the same tokens: the same confidence, the same decisions."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from runnable.fakes import calibration
+
+from langchain_reasc import Measure, ReASCResult, ReASCRunnable
+from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.sampling import draw
+
+from .conftest import Chat
+from .llama_server import LlamaServer, llama_server
+from .questions import SAMPLING, problems
+
+backend = pytest.importorskip("langchain_reasc_llama_cpp")
+AGREE = 1e-3
+MEASURE = Measure("top_k", "mean")
+
+
+@pytest.fixture(scope="module")
+def exact_server(full_precision: Path) -> Iterator[LlamaServer]:
+    """Weights and KV cache of 32 bits, so that only the order of sums differs between two builds of llama.cpp."""
+    pytest.importorskip("xllamacpp")
+    with llama_server(full_precision, cache="F32") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def exact_engine(full_precision: Path) -> Iterator[Any]:
+    with backend.ChatLlamaCpp(model_path=full_precision, type_k="f32", type_v="f32", seed=1) as model:
+        yield model
+
+
+def top_k(message: AIMessage) -> Any:
+    return token_signals_of(message)["top_k"]
+
+
+def tokens(message: AIMessage) -> list[list[int]]:
+    """Bytes of each token but the end token, which llama-server leaves out of streams."""
+    given = [token["bytes"] for token in message.response_metadata["logprobs"]["content"]]
+    return given[:-1] if given[-1] in ([], list(b"<|im_end|>")) else given
+
+
+def reading(engine: Any, question: str, said: AIMessage) -> AIMessage:
+    """What the engine thinks of each token of a response: a grammar leaves it nothing else to say."""
+    grammar = f"root ::= {json.dumps(said.text)}"
+    own: AIMessage = engine.invoke(question, grammar=grammar, temperature=0, logprobs=True, top_logprobs=20)
+    assert tokens(own) == tokens(said), "the same tokens, not only the same text"
+    return own
+
+
+def server_model(chat: Chat, server: LlamaServer, **fields: Any) -> Any:
+    return chat(server.url, model=server.name, **({"logprobs": True, "top_logprobs": 20} | SAMPLING | fields))
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_greedy_answers_and_their_confidence_agree(
+    streamed: bool, chat: Chat, exact_server: LlamaServer, exact_engine: Any
+) -> None:
+    greedy = server_model(chat, exact_server, temperature=0, streaming=streamed, stream_usage=True)
+    for problem in problems("test", 4):
+        theirs = greedy.invoke(problem.input)
+        ours = exact_engine.invoke(problem.input, temperature=0, logprobs=True, top_logprobs=20)
+        assert theirs.text == ours.text and tokens(theirs) == tokens(ours)
+        length = len(tokens(ours))
+        assert np.abs(top_k(theirs)[:length] - top_k(ours)[:length]).max() < AGREE
+        assert (
+            np.abs(
+                token_signals_of(theirs)["token_logprob"][:length] - token_signals_of(ours)["token_logprob"][:length]
+            ).max()
+            < AGREE
+        )
+
+
+def test_confidence_in_sampled_answers_agrees(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
+    model = server_model(chat, exact_server)
+    for problem in problems("test", 2):
+        for sample in draw(model, problem.input, 3):
+            assert sample.message is not None, sample.error
+            ours = reading(exact_engine, problem.input, sample.message)
+            length = len(tokens(ours))
+            assert np.abs(top_k(sample.message)[:length] - top_k(ours)[:length]).max() < AGREE
+
+
+class Rereading(BaseChatModel):
+    """Sample i is what the server said in sample i, with the confidence that the engine has in it."""
+
+    engine: Any
+    said: list[AIMessage]
+    drawn: int = 0
+
+    @property
+    def _llm_type(self) -> str:
+        return "rereading"
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        theirs = self.said[self.drawn]
+        self.drawn += 1
+        signals = token_signals_of(reading(self.engine, str(messages[-1].content), theirs))
+        same = {name: values[: len(tokens(theirs))] for name, values in signals.items()}
+        message = AIMessage(theirs.text, response_metadata={"token_signals": same})
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def test_both_reach_the_same_decisions(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
+    model = server_model(chat, exact_server)
+    questions = [problem.input for problem in problems("test", 6)]
+    firsts = [MEASURE(token_signals_of(draw(model, question, 1, first=100)[0].message)) for question in questions]
+    made = calibration(mean=np.mean(firsts), std=np.std(firsts), gate=np.quantile(firsts, 0.7))
+    options = {"calibration": made, "answer": "boxed", "max_samples": 6, "allow_fingerprint_mismatch": True}
+    decisions = []
+    for question in questions:
+        theirs = ReASCRunnable(model=model, **options).solve(question)
+        said = [response.message for response in theirs.responses if response.used]
+        # A sample more than the server's decision took would be an IndexError.
+        rereading = Rereading(engine=exact_engine, said=said)
+        ours = ReASCRunnable(model=rereading, concurrency=1, **options).solve(question)
+        assert decided(ours) == decided(theirs)
+        assert ours.decision.posterior == pytest.approx(theirs.decision.posterior, abs=AGREE)
+        decisions.append(theirs.decision)
+    assert {"gate", "evidence"} <= {decision.reason for decision in decisions}
+
+
+def decided(result: ReASCResult) -> tuple[Any, ...]:
+    return result.answer, result.decision.samples, result.decision.reason
