@@ -11,11 +11,7 @@ from langchain_reasc.integrations.registry import integration_of, is_known
 
 __all__ = ["findings", "reason_for_no_logprobs", "reason_for_not_asking"]
 
-_REGISTER: Final = "if this one does, say so with langchain_reasc.integrations.register_integration"
-_UNKNOWN: Final = (
-    "not known to return logprobs, and without fields named logprobs and top_logprobs, so it was not asked for them; "
-    f"{_REGISTER}, or bind what asks for them"
-)
+_REGISTER: Final = "if it returns some, say so with langchain_reasc.integrations.register_integration"
 _GREEDY: Final = 1e-6  # ChatGroq turns a temperature of 0 into 1e-8
 
 
@@ -56,7 +52,10 @@ def reason_for_not_asking(model: Runnable[Any, Any], arguments: Mapping[str, Any
     """Why a model is not asked for logprobs, which it might return all the same: nobody knows its class."""
     every = [leaf.model for leaf in leaves(model, arguments)]
     if every and all(integration_of(one).logprobs is None and not is_known(one) for one in every):
-        return f"{type(every[0]).__name__} is {_UNKNOWN}"
+        return (
+            f"{type(every[0]).__name__} was not asked for them, since it is not known and has no fields named logprobs "
+            f"and top_logprobs; {_REGISTER}, or bind what asks for them"
+        )
     return None
 
 
@@ -79,8 +78,6 @@ def _of_sampling(leaf: Leaf, integration: Integration) -> Iterator[str]:
 def _of_logprobs(leaf: Leaf, integration: Integration) -> Iterator[str]:
     if integration.no_logprobs:
         yield f"no confidence: {integration.no_logprobs}"
-    elif integration.logprobs is None and not is_known(leaf.model):
-        yield _UNKNOWN
     if getattr(leaf.model, "use_responses_api", None) and integration.settings.get("use_responses_api") is False:
         yield "the Responses API returns no logprobs; chat completions are used in its place"
 
