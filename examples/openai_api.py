@@ -1,0 +1,51 @@
+"""OpenAI.
+
+    pip install 'langchain-reasc[openai]'
+    export OPENAI_API_KEY=...                       # nothing needs to be running
+    python examples/openai_api.py
+    python examples/openai_api.py --model gpt-4.1-mini "How much is 17 * 23?"
+
+``ChatOpenAI`` works as well as ``ChatOpenAICompatible``. The latter closes its streams the moment a decision has
+fallen, and honours ``Retry-After``. Reasoning models return no log-probabilities: with them, votes are counted (ASC).
+"""
+
+import argparse
+import sys
+
+from langchain_core.rate_limiters import InMemoryRateLimiter
+from langchain_reasc_openai import ChatOpenAICompatible
+
+from langchain_reasc import Measure, ReASCError, ReASCRunnable
+
+QUESTIONS = [
+    "A train leaves at 9:40 and arrives at 13:15. How many minutes does it travel?",
+    "Omar reads 18 pages a day. How many days does he need for a book of 306 pages?",
+]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--model", default="gpt-4o-mini")
+    options.add_argument("question", nargs="*", default=QUESTIONS)
+    given = options.parse_args()
+
+    with ChatOpenAICompatible(
+        preset="openai",  # reads OPENAI_API_KEY
+        model=given.model,
+        temperature=0.7,
+        max_tokens=1024,
+        rate_limiter=InMemoryRateLimiter(requests_per_second=5, max_bucket_size=8),  # each sample is a request
+    ) as model:
+        reasc = ReASCRunnable(model=model, calibration="online", measure=Measure("top_k"), concurrency=4)
+        for question, message in zip(given.question, reasc.batch(given.question), strict=True):
+            account = message.response_metadata["reasc"]
+            print(
+                f"{account['answer'] or '-':>6}  {account['samples']:2} samples, by {account['reason']:8}  {question}"
+            )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ReASCError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,68 @@
+"""Examples that need a server: llama-server runs; where none is there, one line says so."""
+
+import ast
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SERVERS = ["llama_server.py", "vllm_server.py", "sglang_server.py", "ollama_chat.py"]
+HOSTED = {"openai_api.py": "OPENAI_API_KEY", "azure_openai.py": "AZURE_OPENAI_ENDPOINT"}
+
+
+def run(name: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "AZURE_"))}
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_llama_server_calibrates_and_decides(tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    done = run("llama_server.py", "--start", "--calibrate", "8", "--questions", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, calibrated, *decided = done.stdout.splitlines()
+    assert first.startswith("llama-server") and "alternatives per token" in first
+    assert calibrated.startswith("offline on 8 responses: top_k/bottom_group/W=16")
+    assert len(decided) == 2 and all(" samples, by " in line for line in decided)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_an_absent_server_is_one_line_without_a_traceback(name: str, tmp_path: Path) -> None:
+    if name == "ollama_chat.py" and not importlib.util.find_spec("langchain_ollama"):
+        pytest.skip("langchain-ollama is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    done = run(name, "--base-url", f"http://127.0.0.1:{port}", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("name", "variable"), HOSTED.items())
+def test_a_missing_key_is_one_line_without_a_traceback(name: str, variable: str, tmp_path: Path) -> None:
+    done = run(name, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and variable in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", [*SERVERS, *HOSTED])
+def test_it_says_what_needs_to_be_running(name: str) -> None:
+    said = ast.get_docstring(ast.parse((EXAMPLES / name).read_text()))
+    assert said is not None and f"python examples/{name}" in said
+    assert "to be running" in said and "pip install" in said
+
+
+@pytest.mark.parametrize("name", [*SERVERS, *HOSTED])
+def test_no_example_is_named_like_a_package_that_it_would_hide(name: str) -> None:
+    assert name.removesuffix(".py") not in {"vllm", "sglang", "ollama", "openai", "llama_cpp"}
