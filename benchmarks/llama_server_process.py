@@ -42,6 +42,7 @@ def _parameters(xllamacpp: Any, options: dict[str, Any]) -> Any:
     parameters.fit_params = parameters.ui = parameters.warmup = False
     parameters.hostnames, parameters.port = ["127.0.0.1"], 0
     parameters.verbosity = -1
+    parameters.endpoint_slots = parameters.endpoint_metrics = options.get("watched", False)
     return parameters
 
 

@@ -92,7 +92,7 @@ async def serve(answer: Answer, *, port: int = 0) -> asyncio.Server:
     """Start the server; every request is answered by ``answer``, then its connection is closed."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
+        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             body, gone = await _request(reader), asyncio.Event()
             watching = asyncio.create_task(_watch(reader, gone))
             try:
