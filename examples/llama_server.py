@@ -24,7 +24,7 @@ from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc import Measure, ReASCError, ReASCRunnable
 from langchain_reasc.answers import equivalent, extractor
 from langchain_reasc.calibration import calibrate_offline, fingerprint_of
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.logprobs import read_signals
 from langchain_reasc.sampling import draw
 
 SHIPPED = files("langchain_reasc_llama_cpp") / "embedded"
@@ -50,14 +50,20 @@ def start_server() -> Any:
 def calibrate(model: ChatOpenAICompatible, problems: list[dict[str, Any]], measure: Measure) -> Any:
     """One response to each labelled question determines μ, σ and the gate (Algorithm 1)."""
     answer_in = extractor("boxed")
-    scores, correct = [], []
+    readings, correct = [], []
     for problem in problems:
         [sample] = draw(model, problem["question"], 1)
         if sample.message is None:
             raise sample.error or RuntimeError("no response")
-        scores.append(measure(token_signals_of(sample.message)))
+        readings.append(read_signals(sample.message))
         correct.append(equivalent(answer_in(str(sample.message.text)), problem["answer"]))
-    return calibrate_offline(scores, correct, measure=measure, fingerprint=fingerprint_of(model))
+    return calibrate_offline(
+        [measure(reading.signals) for reading in readings],
+        correct,
+        measure=measure,
+        fingerprint=fingerprint_of(model),
+        top_k=readings[0].k.get(measure.signal),  # the calibration is refused where another number came back
+    )
 
 
 def main() -> None:
