@@ -15,7 +15,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc import ReASCError, ReASCRunnable, calibrate_offline, save_calibration
 from langchain_reasc.answers import equivalent, extractor
 from langchain_reasc.calibration import fingerprint_of, select_measure
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.logprobs import read_signals
 from langchain_reasc.sampling import draw
 
 EMBEDDED = files("langchain_reasc_llama_cpp") / "embedded"
@@ -29,12 +29,13 @@ def questions(split: str, count: int) -> list[dict[str, str]]:
 def calibrate(model: ChatLlamaCpp, path: str) -> None:
     """One response to each labelled question determines μ, σ and the gate (Algorithm 1)."""
     answer_in = extractor("boxed")
-    signals, correct = [], []
+    readings, correct = [], []
     for problem in questions("calibration", 128):
         [sample] = draw(model, problem["question"], 1)
         assert sample.message is not None, sample.error
-        signals.append(token_signals_of(sample.message))
+        readings.append(read_signals(sample.message))
         correct.append(equivalent(answer_in(str(sample.message.text)), problem["answer"]))
+    signals = [reading.signals for reading in readings]
     chosen = select_measure(signals, correct)  # which signal separates right from wrong on this model
     calibration = calibrate_offline(
         [chosen.measure(one) for one in signals],
@@ -43,6 +44,7 @@ def calibrate(model: ChatLlamaCpp, path: str) -> None:
         rejected=chosen.rejected,
         cross_validated=chosen.cross_validated,
         fingerprint=fingerprint_of(model),
+        **readings[0].provenance(chosen.measure.signal),  # refused where another k or vocabulary is behind it
     )
     save_calibration(calibration, path)
     print(f"{path}: {calibration.summary()}")

@@ -10,6 +10,7 @@ from langchain_reasc.answers import Extractor
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import ReASCError, SamplingError
+from langchain_reasc.logprobs import Provenance
 from langchain_reasc.result import ReASCResult, SampledResponse, output_tokens, total_usage, winning_message
 from langchain_reasc.sampling import Sample
 from langchain_reasc.scorer import Scorer
@@ -91,7 +92,7 @@ class Deliberation:
         return None if first is None else first.score
 
     @property
-    def first_made_of(self) -> dict[str, int | None]:
+    def first_made_of(self) -> Provenance:
         """``top_k`` and ``vocabulary_size`` behind the first score, where they are known."""
         return self._scorer.first_made_of
 

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.calibration import Calibration, check_reading
 from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import ConfidenceError, FingerprintMismatch, LogprobsUnavailable
-from langchain_reasc.logprobs import SignalReading, read_signals
+from langchain_reasc.logprobs import Provenance, SignalReading, read_signals
 
 __all__ = ["Scorer"]
 
@@ -30,7 +30,7 @@ class Scorer:
         self._agreed = False
         self._odd: Counter[str] = Counter()  # what was odd about log-probabilities -> responses
         self._reasons: list[str] = []
-        self.first_made_of: dict[str, int | None] = {}
+        self.first_made_of = Provenance(top_k=None, vocabulary_size=None)
 
     def score(self, message: AIMessage, *, votes: bool) -> float | None:
         """S(y), or None where no confidence is asked for or can be read.

@@ -25,7 +25,7 @@ from langchain_core.runnables.utils import gated_coro
 from langchain_reasc.calibration import Calibration, calibrate_online
 from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable
-from langchain_reasc.logprobs import read_signals
+from langchain_reasc.logprobs import Provenance, read_signals
 from langchain_reasc.sampling import Sample, awave, wave
 from langchain_reasc.source import Source, to_messages
 from langchain_reasc.time_limit import QuestionClock
@@ -213,12 +213,12 @@ def _starts(firsts: Sequence[Sample], measure: Measure, source: Source) -> list[
     return [TransductiveStart(sample, calibration, notices) for sample in firsts]
 
 
-def _scores(firsts: Sequence[Sample], measure: Measure) -> tuple[list[float], int, dict[str, Any]]:
+def _scores(firsts: Sequence[Sample], measure: Measure) -> tuple[list[float], int, Provenance]:
     """The scores, how many responses are shorter than the window, and the k and V that most scores were made of.
 
     Scores made of another k or V say nothing beside them and are left out; their own decisions report that.
     """
-    scored: list[tuple[float, bool, dict[str, int | None]]] = []
+    scored: list[tuple[float, bool, Provenance]] = []
     for sample in firsts:
         if sample.status != "complete" or sample.message is None:
             continue
@@ -226,9 +226,14 @@ def _scores(firsts: Sequence[Sample], measure: Measure) -> tuple[list[float], in
             reading = read_signals(sample.message)
             short = len(reading.signals.get(measure.signal, ())) < measure.window
             scored.append((measure(reading.signals), short, reading.provenance(measure.signal)))
-    made_of = {name: _most_common(one[name] for *_, one in scored) for name in ("top_k", "vocabulary_size")}
-    kept = [(score, short) for score, short, one in scored if all(one[name] in (None, made_of[name]) for name in one)]
-    return [score for score, _ in kept], sum(short for _, short in kept), made_of
+    k = _most_common(one["top_k"] for *_, one in scored)
+    size = _most_common(one["vocabulary_size"] for *_, one in scored)
+    kept = [
+        (score, short)
+        for score, short, one in scored
+        if one["top_k"] in (None, k) and one["vocabulary_size"] in (None, size)
+    ]
+    return [score for score, _ in kept], sum(short for _, short in kept), Provenance(top_k=k, vocabulary_size=size)
 
 
 def _most_common(values: Iterable[int | None]) -> int | None:

@@ -3,6 +3,7 @@
 from langchain_reasc.logprobs.checks import TokenLogprobs
 from langchain_reasc.logprobs.shapes import Token, register_reader
 from langchain_reasc.logprobs.signals import (
+    Provenance,
     SignalReading,
     count_tokens,
     read_signals,
@@ -11,6 +12,7 @@ from langchain_reasc.logprobs.signals import (
 )
 
 __all__ = [
+    "Provenance",
     "SignalReading",
     "Token",
     "TokenLogprobs",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,17 @@ from langchain_reasc.logprobs.checks import TokenLogprobs, checked
 from langchain_reasc.logprobs.shapes import tokens_of
 from langchain_reasc.token_signals import signals_from_alternatives
 
-__all__ = ["SignalReading", "count_tokens", "read_signals", "token_logprobs_of", "token_signals_of"]
+__all__ = ["Provenance", "SignalReading", "count_tokens", "read_signals", "token_logprobs_of", "token_signals_of"]
 
 Signals = dict[str, npt.NDArray[np.floating[Any]]]
 _REQUEST = "ask the model for them (ChatOpenAI: logprobs=True, top_logprobs=20)"
+
+
+class Provenance(TypedDict):
+    """What a signal is made of: k alternatives per token, a vocabulary of V; None where it is not known."""
+
+    top_k: int | None
+    vocabulary_size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class SignalReading:
     withheld: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
-    def provenance(self, signal: str) -> dict[str, int | None]:
+    def provenance(self, signal: str) -> Provenance:
         """``top_k`` and ``vocabulary_size`` as a calibration made of this signal records them."""
         return {"top_k": self.k.get(signal), "vocabulary_size": self.vocabulary_size}
 
