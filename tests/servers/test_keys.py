@@ -1,0 +1,87 @@
+"""The API key goes to its server, and is to be found nowhere else."""
+
+import asyncio
+import logging
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.load import dumps
+from runnable.fakes import TOP_K
+
+from langchain_reasc import ReASCRunnable, calibrate_online, save_calibration
+from langchain_reasc.evaluation.questions import LabelledQuestion
+from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.exceptions import ReASCError, SamplingError
+from langchain_reasc.source import Source
+
+from .conftest import KEY, Chat
+from .fault_server import FaultServer, answer, fault_server
+from .faults import FAULTS, status
+from .test_faults import reasc_over
+
+
+def sent(served: FaultServer) -> set[str]:
+    return {exchange.headers.get("authorization", "") for exchange in served.exchanges}
+
+
+def whole(error: BaseException) -> str:
+    """An error with all its causes, as a traceback shows them, and what it holds."""
+    return "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
+
+
+def test_in_nothing_that_is_shown_or_logged(runner: Any, chat: Chat, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with fault_server(lambda exchange: (FAULTS["cut stream"] if exchange.sample == 1 else answer)(exchange)) as served:
+        model = chat(served.url)
+        reasc = reasc_over(model)
+        result = runner.solve(reasc, "q")
+        assert sent(served) == {f"Bearer {KEY}"}
+    assert len(result.failures) == 1
+    prepared = Source.of(model, logprobs=True)
+    shown = [repr(model), str(model), repr(reasc), repr(prepared), repr(result), str(result.message), dumps(model)]
+    shown += [repr(prepared.fingerprint()), repr(getattr(model, "status", list)()), *result.notices]
+    shown += [whole(failure) for failure in result.failures]
+    assert caplog.records, "something was logged"
+    shown += [record.getMessage() + repr(record.args) for record in caplog.records]
+    assert not [text for text in shown if KEY in text]
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 500])
+def test_in_no_error(code: int, runner: Any, chat: Chat) -> None:
+    with fault_server(status(code)) as served, pytest.raises(SamplingError) as caught:
+        runner.invoke(ReASCRunnable(model=chat(served.url)), "q")
+    errors = [caught.value, *caught.value.failures]
+    assert len(errors) == 5 and not [error for error in errors if KEY in whole(error)]
+
+
+def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
+    questions = [LabelledQuestion(f"q{at}", f"question {at}", "42") for at in range(3)]
+    with fault_server(answer) as served:
+        model = chat(served.url)
+        record_pool(model, questions, tmp_path / "pool.jsonl", samples=2, measure=TOP_K)
+        made = calibrate_online(
+            [1.0 + at / 10 for at in range(20)], measure=TOP_K, fingerprint=Source.of(model).fingerprint()
+        )
+        save_calibration(made, tmp_path / "calibration.json")
+        assert sent(served) == {f"Bearer {KEY}"}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) >= 2
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
+def test_in_nothing_that_a_probe_keeps_or_says(up: bool, tmp_path: Path) -> None:
+    backend = pytest.importorskip("langchain_reasc_openai")
+    cache = tmp_path / "probed.json"
+    with fault_server(answer) as served:
+        url = served.url if up else "http://127.0.0.1:9/v1"
+        model = backend.ChatOpenAICompatible(base_url=url, model="gpt-test", api_key=KEY, probe_cache=cache)
+        try:
+            said = repr(model.capabilities()) + asyncio.run(model.ainvoke("q")).text
+        except ReASCError as error:
+            said = whole(error)
+        model.close()
+    kept = cache.read_text() if cache.exists() else ""
+    assert KEY not in said + kept + repr(model)
