@@ -61,10 +61,12 @@ def checked(tokens: Sequence[Token], *, text: str = "") -> TokenLogprobs:
         LogprobsUnavailable: too much of it is missing, or it cannot be what it claims to be.
     """
     _check_spelled_out(tokens, text)
-    chosen, table = _numbers(tokens)
+    ended = _ends_unknown(tokens)
+    chosen, table = _numbers(tokens[:-1] if ended else tokens)
     _refuse_positive(chosen, table)
     chosen, table = np.minimum(chosen, 0), np.minimum(table, 0)
     keep, notices = _sort_out(chosen, table)
+    notices += ["the end token carries no log-probability, and is left out of the confidence"] if ended else []
     _refuse_zeros(chosen[keep], table[keep])
     k, varying = _common_k(np.count_nonzero(~np.isnan(table[keep]), axis=1))
     short = keep & (np.count_nonzero(~np.isnan(table), axis=1) < k)
@@ -86,6 +88,12 @@ def _check_spelled_out(tokens: Sequence[Token], text: str) -> None:
             f"log-probabilities came for {len(tokens)} tokens, which spell {sum(known)} of the response's {whole} "
             "bytes; a confidence in part of a response says nothing of the rest"
         )
+
+
+def _ends_unknown(tokens: Sequence[Token]) -> bool:
+    """Whether the last of several tokens spells nothing and has no value, as vLLM's end token after a grammar."""
+    last = tokens[-1]
+    return len(tokens) > 1 and last.size == 0 and not _number(last.logprob) > FLOOR
 
 
 def _numbers(tokens: Sequence[Token]) -> tuple[Floats, Floats]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langchain_core.messages import AIMessage
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.logprobs import TokenLogprobs, token_logprobs_of
@@ -39,6 +40,21 @@ def test_more_than_one_such_token_in_ten_is_refused(odd: Any) -> None:
         read(*sound(17), (odd, [-0.1, -3.0]), (odd, None))
     with pytest.raises(LogprobsUnavailable, match="1 of 1 tokens"):
         read((odd, [-0.1, -3.0]))
+
+
+@pytest.mark.parametrize("odd", [None, -9999.0])
+def test_an_end_token_without_a_logprob_is_left_out_however_short_the_response(odd: Any) -> None:
+    content = [{"token": "7", "logprob": -0.5}, {"token": "", "logprob": odd, "bytes": [], "top_logprobs": []}]
+    answer = AIMessage("7", response_metadata={"logprobs": {"content": content}})
+    found = token_logprobs_of(answer)
+    assert found.chosen.tolist() == [-0.5]
+    assert only_notice(found).startswith("the end token carries no log-probability")
+    content[-1]["logprob"] = -0.1
+    assert token_logprobs_of(answer).chosen.tolist() == [-0.5, -0.1]
+    del content[0]
+    content[0]["logprob"] = odd
+    with pytest.raises(LogprobsUnavailable, match="1 of 1 tokens"):
+        token_logprobs_of(AIMessage("", response_metadata={"logprobs": {"content": content}}))
 
 
 def test_the_shares_of_all_kinds_count_together() -> None:
