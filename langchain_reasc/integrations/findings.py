@@ -12,6 +12,7 @@ from langchain_reasc.integrations.registry import integration_of, is_known
 __all__ = ["findings", "reason_for_no_logprobs", "reason_for_not_asking"]
 
 _REGISTER: Final = "if it returns some, say so with langchain_reasc.integrations.register_integration"
+_MIXED: Final = "the seed is the same for every sample, since models that fall back on one another name it differently"
 _GREEDY: Final = 1e-6  # ChatGroq turns a temperature of 0 into 1e-8
 
 
@@ -30,10 +31,8 @@ def findings(model: Runnable[Any, Any], arguments: Mapping[str, Any], *, logprob
         found |= dict.fromkeys(f"{name}: {finding}" for finding in _of_sampling(leaf, integration))
         if logprobs:
             found |= dict.fromkeys(f"{name}: {finding}" for finding in _of_logprobs(leaf, integration))
-    if len({integration_of(leaf.model).seed for leaf in every}) > 1 and any(map(_seed, every)):
-        found["the seed is the same for every sample, since the models of the fallback chain name it differently"] = (
-            None
-        )
+    if len({integration_of(leaf.model).seed for leaf in every}) > 1 and any(_seed(leaf) is not None for leaf in every):
+        found |= {_MIXED: None}
     return tuple(found)
 
 

@@ -62,6 +62,11 @@ KNOWN: Final[Mapping[str, Integration | Callable[[BaseChatModel], Integration]]]
     "langchain_google_genai.ChatGoogleGenerativeAI": Integration(
         logprobs=None, no_logprobs="langchain-google-genai drops the logprobs that Gemini returns"
     ),
+    # The class reads logprobs of whole responses only, and their number from its own field (_utils.py, chat_models.py).
+    # Google's clients name no limit; 5 is a cautious choice.
+    "langchain_google_vertexai.ChatVertexAI": Integration(
+        top_logprobs=None, max_top_logprobs=5, streams_logprobs=False
+    ),
     "langchain_nvidia_ai_endpoints.ChatNVIDIA": Integration(
         logprobs=None,
         no_logprobs="langchain-nvidia-ai-endpoints drops logprobs; ChatOpenAI with the same base_url keeps them",

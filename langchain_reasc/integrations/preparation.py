@@ -1,7 +1,7 @@
 """A model made safe to sample: a fresh response each time, with the probabilities that the decision reads."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
@@ -123,10 +123,14 @@ def _changes(
     if not integration.streams_logprobs:
         update |= {"disable_streaming": True, **({"streaming": False} if "streaming" in fields else {})}
     asked = integration.asked(model, arguments)
-    # A number in place of yes is no value for a field that says yes or no.
-    by_field = {name for name in asked if name in fields and integration.top_logprobs is not None}
+    by_field = {name for name, value in asked.items() if name in fields and _fits(fields[name].annotation, value)}
     update |= {name: asked[name] for name in by_field}
     return update, {**added, **{name: value for name, value in asked.items() if name not in by_field}}
+
+
+def _fits(annotation: Any, value: Any) -> bool:
+    """Whether a field takes a value: one that says yes or no takes no number in place of yes."""
+    return isinstance(value, bool) or int in (annotation, *get_args(annotation))
 
 
 def _choices(model: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:

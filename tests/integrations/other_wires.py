@@ -56,24 +56,29 @@ class Gemini:
 
     def __call__(self, path: str, request: Request) -> Reply:
         _, _, method = path.partition("?")[0].rpartition(":")
-        wanted = bool(request.get("generationConfig", {}).get("responseLogprobs"))
+        config = request.get("generationConfig", {})
+        wanted = int(config.get("logprobs") or 0) if config.get("responseLogprobs") else None
+        if (wanted or 0) > 20:
+            raise Refused("logprobs must be at most 20")
         if method == "streamGenerateContent":
             return Reply(self.events(wanted), "sse")
         if method != "generateContent":
             raise Refused(f"no such endpoint: {path}", 404)
-        n = request.get("generationConfig", {}).get("candidateCount") or 1
+        n = config.get("candidateCount") or 1
         whole = [self.candidate("".join(TOKENS), range(4), wanted) | {"index": at} for at in range(n)]
         return Reply([{"candidates": whole, "usageMetadata": self.usage(n), "modelVersion": "m"}])
 
-    def events(self, wanted: bool) -> Iterator[Any]:
+    def events(self, wanted: int | None) -> Iterator[Any]:
         for place, text in enumerate(TOKENS):
             last = place == len(TOKENS) - 1
             found = self.candidate(text, range(place, place + 1), wanted, last=last)
             yield {"candidates": [found], "modelVersion": "m", **({"usageMetadata": self.usage(1)} if last else {})}
 
-    def candidate(self, text: str, places: range, wanted: bool, *, last: bool = True) -> dict[str, Any]:
+    def candidate(self, text: str, places: range, wanted: int | None, *, last: bool = True) -> dict[str, Any]:
         entries = [{"token": TOKENS[place], "logProbability": chosen(place)} for place in places]
-        found = {"avgLogprobs": -0.5, "logprobsResult": {"chosenCandidates": entries}} if wanted else {}
+        ranked = [{"token": f"<{at}>", "logProbability": value} for at, value in enumerate(alternatives(wanted or 0))]
+        result = {"chosenCandidates": entries, "topCandidates": [{"candidates": ranked} for _ in places]}
+        found = {"avgLogprobs": -0.5, "logprobsResult": result} if wanted is not None else {}
         ends = {"finishReason": "STOP"} if last else {}
         return {"content": {"role": "model", "parts": [{"text": text}]}, "index": 0, **ends, **found}
 

@@ -77,7 +77,8 @@ def test_n_in_one_request(provider: Provider) -> None:
         model = provider.model(served.url)
         if "n" in type(model).model_fields:
             model = model.model_copy(update={"n": 3})
-        logprobs: Any = {"logprobs": 1 if "Together" in provider.path else True} if provider.alternatives else {}
+        numbered = integration_of(model).top_logprobs is None
+        logprobs: Any = {"logprobs": 1 if numbered else True} if provider.alternatives else {}
         try:
             found = model.generate([[HumanMessage("q")]], **({} if hasattr(model, "n") else {"n": 3}), **logprobs)
         except Exception:
