@@ -90,7 +90,7 @@ def made_up(message: AIMessage, reading: SignalReading) -> str:
         return "signals of different lengths, or of no token"
     if count_tokens(message.response_metadata) > len(chosen) and not reading.notices:
         return "tokens were left out without a notice"
-    if len(chosen) > 1 and not any(chosen) and not top_k.any():
+    if len(chosen) > 1 and not reading.signals["token_logprob"].any() and not top_k.any():
         return "a certainty made of zeros"
     if any("taken as" in notice or "no 'top_k'" in notice for notice in reading.notices):
         there[FLOOR] += 1

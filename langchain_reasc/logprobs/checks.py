@@ -126,9 +126,12 @@ def _refuse_positive(chosen: Floats, table: Floats) -> None:
 
 
 def _refuse_zeros(chosen: Floats, table: Floats) -> None:
-    """Refuse a certainty about every token, or every token but the first, that no alternative speaks against."""
+    """Refuse a certainty about every token, or every token but the first, that no alternative speaks against.
+
+    One that is too unlikely to report does not: it is all that truncation to one token leaves.
+    """
     rest = slice(1, None) if len(chosen) > 3 else slice(None)
-    if len(chosen) > 1 and not chosen[rest].any() and not (table[rest] < 0).any():
+    if len(chosen) > 1 and not chosen[rest].any() and not ((table[rest] < 0) & (table[rest] > FLOOR)).any():
         raise LogprobsUnavailable(f"every token logprob is exactly 0.0, which no model returns; {_SPEC}")
 
 

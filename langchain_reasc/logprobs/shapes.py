@@ -147,7 +147,7 @@ def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, .
         return tuple(ranked.values())
     entries = ranked if _is_list(ranked) else ()
     values = [_logprob(one) for one in entries]
-    if values.count(logprob) > 1 and isinstance(text, str):
+    if type(logprob) is float and isinstance(text, str) and values.count(logprob) > 1:
         again = [at for at, one in enumerate(entries) if values[at] == logprob and _held(one, "token") == text]
         values = [value for at, value in enumerate(values) if at not in again[1:]]
     return tuple(values)

@@ -146,6 +146,8 @@ def test_zeros_after_the_first_token_alone_are_refused_too() -> None:
     with pytest.raises(LogprobsUnavailable, match="every token logprob is exactly"):
         read(*[(1e-6, [1e-6])] * 10)
     with pytest.raises(LogprobsUnavailable, match="every token logprob is exactly"):
+        read(*[(0.0, [0.0, -math.inf])] * 10)  # after truncation to the likeliest token
+    with pytest.raises(LogprobsUnavailable, match="every token logprob is exactly"):
         read((-4.4, None), *[(0.0, None)] * 3)
 
 

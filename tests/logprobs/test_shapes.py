@@ -72,6 +72,15 @@ def test_the_chosen_token_listed_twice_counts_once() -> None:
     assert found.alternatives.tolist() == [list(row) for row in RANKED]
 
 
+@pytest.mark.parametrize("odd", [10**400, -(10**400), [1], [[]], range(3)])
+def test_values_that_cannot_be_compared_are_no_numbers(odd: Any) -> None:
+    content = entries()
+    content[1]["logprob"] = content[1]["top_logprobs"][0]["logprob"] = odd
+    content[1]["top_logprobs"][1]["logprob"] = np.float32(-0.5)
+    with pytest.raises(LogprobsUnavailable, match="1 of 3 tokens carry no log-probability"):
+        token_logprobs_of(AIMessage(TEXT, response_metadata={"logprobs": {"content": content}}))
+
+
 def test_alternatives_with_one_text_are_still_several() -> None:
     bytes_of = [{"token": "\ufffd", "logprob": -3.0} for _ in range(3)]
     one = {"token": "7", "logprob": -0.5, "top_logprobs": [{"token": "7", "logprob": -0.5}, *bytes_of]}
