@@ -45,15 +45,15 @@ class Exchange:
             listed = {"token": text, "logprob": -0.1, "bytes": None}
             logprobs = {"content": [{**listed, "top_logprobs": [listed] * self.body.get("top_logprobs", 1)}]}
         delta = {"role": "assistant", "content": text}
-        await self._event(choices=[{"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": None}])
+        await self.event(choices=[{"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": None}])
         self.sent += 1
 
     async def finish(self, *, choices: int = 1) -> None:
         """End the response with a finish reason and its usage."""
         for choice in range(choices):
-            await self._event(choices=[{"index": choice, "delta": {}, "finish_reason": "stop"}])
+            await self.event(choices=[{"index": choice, "delta": {}, "finish_reason": "stop"}])
         usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": self.sent}
-        await self._event(choices=[], usage={**usage, "total_tokens": PROMPT_TOKENS + self.sent})
+        await self.event(choices=[], usage={**usage, "total_tokens": PROMPT_TOKENS + self.sent})
         await self.write("data: [DONE]\n\n")
 
     async def say(self, text: str) -> None:
@@ -79,7 +79,8 @@ class Exchange:
         self._writer.write(text.encode())
         await self._writer.drain()
 
-    async def _event(self, **fields: Any) -> None:
+    async def event(self, **fields: Any) -> None:
+        """Send a chunk with these fields."""
         await self.begin()
         chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "loopback", **fields}
         await self.write(f"data: {json.dumps(chunk)}\n\n")

@@ -1,9 +1,9 @@
 """Reading one streamed response, and telling a whole one from one that was cut."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import add_ai_message_chunks
@@ -12,7 +12,9 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc_openai.attempts import Attempt
 
-__all__ = ["finish_reason", "logprobs_of", "message_of", "read", "received_tokens", "says_something"]
+__all__ = ["finish_reason", "listen", "logprobs_of", "message_of", "read", "received_tokens", "says_something"]
+
+T = TypeVar("T")
 
 
 async def read(
@@ -29,24 +31,37 @@ async def read(
             a cut connection from a response that ended.
         Exception: what the server's client raised.
     """
-    whole, replica = False, attempt.replica
+    whole = False
+
+    def note(chunk: ChatGenerationChunk) -> None:
+        nonlocal whole
+        whole = whole or finish_reason(chunk) is not None
+        take(chunk)
+
+    await listen(attempt, attempt.replica.client._astream(messages, **kwargs), note)
+    if not whole:
+        raise SamplingError(f"{attempt.replica.url} ended the stream before the response had a finish_reason")
+
+
+async def listen(attempt: Attempt, items: AsyncIterator[T], take: Callable[[T], None]) -> None:
+    """Hand over what a server sends, while it sends something often enough.
+
+    Raises:
+        TimeoutError: the stream was silent for too long.
+        Exception: what the server's client raised.
+    """
+    replica, loop = attempt.replica, asyncio.get_running_loop()
     try:
-        async with (
-            asyncio.timeout(replica.silence) as scope,
-            aclosing(replica.client._astream(messages, **kwargs)) as chunks,  # type: ignore[type-var]
-        ):
-            async for chunk in chunks:
+        async with asyncio.timeout(replica.silence) as scope, aclosing(items):  # type: ignore[type-var]
+            async for item in items:
                 if replica.silence is not None:
-                    scope.reschedule(asyncio.get_running_loop().time() + replica.silence)
+                    scope.reschedule(loop.time() + replica.silence)
                 attempt.prove()
-                whole = whole or finish_reason(chunk) is not None
-                take(chunk)
+                take(item)
     except TimeoutError as error:
         if not scope.expired():
             raise
         raise TimeoutError(f"{replica.url} was silent for {replica.silence:g} s (stream_chunk_timeout)") from error
-    if not whole:
-        raise SamplingError(f"{replica.url} ended the stream before the response had a finish_reason")
 
 
 def finish_reason(chunk: ChatGenerationChunk) -> str | None:

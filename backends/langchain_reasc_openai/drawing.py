@@ -1,0 +1,118 @@
+"""The samples of one call: in the pool's event loop, a task for each request."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.rate_limiters import BaseRateLimiter
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_openai.attempts import Attempt
+from langchain_reasc_openai.choices import reads_choices
+from langchain_reasc_openai.drawn import Drawn
+from langchain_reasc_openai.replicas import ReplicaPool
+from langchain_reasc_openai.sample_requests import SharedRequest, SingleRequest
+
+__all__ = ["Draw"]
+
+Put = Callable[[Drawn], None]
+
+
+@dataclass(kw_only=True)
+class Draw:
+    """The samples of one call; the fields are described at :func:`~langchain_reasc_openai.sample_streams.sample`."""
+
+    pool: ReplicaPool
+    messages: list[BaseMessage]
+    n: int
+    first: int
+    kwargs: Mapping[str, Any]
+    seeds: Sequence[int | None] | None
+    per_request: int
+    sample_timeout: float | None
+    timeout: float | None
+    rate_limiter: BaseRateLimiter | None
+    cancelled: bool = False
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.per_request < 1:
+            raise ConfigurationError(
+                f"at least 1 sample is drawn, at least 1 per request; got n={self.n}, per_request={self.per_request}"
+            )
+        if self.seeds is not None and len(self.seeds) != self.n:
+            raise ConfigurationError(f"a seed for each of the {self.n} samples is needed, got {len(self.seeds)}")
+        for name in ("sample_timeout", "timeout"):
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise ConfigurationError(f"{name} must be a positive number of seconds, got {seconds!r}")
+
+    async def produce(self, put: Put) -> None:
+        """Draw them all, handing over each when it ends."""
+        if self.cancelled:
+            return
+        begun = time.monotonic()
+        deadlines = [begun + seconds for seconds in (self.sample_timeout, self.timeout) if seconds is not None]
+        deadline = min(deadlines, default=None)
+        size = self.per_request if self._may_share() else 1
+        groups = [range(at, min(at + size, self.n)) for at in range(0, self.n, size)]
+        self.tasks = [asyncio.create_task(self._some(group, deadline, put)) for group in groups]
+        try:
+            while running := [task for task in self.tasks if not task.done()]:
+                await asyncio.wait(running)
+        finally:
+            self.cancelled = True
+            self._cancel_tasks()
+            await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    def cancel(self) -> None:
+        """Cut off what runs; callable from any thread."""
+        self.cancelled = True
+        self.pool.loop.call_soon(self._cancel_tasks)
+
+    def _cancel_tasks(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+
+    def _may_share(self) -> bool:
+        return all(reads_choices(replica.client, self.kwargs) for replica in self.pool.router.replicas)
+
+    async def _some(self, positions: Sequence[int], deadline: float | None, put: Put) -> None:
+        group = [Drawn(self.first + position) for position in positions]
+        kwargs = {**self.kwargs}
+        if self.seeds is not None and (seed := self.seeds[positions[0]]) is not None:
+            kwargs["seed"] = seed
+
+        def hand_over(drawn: Drawn) -> None:
+            drawn.over = True
+            put(drawn)
+
+        once = self._request(kwargs, group, hand_over)
+        try:
+            attempts = self.pool.attempts(self.messages, rate_limiter=self.rate_limiter)
+            await attempts.run(once, deadline=deadline)
+        except asyncio.CancelledError:
+            if not self.cancelled:
+                raise
+            for drawn in group:
+                drawn.cancelled, drawn.error = True, None
+        except Exception as error:
+            for drawn in group:
+                drawn.error = error
+        for position, drawn in zip(positions, group, strict=True):
+            if drawn.missing:
+                self.tasks.append(asyncio.create_task(self._some([position], deadline, put)))
+        left = [drawn for drawn in group if not (drawn.over or drawn.missing)]
+        for drawn in left[1:]:
+            drawn.shares_prompt = True
+        for drawn in left:
+            if not drawn.cancelled or drawn.server is not None:  # else never sent, and so never paid for
+                hand_over(drawn)
+
+    def _request(self, kwargs: dict[str, Any], group: Sequence[Drawn], hand_over: Put) -> Callable[[Attempt], Any]:
+        if len(group) == 1:
+            return SingleRequest(self.messages, kwargs, group[0], lambda: self.cancelled).once
+        return SharedRequest(self.messages, kwargs, group, lambda: self.cancelled, hand_over).once
