@@ -65,13 +65,13 @@ class Server:
         api_key: SecretStr | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float = 30.0,
-        client: httpx.Client | None = None,
+        proxy: str | None = None,
     ) -> None:
         self.url = url
         self._key = api_key
         key = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
         self._headers = {**key, **(headers or {})}
-        self._client = client or httpx.Client(timeout=timeout, follow_redirects=False)
+        self._client = httpx.Client(timeout=timeout, proxy=proxy, follow_redirects=False)
 
     def get(self, address: str) -> Answer:
         """GET an address."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "connection_fields"]
 
 _NO_KEY: Final = "no-key"  # langchain-openai makes no client without one; servers that want none ignore it
+_PATIENCE: Final = 120.0  # seconds: a server may have to load the model first
 _OF_CLIENT: Final = (
     *("openai_api_key", "openai_organization", "request_timeout", "default_headers", "default_query"),
     *("http_client", "http_async_client", "http_socket_options", "openai_proxy", "stream_chunk_timeout"),
@@ -124,6 +125,8 @@ def _probed(model: "ServedModel", url: str) -> Capabilities:
         api_key=key if isinstance(key, SecretStr) and key.get_secret_value() != _NO_KEY else None,
         cache=model.probe_cache,
         headers=model.default_headers,
+        timeout=_PATIENCE,
+        proxy=model.openai_proxy,
     )
 
 

@@ -31,7 +31,8 @@ def probe(
     cache: str | Path | None = None,
     refresh: bool = False,
     headers: Mapping[str, str] | None = None,
-    timeout: float = 30.0,
+    timeout: float = 60.0,
+    proxy: str | None = None,
 ) -> Capabilities:
     """What a server supports, found out by asking it once per process (or once per file).
 
@@ -42,7 +43,8 @@ def probe(
         cache: a JSON file to look into first, and to write what was found to. It holds no key.
         refresh: ask even so.
         headers: further HTTP headers.
-        timeout: seconds to wait for one answer.
+        timeout: seconds to wait for one answer; the first may have to wait until the model is loaded.
+        proxy: URL of a proxy to ask through.
 
     Raises:
         ServerError: it cannot be reached, refuses the key, or gives no response.
@@ -53,7 +55,7 @@ def probe(
     with _lock_of(key):  # who comes second waits, and finds the answer
         if not refresh and (found := remembered(url, model=model, cache=cache)):
             return found
-        server = Server(url, api_key=api_key, headers=headers, timeout=timeout)
+        server = Server(url, api_key=api_key, headers=headers, timeout=timeout, proxy=proxy)
         try:
             found = ask_everything(server, model)
         finally:

@@ -14,7 +14,7 @@ from langchain_reasc_openai.capabilities import Capabilities
 from langchain_reasc_openai.identity import Identity, identify
 from langchain_reasc_openai.presets import Preset
 
-__all__ = ["ask_everything"]
+__all__ = ["ask_everything", "counted_logprobs"]
 
 _MESSAGES: Final = [{"role": "user", "content": "Name some random words."}]
 _SEEDED_TOKENS: Final = 12
@@ -113,28 +113,28 @@ class _Questions:
 
     def _logprobs(self) -> tuple[bool, int | None]:
         """Whether there are logprobs, and the most alternatives that came with a token."""
-        answer = self._ask(logprobs=True, top_logprobs=_K[0])
-        for k in _K[1:]:
+        for asked in _K:
+            answer = self._ask(logprobs=True, top_logprobs=asked)
             if not answer.refused:
                 break
-            answer = self._ask(logprobs=True, top_logprobs=k)
-        if answer.refused:
-            refusal = answer.message
+        else:
+            refusal, asked = answer.message, 0
             answer = self._ask(logprobs=True)
             if answer.refused:
                 self.notices.append(f"logprobs are refused ({refusal}): votes are counted")
                 return False, None
-        tokens, k = _read(answer.choices)
+        tokens, k = counted_logprobs(answer.choices)
         if not tokens:
             self.notices.append("logprobs are asked for and none come back: votes are counted")
             return False, None
         if not k:
             self.notices.append("only the chosen token's logprob comes back: use the token_logprob signal")
-        return True, self._more(k) if k >= _K[0] else k
+        k = min(k, asked)  # some return the chosen token beside the k likeliest
+        return True, self._more(k) if k == _K[0] else k
 
     def _more(self, k: int) -> int:
         answer = self._ask(logprobs=True, top_logprobs=_MANY)
-        return max(k, _read(answer.choices)[1]) if answer.ok else k
+        return max(k, min(counted_logprobs(answer.choices)[1], _MANY)) if answer.ok else k
 
     def _n(self) -> bool:
         answer = self._ask(n=2)
@@ -152,7 +152,7 @@ class _Questions:
         if isinstance(events, Answer):
             self.notices.append(f"no streams ({events.message}): a sample cannot be cut off")
             return False, False
-        streamed = any(_read(event.get("choices"))[0] for event in events)
+        streamed = any(counted_logprobs(event.get("choices"))[0] for event in events)
         usage = any(isinstance(event.get("usage"), dict) for event in events)
         if logprobs and not streamed:
             self.notices.append("streams carry no logprobs: responses are asked for whole, and cannot be cut off")
@@ -196,15 +196,24 @@ class _Questions:
 _WRONG: Final = {"not": "a value of any parameter"}
 
 
-def _read(choices: Any) -> tuple[int, int]:
+def counted_logprobs(choices: Any) -> tuple[int, int]:
     """(tokens with a logprob, most alternatives of one) in the first choice, in either of OpenAI's two shapes."""
     first = choices[0] if isinstance(choices, list) and choices else None
     given = first.get("logprobs") if isinstance(first, dict) else None
     if not isinstance(given, dict):
         return 0, 0
-    content = given.get("content")
-    if isinstance(content, list):
-        rows = [row for row in content if isinstance(row, dict) and isinstance(row.get("logprob"), float | int)]
-        return len(rows), max((len(row.get("top_logprobs") or ()) for row in rows), default=0)
-    chosen = [one for one in given.get("token_logprobs") or () if isinstance(one, float | int)]
-    return len(chosen), max((len(row or ()) for row in given.get("top_logprobs") or ()), default=0)
+    if isinstance(given.get("content"), list):
+        rows = [row for row in given["content"] if isinstance(row, dict) and _is_number(row.get("logprob"))]
+        return len(rows), max((_length(row.get("top_logprobs")) for row in rows), default=0)
+    chosen, alternatives = given.get("token_logprobs"), given.get("top_logprobs")
+    count = sum(map(_is_number, chosen)) if isinstance(chosen, list) else 0
+    most = max(map(_length, alternatives), default=0) if isinstance(alternatives, list) else 0
+    return count, most if count else 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool)
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list | dict) else 0

@@ -17,7 +17,10 @@ OPENAI_FIELDS = {
 
 @dataclass
 class Fake:
-    """What the server has. ``k`` None: no logprobs. ``takes`` are the parameters beyond OpenAI's that it reads."""
+    """What the server has.
+
+    ``k`` None: no logprobs; ``extra`` come beside them. ``takes`` are the parameters beyond OpenAI's that it reads.
+    """
 
     owner: str = "vllm"
     software: str = "uvicorn"
@@ -25,6 +28,7 @@ class Fake:
     native: dict[str, Any] = field(default_factory=lambda: {"/version": {"version": "0.11.0"}})
     k: int | None = 20
     refuses_k: bool = True
+    extra: int = 0
     n: bool = True
     streams: bool = True
     streams_logprobs: bool = True
@@ -71,7 +75,7 @@ class Fake:
         return words[: request.get("max_tokens") or request.get("max_completion_tokens") or len(words)]
 
     def token(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
-        k = min(self.k or 0, request.get("top_logprobs") or 0)
+        k = min(self.k or 0, request.get("top_logprobs") or 0) + self.extra
         top = [{"token": word, "logprob": -0.1, "bytes": None}]
         top += [{"token": f"w{i}", "logprob": -3.0 - i, "bytes": None} for i in range(1, k)]
         return {"token": word, "logprob": -0.1, "bytes": list(word.encode()), "top_logprobs": top[:k]}

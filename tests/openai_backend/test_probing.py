@@ -66,6 +66,11 @@ def test_what_is_missing_is_found_and_said(gap: dict[str, Any], capability: str,
     assert any(notice in said for said in caps.notices), caps.notices
 
 
+def test_the_chosen_token_beside_the_k_likeliest_is_not_counted() -> None:
+    assert found(vllm(extra=1)).top_logprobs == 20
+    assert found(vllm(extra=1, k=5)).top_logprobs == 5
+
+
 def test_only_the_chosen_tokens_logprob() -> None:
     caps = found(vllm(k=0, refuses_k=False))
     assert caps.logprobs is True and caps.top_logprobs == 0
