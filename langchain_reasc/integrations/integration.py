@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 
-__all__ = ["Integration", "MovedSeed"]
+__all__ = ["PASSED_ON", "Integration", "MovedSeed"]
+
+PASSED_ON: Final = ("model_kwargs", "extra_body")
+"""Fields and arguments whose dicts models send on unread; what stands in ``extra_body`` wins over all else."""
 
 MovedSeed = Callable[[BaseChatModel, Mapping[str, Any], int], dict[str, Any]]
 """(model, arguments of the call, seed) -> the arguments that give the call this seed."""

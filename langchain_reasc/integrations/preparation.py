@@ -8,6 +8,7 @@ from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFal
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import RunnableConfigurableAlternatives, RunnableConfigurableFields
 
+from langchain_reasc.integrations.integration import PASSED_ON
 from langchain_reasc.integrations.registry import integration_of
 
 __all__ = ["Leaf", "leaves", "moved_seed", "prepared", "without_n"]
@@ -84,7 +85,11 @@ def prepared(
 
 def without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a call for one response: several in one stream cannot be told apart, nor cut off one by one."""
-    return {name: value for name, value in arguments.items() if name != "n"}
+    return {
+        name: without_n(value) if name in PASSED_ON and isinstance(value, Mapping) else value
+        for name, value in arguments.items()
+        if name != "n"
+    }
 
 
 def moved_seed(model: Runnable[Any, Any], arguments: Mapping[str, Any], by: int) -> dict[str, Any]:
@@ -116,6 +121,8 @@ def _changes(
         update["stream_usage"] = True
     if integration.n and isinstance(getattr(model, integration.n, None), int):
         update[integration.n] = 1
+    passed_on: dict[str, Any] = {name: getattr(model, name) for name in PASSED_ON if name in fields}
+    update |= {name: value for name, value in without_n(passed_on).items() if value != passed_on[name]}
     added = {name: value for name, value in integration.arguments.items() if name not in arguments}
     if not logprobs:
         return update, added

@@ -98,7 +98,10 @@ def _loaded(found: EntryPoint) -> Describe:
 
 
 def _described(describe: Describe, model: BaseChatModel, path: str) -> Integration:
-    described = describe(model)
+    try:
+        described = describe(model)
+    except Exception as error:
+        raise ConfigurationError(f"what is registered for {path} failed: {error!r}") from error
     if not isinstance(described, Integration):
         raise ConfigurationError(
             f"what is registered for {path} must return an Integration, got {type(described).__name__}"

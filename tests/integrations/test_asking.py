@@ -204,6 +204,36 @@ def test_a_temperature_of_0_in_a_call_is_reported_too(runner: Any) -> None:
         assert runner.solve(reasc, "q").notices == ("no calibration: counting votes (ASC)",)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: model_of("ChatOpenAI", n=3),
+        lambda: model_of("ChatOpenAI").model_copy(update={"model_kwargs": {"n": 3}}),
+        lambda: model_of("ChatOpenAI", extra_body={"n": 3}),
+        lambda: model_of("ChatOpenAI").bind(n=3),
+        lambda: model_of("ChatOpenAI").bind(extra_body={"n": 3}),
+        lambda: model_of("ChatOpenAI").bind(n=3).with_retry(),
+        lambda: model_of("ChatFireworks", n=3),
+        lambda: model_of("ChatGoogleGenerativeAI", n=3),
+    ],
+)
+def test_wherever_n_stands_it_is_set_aside(model: Any) -> None:
+    source = Source.of(model())
+    assert "n=3 was set aside" in source.notices[0]
+    assert Source.of(source.model.bind(**source.kwargs)).notices == ()
+
+
+def test_what_runs_to_its_end_is_paid_for(runner: Any) -> None:
+    """The decision falls after one response, and the others cannot be cut off."""
+    together = PROVIDERS["ChatTogether"]
+    with serving(together.wire) as served:
+        model = together.model(served.url)
+        reasc = ReASCRunnable(model=model, calibration=calibration(mean=-9.0), allow_fingerprint_mismatch=True)
+        result = runner.solve(reasc, "q")
+    assert (result.decision.samples, len(served.requests)) == (1, 4)
+    assert (result.usage.output_tokens, result.usage.input_tokens) == (4 * 4, 4 * 7)
+
+
 def test_models_that_fall_back_on_one_another_get_no_seed_that_one_of_them_does_not_know() -> None:
     both = model_of("ChatOpenAI", seed=1).with_fallbacks([model_of("ChatMistralAI")])
     assert Source.of(both).call_kwargs(2) == {}

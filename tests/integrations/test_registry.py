@@ -111,6 +111,12 @@ def test_what_is_registered_must_return_an_integration() -> None:
         reasc(Bare())
 
 
+def test_what_is_registered_and_fails_is_named() -> None:
+    register_integration(path_of(Bare))(lambda model: Integration(max_top_logprobs=model.not_there))
+    with pytest.raises(ConfigurationError, match=r"registered for .*Bare failed: AttributeError.*not_there"):
+        reasc(Bare())
+
+
 def plugin(folder: Path, *, name: str, value: str, code: str) -> None:
     """A package installed beside ours, which brings an entry point."""
     (folder / "reasc_plugin.py").write_text(code)
