@@ -41,6 +41,8 @@ class ServedModel(ChatOpenAI, SamplerFields):
     """Whether requests of one prompt prefer one server, whose prefix cache then holds it."""
     burst: int = Field(default=16, ge=1)
     """Requests of one prompt that a server takes at a time, however idle the others are."""
+    samples_per_request: int = Field(default=1, ge=1)
+    """Samples of :meth:`sample` that share a request, by ``n``; llama-server takes no more than its ``--parallel``."""
     sample_timeout: float | None = Field(default=None, gt=0)
     """Seconds that one of the samples of :meth:`sample` may take, all its attempts together."""
     question_timeout: float | None = Field(default=None, gt=0)

@@ -114,14 +114,15 @@ def whole(fake: Fake, request: dict[str, Any], at: int) -> dict[str, Any]:
 
 def events(fake: Fake, request: dict[str, Any], at: int) -> Iterator[dict[str, Any]]:
     base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": request["model"]}
-    words = fake.text(request, 0, at)
-    for word in words:
-        logprobs = fake.logprobs([word], request) if fake.streams_logprobs else None
-        choice = {"index": 0, "delta": {"role": "assistant", "content": word}, "logprobs": logprobs}
-        yield {**base, "choices": [{**choice, "finish_reason": None}]}
-    yield {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    texts = [fake.text(request, index, at) for index in range(request.get("n", 1) if fake.n else 1)]
+    for index, words in enumerate(texts):
+        for word in words:
+            logprobs = fake.logprobs([word], request) if fake.streams_logprobs else None
+            choice = {"index": index, "delta": {"role": "assistant", "content": word}, "logprobs": logprobs}
+            yield {**base, "choices": [{**choice, "finish_reason": None}]}
+        yield {**base, "choices": [{"index": index, "delta": {}, "finish_reason": "stop"}]}
     if fake.streams_usage and (request.get("stream_options") or {}).get("include_usage"):
-        yield {**base, "choices": [], "usage": fake.usage(len(words))}
+        yield {**base, "choices": [], "usage": fake.usage(sum(map(len, texts)))}
 
 
 @contextmanager

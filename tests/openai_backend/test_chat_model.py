@@ -85,6 +85,19 @@ def test_samples_without_a_seed_leave_it_to_the_server(fake: Fake, face: Face) -
     assert all("seed" not in request for request in fake.requests)
 
 
+def test_several_samples_may_share_a_request(fake: Fake, face: Face) -> None:
+    samples = face.sample(model_of(fake, samples_per_request=4, max_tokens=3), "Hi", n=6)
+    assert sorted(request["n"] for request in fake.requests if "n" in request) == [2, 4]
+    assert sorted(index for index, _ in samples) == list(range(6))
+    assert sum(message.usage_metadata["output_tokens"] for _, message in samples) == 6 * 3
+
+
+def test_they_share_none_where_the_server_ignores_n(face: Face) -> None:
+    with serving(ollama()) as fake:
+        assert len(face.sample(model_of(fake, preset="ollama", samples_per_request=4), "Hi", n=4)) == 4
+    assert len(fake.requests) == 4 and not any("n" in request for request in fake.requests)
+
+
 def test_a_calls_options_win_over_the_models(fake: Fake, face: Face) -> None:
     face.invoke(model_of(fake, temperature=0.2, top_k=9), "Hi", temperature=0.9, top_k=3, stop=["X"], max_tokens=2)
     request = asked(fake)
