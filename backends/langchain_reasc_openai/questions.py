@@ -20,6 +20,7 @@ _MESSAGES: Final = [{"role": "user", "content": "Name some random words."}]
 _SEEDED_TOKENS: Final = 12
 _K: Final = (20, 10, 5, 3, 1)
 _MANY: Final = 100
+_BUSY: Final = (408, 429, 502, 503, 504)
 _SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
     "top_k": (("top_k",), 5),
     "min_p": (("min_p",), 0.1),
@@ -91,7 +92,19 @@ class _Questions:
         return {"model": self.model, "messages": _MESSAGES, self.limit: tokens, **more}
 
     def _ask(self, **more: Any) -> Answer:
-        return self.server.chat(self._body(**more))
+        return self._answered(self._body(**more))
+
+    def _answered(self, body: Mapping[str, Any]) -> Answer:
+        return self._not_busy(self.server.chat(body))
+
+    def _streamed(self, **more: Any) -> Answer | list[dict[str, Any]]:
+        events = self.server.stream(self._body(2, **more))
+        return self._not_busy(events) if isinstance(events, Answer) else events
+
+    def _not_busy(self, answer: Answer) -> Answer:
+        if answer.status in _BUSY:  # says nothing of what it supports
+            raise ServerBusy(f"{self.server.url} is busy ({answer.message})")
+        return answer
 
     def _plain(self) -> None:
         """A response at all, under either name of the limit."""
@@ -108,7 +121,7 @@ class _Questions:
             raise ConfigurationError(
                 f"{self.server.url} has no model {self.model!r}; it lists {', '.join(map(repr, listed[:20]))}"
             )
-        raised = ServerBusy if first.status == 429 or first.status >= 500 else ServerError
+        raised = ServerBusy if first.status >= 500 else ServerError
         raise raised(f"{self.server.url} gives no chat completion ({first.message})")
 
     def _logprobs(self) -> tuple[bool, int | None]:
@@ -146,9 +159,9 @@ class _Questions:
 
     def _stream(self, logprobs: bool) -> tuple[bool, bool]:
         asked = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
-        events = self.server.stream(self._body(2, stream_options={"include_usage": True}, **asked))
+        events = self._streamed(stream_options={"include_usage": True}, **asked)
         if isinstance(events, Answer):
-            events = self.server.stream(self._body(2, **asked))
+            events = self._streamed(**asked)
         if isinstance(events, Answer):
             self.notices.append(f"no streams ({events.message}): a sample cannot be cut off")
             return False, False
@@ -186,7 +199,7 @@ class _Questions:
         found: dict[str, str] = {}
         for ours, (theirs, right) in _SAMPLERS.items():
             for name in theirs:
-                answer = self.server.chat({**self._body(), name: right if strict else _WRONG})
+                answer = self._answered({**self._body(), name: right if strict else _WRONG})
                 if answer.ok if strict else answer.refused:
                     found[ours] = name
                     break

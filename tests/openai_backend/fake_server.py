@@ -39,6 +39,7 @@ class Fake:
     limit: str = "both"
     key: str | None = None
     status: int = 200
+    turns_busy: tuple[int, int] | None = None
     words: tuple[str, ...] = ("So", " it", " is", " \\boxed{4}")
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -154,7 +155,9 @@ def serving(fake: Fake) -> Iterator[Fake]:
                 at = len(fake.requests)
                 fake.requests.append(request)
                 fake.headers.append({name.lower(): value for name, value in self.headers.items()})
-            if fake.status != 200:
+            if fake.turns_busy and at >= fake.turns_busy[0]:
+                self._json(fake.turns_busy[1], {"error": {"message": "too many requests"}})
+            elif fake.status != 200:
                 self._json(fake.status, {"error": {"message": "out of order"}})
             elif refusal := fake.refusal(request):
                 self._json(404 if "does not exist" in refusal else 400, {"error": {"message": refusal}})

@@ -193,6 +193,18 @@ def test_a_refused_key_is_said_and_never_shown(key: str | None) -> None:
     assert "hush" not in str(said.value)
 
 
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("after", [0, 1, 3, 5, 8, 12, 15])
+def test_a_server_that_becomes_busy_is_asked_another_time(status: int, after: int) -> None:
+    fake = vllm()
+    fake.turns_busy = (after, status)
+    with serving(fake):
+        with pytest.raises(ServerError, match=f"is busy|HTTP {status}"):
+            probe(fake.url)
+        fake.turns_busy = None
+        assert len(probe(fake.url).samplers) == 5
+
+
 def test_a_server_out_of_order_is_an_error_and_not_remembered() -> None:
     with serving(vllm(status=500)) as fake:
         with pytest.raises(ServerError, match=r"gives no chat completion .HTTP 500: out of order"):
