@@ -1,11 +1,12 @@
 """Samples of one prompt drawn from a pool of servers together, as streams that can be cut at once.
 
 **One request per sample, or one for several?** On a real llama-server (``python -m benchmarks.abort``; 8 samples of a
-prompt of 398 tokens that it had not seen) a request per sample computed the prompt 8 times, one request with ``n=8``
-once, in a third of the time; servers that charge for the prompt charge it once, too. Early abort is no reason against
-it: the request is streamed, its responses are told apart and come out as each ends, and the whole stream is closed when
-the decision falls. A request per sample is worth its price where samples should fail, move and be seeded one by one, or
-be spread over servers, and it is all that some servers offer. So ``per_request`` is the caller's choice, 1 by default.
+prompt of 398 tokens that it had not seen) a request per sample computed 3,184 prompt tokens, one request with ``n=8``
+398, and was done sooner; servers that charge for the prompt charge it once, too. Early abort is no reason against it:
+the request is streamed, its responses are told apart and come out as each ends, and the whole stream is closed when the
+decision falls. In both ways the server generated under 1 % of what was to come. A request per sample is worth its price
+where samples should fail, move and be seeded one by one, or be spread over servers, and it is all that some servers
+offer. So ``per_request`` is the caller's choice, 1 by default.
 
 Everything runs in the pool's event loop, for synchronous callers too. A thread blocked in a read sees a cancellation
 only when its next token arrives; a task is cancelled where it waits, and its connection is closed in the same moment.

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import statistics
 import threading
 import time
 from pathlib import Path
@@ -82,11 +83,11 @@ def test_an_error_in_the_reader_leaves_nothing_running(calls: Any) -> None:
         assert eventually(lambda: script.open == 0)
 
 
-@pytest.mark.parametrize("per_request", [1, 8])
-def test_a_real_server_stops_generating(tmp_path: Path, per_request: int) -> None:
+def test_a_real_server_stops_generating(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="no llama-server here")
     pytest.importorskip("gguf", reason="the shipped model is made endless with gguf")
     from benchmarks.abort import measure_aborts
 
-    [abort] = measure_aborts(rounds=1, tokens=800, after=1600, per_request=per_request, folder=tmp_path)
-    assert abort.before >= 1600 and abort.after < 0.05 * abort.would_be
+    aborts = measure_aborts(rounds=3, tokens=900, after=1600, folder=tmp_path)
+    assert all(1600 <= abort.before < 0.9 * 8 * 900 for abort in aborts)
+    assert statistics.median(abort.share for abort in aborts) < 0.05
