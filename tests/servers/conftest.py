@@ -24,6 +24,14 @@ class Chat:
     def __call__(self, url: str, **fields: Any) -> Any:
         return CLIENTS[self.name](**{"base_url": url} | FIELDS | fields)
 
+    def real(self, server: LlamaServer, **fields: Any) -> Any:
+        """For the real llama-server: ours asks it what it is, and knows its samplers by name."""
+        samplers = {"top_k": 0, "min_p": 0.0}  # the model's own distribution, not cut off anywhere
+        own = {"preset": "auto", **samplers} if self.name == "ChatOpenAICompatible" else {"extra_body": samplers}
+        return self(
+            server.url, **({"model": server.name, "temperature": 1.0, "top_p": 1.0, "max_tokens": 256} | own | fields)
+        )
+
 
 def chat_openai(**fields: Any) -> Any:
     """LangChain's own client."""

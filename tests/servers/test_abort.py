@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import SampleTimeout
 
 from .conftest import Chat
 from .llama_server import LlamaServer, llama_server
@@ -47,8 +48,13 @@ def slow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServe
         yield server
 
 
-def test_open_generations_are_cut(runner: Any, chat: Chat, slow_server: LlamaServer) -> None:
-    plain = chat(slow_server.url, model=slow_server.name, extra_body={"ignore_eos": True}, timeout=60)
+def endless(chat: Chat, server: LlamaServer, **fields: Any) -> Any:
+    return chat(server.url, model=server.name, extra_body={"ignore_eos": True}, timeout=60, **fields)
+
+
+@pytest.mark.parametrize("chat", ["ChatOpenAI"], indirect=True)  # the other's streams are not of its own making
+def test_a_decision_stops_the_server(runner: Any, chat: Chat, slow_server: LlamaServer) -> None:
+    plain = endless(chat, slow_server)
     model = uneven(type(plain))(**{name: getattr(plain, name) for name in plain.model_fields_set})
     before = slow_server.generated()
     reasc = ReASCRunnable(model=model, answer=lambda text: "the same", max_samples=8, concurrency=8)
@@ -59,3 +65,12 @@ def test_open_generations_are_cut(runner: Any, chat: Chat, slow_server: LlamaSer
     assert len(cut) == 8 - DECIDING and not result.failures
     for_nothing = slow_server.generated() - before - DECIDING * SHORT
     assert for_nothing < 0.1 * len(cut) * LONG, "these had hardly begun when the others ended"
+
+
+def test_a_time_limit_stops_the_server(runner: Any, chat: Chat, slow_server: LlamaServer) -> None:
+    before = slow_server.generated()
+    model = endless(chat, slow_server, max_tokens=LONG)
+    with pytest.raises(SampleTimeout):
+        runner.solve(ReASCRunnable(model=model, concurrency=4, sample_timeout=0.5), "why does it rain")
+    slow_server.wait_until_idle()
+    assert slow_server.generated() - before < 0.5 * 4 * LONG

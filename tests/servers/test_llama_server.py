@@ -16,19 +16,17 @@ from langchain_reasc.logprobs import token_signals_of
 
 from .conftest import Chat
 from .llama_server import LlamaServer
-from .questions import SAMPLING, problems
+from .questions import problems
 
 MEASURE = Measure("top_k", "bottom_group", window=8)
 CALIBRATED_ON = 48
 
 
-def solver(chat: Chat, server: LlamaServer, **fields: Any) -> Any:
-    return chat(server.url, model=server.name, logprobs=True, top_logprobs=20, **(SAMPLING | fields))
-
-
 @pytest.fixture(scope="module")
 def model(chat: Chat, real_server: LlamaServer) -> Iterator[Any]:
-    yield solver(chat, real_server)
+    made = chat.real(real_server)
+    getattr(made, "capabilities", bool)()  # ours asks its questions once, and they cost tokens
+    yield made
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +73,10 @@ def test_samples_of_one_question_differ(runner: Any, model: Any) -> None:
 def test_every_token_that_the_server_generates_is_on_the_bill(
     runner: Any, model: Any, real_server: LlamaServer
 ) -> None:
+    asked = model.bind(logprobs=True, top_logprobs=20)
     real_server.wait_until_idle()
     before = real_server.generated()
-    reasc = ReASCRunnable(model=model, answer="boxed", max_samples=4, confidence=0.9999)  # nothing is cut off
+    reasc = ReASCRunnable(model=asked, answer="boxed", max_samples=4, confidence=0.9999)  # nothing is cut off
     result = runner.solve(reasc, problems("test", 1)[0].input)
     real_server.wait_until_idle()
     assert result.usage.output_tokens == real_server.generated() - before
@@ -91,7 +90,7 @@ def test_a_calibration_of_another_temperature_is_refused(
     chat: Chat, real_server: LlamaServer, calibrated: Path
 ) -> None:
     with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on 1\.0, running 0\.5"):
-        ReASCRunnable(model=solver(chat, real_server, temperature=0.5), calibration=calibrated)
+        ReASCRunnable(model=chat.real(real_server, temperature=0.5), calibration=calibrated)
 
 
 def test_online_batches(runner: Any, model: Any) -> None:

@@ -18,10 +18,11 @@ from langchain_reasc.sampling import draw
 
 from .conftest import Chat
 from .llama_server import LlamaServer, llama_server
-from .questions import SAMPLING, problems
+from .questions import problems
 
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 AGREE = 1e-3
+LOGPROBS = {"logprobs": True, "top_logprobs": 20}
 MEASURE = Measure("top_k", "mean")
 
 
@@ -57,15 +58,11 @@ def reading(engine: Any, question: str, said: AIMessage) -> AIMessage:
     return own
 
 
-def server_model(chat: Chat, server: LlamaServer, **fields: Any) -> Any:
-    return chat(server.url, model=server.name, **({"logprobs": True, "top_logprobs": 20} | SAMPLING | fields))
-
-
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_greedy_answers_and_their_confidence_agree(
     streamed: bool, chat: Chat, exact_server: LlamaServer, exact_engine: Any
 ) -> None:
-    greedy = server_model(chat, exact_server, temperature=0, streaming=streamed, stream_usage=True)
+    greedy = chat.real(exact_server, **LOGPROBS, temperature=0, streaming=streamed, stream_usage=True)
     for problem in problems("test", 4):
         theirs = greedy.invoke(problem.input)
         ours = exact_engine.invoke(problem.input, temperature=0, logprobs=True, top_logprobs=20)
@@ -81,7 +78,7 @@ def test_greedy_answers_and_their_confidence_agree(
 
 
 def test_confidence_in_sampled_answers_agrees(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
-    model = server_model(chat, exact_server)
+    model = chat.real(exact_server, **LOGPROBS)
     for problem in problems("test", 2):
         for sample in draw(model, problem.input, 3):
             assert sample.message is not None, sample.error
@@ -111,7 +108,7 @@ class Rereading(BaseChatModel):
 
 
 def test_both_reach_the_same_decisions(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
-    model = server_model(chat, exact_server)
+    model = chat.real(exact_server, **LOGPROBS)
     questions = [problem.input for problem in problems("test", 6)]
     firsts = [MEASURE(token_signals_of(draw(model, question, 1, first=100)[0].message)) for question in questions]
     made = calibration(mean=np.mean(firsts), std=np.std(firsts), gate=np.quantile(firsts, 0.7))
