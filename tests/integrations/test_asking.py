@@ -60,8 +60,10 @@ def test_nothing_is_asked_for_without_a_calibration() -> None:
 
 
 def test_our_own_model_is_asked_for_no_logprobs_beside_its_signals() -> None:
-    llama_cpp = pytest.importorskip("langchain_reasc_llama_cpp")
-    with llama_cpp.ChatLlamaCpp() as model:
+    pytest.importorskip("llama_cpp")
+    from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+    with ChatLlamaCpp() as model:
         assert Source.of(model, logprobs=True).model.logprobs is False  # type: ignore[attr-defined]
         bare = model.model_copy(update={"signals": ()})
         assert Source.of(bare, logprobs=True).model.logprobs is True  # type: ignore[attr-defined]
