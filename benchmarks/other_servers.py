@@ -18,10 +18,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
+from statistics import fmean
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from langchain_reasc_openai import ChatOpenAICompatible
@@ -30,6 +30,7 @@ from benchmarks.settings import shipped_questions
 from langchain_reasc import Measure, ReASCError, ReASCRunnable
 
 _START: Final = 60.0  # seconds
+_ALTERNATIVES: Final = 20
 _COMPARED: Final = 6  # questions
 _DECIDED: Final = 8
 
@@ -74,17 +75,21 @@ def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
 
 def compare(model: ChatOpenAICompatible) -> None:
     """Greedy answers of the server and of the engine in this process, token by token."""
-    greedy = model.model_copy(update={"temperature": 0.0, "logprobs": True, "top_logprobs": 20, "streaming": True})
-    apart, same, length = [0.0], 0, 0
-    with ChatLlamaCpp(temperature=0, logprobs=True, top_logprobs=20, seed=1) as engine:
+    wanted = {"temperature": 0.0, "logprobs": True, "top_logprobs": _ALTERNATIVES}
+    greedy = model.model_copy(update={**wanted, "streaming": True})
+    same, apart, fewer = 0, [], 0
+    with ChatLlamaCpp(seed=1, **wanted) as engine:
         for question in shipped_questions(_COMPARED):
             theirs, ours = greedy.invoke(question), engine.invoke(question)
             same += theirs.text == ours.text
-            common = _common_tokens(theirs, ours)
-            length += common
-            apart.append(float(np.abs(_top_k(theirs)[:common] - _top_k(ours)[:common]).max(initial=0.0)))
+            for one, other in takewhile(lambda pair: pair[0]["token"] == pair[1]["token"], _tokens(theirs, ours)):
+                if len(one["top_logprobs"]) == len(other["top_logprobs"]) == _ALTERNATIVES:
+                    apart.append(abs(_top_k(one) - _top_k(other)))
+                else:
+                    fewer += 1
     print(f"greedy answers that are the same: {same} of {_COMPARED}")
-    print(f"top_k of the same {length} tokens differs by at most {max(apart):.2g}")
+    print(f"top_k of {len(apart)} tokens of the same beginnings differs by at most {max(apart, default=0.0):.2g}")
+    print(f"tokens there with fewer than {_ALTERNATIVES} alternatives: {fewer}")
 
 
 def decide(model: ChatOpenAICompatible) -> None:
@@ -102,15 +107,12 @@ def decide(model: ChatOpenAICompatible) -> None:
     print(f"{_DECIDED} questions, {spent:,} tokens, {took:.1f} s")
 
 
-def _top_k(message: AIMessage) -> npt.NDArray[np.float64]:
-    content = message.response_metadata["logprobs"]["content"]
-    return np.array([-np.mean([other["logprob"] for other in token["top_logprobs"][:20]]) for token in content])
+def _top_k(token: dict[str, Any]) -> float:
+    return -fmean(other["logprob"] for other in token["top_logprobs"])
 
 
-def _common_tokens(one: AIMessage, other: AIMessage) -> int:
-    """How many tokens two responses begin with alike."""
-    rows = [[token["token"] for token in each.response_metadata["logprobs"]["content"]] for each in (one, other)]
-    return next((at for at, (a, b) in enumerate(zip(*rows, strict=False)) if a != b), min(map(len, rows)))
+def _tokens(*messages: AIMessage) -> Iterator[tuple[dict[str, Any], ...]]:
+    return zip(*(message.response_metadata["logprobs"]["content"] for message in messages), strict=False)
 
 
 def _measure(url: str, name: str, *, ours: bool) -> None:
