@@ -46,6 +46,7 @@ class Attempts:
         policy: RetryPolicy,
         *,
         key: str | None = None,
+        responses: int = 1,
         rate_limiter: BaseRateLimiter | None = None,
         prepaid: bool = False,
         goes_on: Callable[[], bool] = lambda: True,
@@ -56,11 +57,12 @@ class Attempts:
             router: chooses the servers.
             policy: how often and how patiently.
             key: of the prompt, for the prefix cache of its server.
+            responses: how many the request asks for: so much more its server has to do.
             rate_limiter: asked before each try.
             prepaid: the rate limiter was already asked for the first one.
             goes_on: whether another try makes sense; not, where a part of the answer is out.
         """
-        self._router, self._policy, self._key = router, policy, key
+        self._router, self._policy, self._key, self._responses = router, policy, key, responses
         self._rate_limiter, self._paid, self._goes_on = rate_limiter, prepaid, goes_on
         self._tried: set[Replica] = set()
 
@@ -95,14 +97,14 @@ class Attempts:
             await self._rate_limiter.aacquire()
         self._paid = False
         attempt = Attempt(await self._replica(), self._router.clock())
-        probed = attempt.replica.begin()
+        probed = attempt.replica.begin(self._responses)
         try:
             answer = await call(attempt)
         except Exception as error:
             self._note(attempt, error)
             raise
         finally:
-            attempt.replica.end(probed=probed)
+            attempt.replica.end(self._responses, probed=probed)
         attempt.prove()
         attempt.replica.served += 1
         return answer

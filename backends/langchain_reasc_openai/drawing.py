@@ -92,7 +92,7 @@ class Draw:
 
         once = self._request(kwargs, group, hand_over)
         try:
-            attempts = self.pool.attempts(self.messages, rate_limiter=self.rate_limiter)
+            attempts = self.pool.attempts(self.messages, responses=len(group), rate_limiter=self.rate_limiter)
             await attempts.run(once, deadline=deadline)
         except asyncio.CancelledError:
             if not self.cancelled:

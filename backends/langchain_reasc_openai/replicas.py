@@ -31,7 +31,7 @@ class ReplicaStatus:
 
     Attributes:
         url: its address, without secrets.
-        in_flight: requests it is working on.
+        in_flight: responses it is working on.
         healthy: whether it gets its share of requests.
         retry_at: when a sidelined or resting server is tried again, on the pool's clock; None for the others.
         served: requests that it answered to the end.
@@ -73,8 +73,8 @@ class ReplicaPool:
                 is then used in the pool's event loop and must not be used in another.
             retry: when a request is tried again.
             affinity: whether requests of one prompt prefer one server, for its prefix cache.
-            burst: requests of one prompt that this server takes at a time, however idle the others are; the number of
-                sequences that it decodes together is a good choice.
+            burst: responses to one prompt that this server works on at a time, however idle the others are; the number
+                of sequences that it decodes together is a good choice.
             clock: seconds that never go back.
 
         Raises:

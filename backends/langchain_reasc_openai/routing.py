@@ -31,7 +31,7 @@ class Replica:
         url: its address, without any user name or password in it.
         client: the chat model that talks to it.
         silence: seconds for which a stream of it may be silent; None: for ever.
-        in_flight: requests it is working on.
+        in_flight: responses it is working on.
         served: requests that it answered to the end.
         failed: requests that it failed.
         failures: failures in a row; 0 for a healthy server.
@@ -64,9 +64,9 @@ class Replica:
         """Whether it is healthy, or sidelined long enough that one request may try it."""
         return self.rests_until <= now and self.retry_at <= now and not self.probing
 
-    def begin(self) -> bool:
-        """A request goes there; returns whether it tries a sidelined server."""
-        self.in_flight += 1
+    def begin(self, responses: int = 1) -> bool:
+        """A request for so many responses goes there; returns whether it tries a sidelined server."""
+        self.in_flight += responses
         probes = not self.healthy
         self.probing |= probes
         return probes
@@ -91,9 +91,9 @@ class Replica:
         """It asked to be left alone."""
         self.rests_until = max(self.rests_until, now + seconds)
 
-    def end(self, *, probed: bool) -> None:
+    def end(self, responses: int = 1, *, probed: bool) -> None:
         """The request is over, well or not."""
-        self.in_flight -= 1
+        self.in_flight -= responses
         if probed:
             self.probing = False
 
@@ -111,7 +111,7 @@ class Router:
 
         Args:
             replicas: the servers.
-            burst: requests that one server takes at a time however idle the others are.
+            burst: responses that one server works on at a time however idle the others are.
             clock: seconds that never go back.
         """
         self.replicas, self.clock, self._burst = tuple(replicas), clock, burst

@@ -142,6 +142,12 @@ def test_a_wrong_usage_does_not_unbill_anybody(calls: Any) -> None:
         assert bill(calls.sample(pool, n=3, per_request=3)) == (PROMPT_TOKENS, 12)
 
 
+def test_a_request_weighs_as_many_responses_as_it_asks_for(calls: Any) -> None:
+    with serving(interleaved) as one, serving(interleaved) as other, pool_of(one, other, burst=4) as pool:
+        servers = [message.response_metadata["server"] for _, message in calls.sample(pool, n=12, per_request=4)]
+    assert {servers.count(one), servers.count(other)} == {4, 8}
+
+
 def test_a_refused_request_fails_all_its_samples(calls: Any) -> None:
     with serving(Script(refuses(400))) as url, pool_of(url) as pool:
         ended = calls.sample(pool, n=3, per_request=3)
