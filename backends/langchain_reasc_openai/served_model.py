@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_openai import ChatOpenAI
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_openai.capabilities import Capabilities
@@ -50,7 +51,19 @@ class ServedModel(ChatOpenAI, SamplerFields):
 
     _connection: Connection = PrivateAttr()
 
-    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            model: str,
+            base_url: str | Sequence[str] | None = None,
+            api_key: SecretStr | str | None = None,
+            preset: str = "auto",
+            **fields: Any,
+        ) -> None: ...
+
+    else:
 
         def __init__(self, **fields: Any) -> None:
             aliases = {field.alias for field in type(self).model_fields.values() if field.alias}
