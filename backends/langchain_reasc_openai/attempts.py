@@ -1,6 +1,7 @@
 """One request, tried on one server after another until it is answered or no try is left."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -83,14 +84,17 @@ class Attempts:
             wait=self._wait,
             reraise=True,
         )
-        scope = asyncio.timeout_at(deadline)
+        scope, begun = asyncio.timeout_at(deadline), time.monotonic()
         try:
             async with scope:
                 return await retrying(self._once, call)
         except TimeoutError as error:
             if not scope.expired():
                 raise
-            raise SamplingError("no answer before the deadline; allow more time, or ask for fewer tokens") from error
+            took = f"{time.monotonic() - begun:.3g} s"
+            raise SamplingError(
+                f"no answer before the deadline, which was after {took}; allow more time, or ask for fewer tokens"
+            ) from error
 
     async def _once(self, call: Callable[[Attempt], Awaitable[T]]) -> T:
         if self._rate_limiter is not None and not self._paid:

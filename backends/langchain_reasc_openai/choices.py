@@ -4,7 +4,7 @@ langchain-openai reads only the first choice of a chunk and ignores its index, s
 responses up. Here its own payload, client and conversion are used, one choice at a time.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -14,6 +14,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai.chat_models.base import BaseChatOpenAI
 
 from langchain_reasc_openai.attempts import Attempt
+from langchain_reasc_openai.client import keyless
 from langchain_reasc_openai.reading import listen
 
 __all__ = ["read_choices", "reads_choices"]
@@ -69,14 +70,19 @@ async def _pieces(client: BaseChatOpenAI, messages: list[BaseMessage], kwargs: d
     stop, _ = kwargs.pop("stop", None), kwargs.pop("stream_usage", None)
     options = {"stream": True, "stream_options": {"include_usage": True}}
     payload = client._get_request_payload(messages, stop=stop, **{**kwargs, **options})
-    async with await client.async_client.create(**payload) as response:
-        async for chunk in response:
-            event = chunk if isinstance(chunk, dict) else chunk.model_dump()
-            usage = client._convert_chunk_to_generation_chunk({**event, "choices": []}, AIMessageChunk, None)
-            if usage and isinstance(usage.message, AIMessageChunk) and usage.message.usage_metadata:
-                yield usage.message.usage_metadata
-            for choice in event.get("choices") or ():
-                alone = {**event, "choices": [choice], "usage": None}
-                converted = client._convert_chunk_to_generation_chunk(alone, AIMessageChunk, None)
-                if converted is not None:
-                    yield choice.get("index") or 0, converted
+    with keyless(client.openai_api_key):
+        async with await client.async_client.create(**payload) as response:
+            async for chunk in response:
+                for piece in _sorted(client, chunk if isinstance(chunk, dict) else chunk.model_dump()):
+                    yield piece
+
+
+def _sorted(client: BaseChatOpenAI, event: dict[str, Any]) -> Iterator[Piece]:
+    usage = client._convert_chunk_to_generation_chunk({**event, "choices": []}, AIMessageChunk, None)
+    if usage and isinstance(usage.message, AIMessageChunk) and usage.message.usage_metadata:
+        yield usage.message.usage_metadata
+    for choice in event.get("choices") or ():
+        alone = {**event, "choices": [choice], "usage": None}
+        converted = client._convert_chunk_to_generation_chunk(alone, AIMessageChunk, None)
+        if converted is not None:
+            yield choice.get("index") or 0, converted

@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 from openai import APIError, BaseModel
 from pydantic import SecretStr
 
-__all__ = ["WHOLE", "ServerClient"]
+__all__ = ["WHOLE", "ServerClient", "keyless"]
 
 WHOLE = "whole"
 """Argument of a call: take the response in one piece, though it is asked for as a stream."""
@@ -34,7 +34,7 @@ class ServerClient(ChatOpenAI):
     ) -> AsyncIterator[ChatGenerationChunk]:
         """Streams, or where the server's streams lack what is wanted one chunk with the whole response."""
         if not kwargs.pop(WHOLE, False):
-            with _keyless(self.openai_api_key):
+            with keyless(self.openai_api_key):
                 async for chunk in super()._astream(messages, stop=stop, run_manager=run_manager, **kwargs):
                     yield chunk
             return
@@ -49,7 +49,7 @@ class ServerClient(ChatOpenAI):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        with _keyless(self.openai_api_key):
+        with keyless(self.openai_api_key):
             return await super()._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs)
 
     def _get_request_payload(
@@ -73,7 +73,7 @@ class ServerClient(ChatOpenAI):
 
 
 @contextmanager
-def _keyless(key: Any) -> Iterator[None]:
+def keyless(key: Any) -> Iterator[None]:
     """Takes the key out of errors in which the server quoted it."""
     try:
         yield

@@ -156,6 +156,19 @@ def test_a_refused_request_fails_all_its_samples(calls: Any) -> None:
     }
 
 
+def test_a_key_that_the_server_quotes_is_not_in_the_error(calls: Any) -> None:
+    async def quotes(exchange: Exchange) -> None:
+        text = '{"error": {"message": "Incorrect API key provided: sk-loopback"}}'
+        head = f"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n"
+        await exchange.write(head + text)
+
+    with serving(quotes) as url, pool_of(url) as pool:
+        ended = calls.sample(pool, n=2, per_request=2)
+        [state] = pool.status()
+    assert {failed.error.status_code for _, failed in ended} == {401} and "***" in str(state.error)
+    assert "sk-loopback" not in f"{ended!r} {ended[0][1].error} {ended[0][1].error.body} {state}"
+
+
 def test_an_answer_without_any_choice_is_a_failure(calls: Any) -> None:
     async def nothing(exchange: Exchange) -> None:
         await exchange.begin()
