@@ -6,9 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from openai_backend.fake_server import Fake, serving, sglang, vllm
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVERS = ["llama_server.py", "vllm_server.py", "sglang_server.py", "ollama_chat.py"]
@@ -35,6 +37,15 @@ def test_llama_server_calibrates_and_decides(tmp_path: Path) -> None:
     assert first.startswith("llama-server") and "alternatives per token" in first
     assert calibrated.startswith("offline on 8 responses: top_k/bottom_group/W=16")
     assert len(decided) == 2 and all(" samples, by " in line for line in decided)
+
+
+@pytest.mark.parametrize(("name", "make"), [("vllm_server.py", vllm), ("sglang_server.py", sglang)])
+def test_it_answers_over_a_server_of_its_kind(name: str, make: Callable[..., Fake], tmp_path: Path) -> None:
+    with serving(make(models=("tiny",))) as one, serving(make(models=("tiny",))) as other:
+        done = run(name, "--model", "tiny", "--base-url", one.url, other.url, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{name.partition('_')[0]} 0.") and ": up to 20 alternatives" in done.stdout
+    assert "4 " in done.stdout and " samples" in done.stdout
 
 
 @pytest.mark.parametrize("name", SERVERS)
