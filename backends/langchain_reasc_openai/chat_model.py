@@ -27,7 +27,7 @@ class ChatOpenAICompatible(ServedModel):
     its ``preset`` or found out by asking it once, and nothing is asked of it that it does not have. ``sample`` draws
     several responses to one prompt, each a stream of its own that can be cut off.
 
-    Without ``api_key`` servers get the word "no-key" for one; ``OPENAI_API_KEY`` is read for OpenAI's own address alone.
+    Without ``api_key`` servers get the word "no-key"; ``OPENAI_API_KEY`` is read for OpenAI's own address alone.
 
     Example:
         .. code-block:: python
