@@ -76,7 +76,8 @@ def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
 def compare(model: ChatOpenAICompatible) -> None:
     """Greedy answers of the server and of the engine in this process, token by token."""
     wanted = {"temperature": 0.0, "logprobs": True, "top_logprobs": _ALTERNATIVES}
-    greedy = model.model_copy(update={**wanted, "streaming": True})
+    # llama-cpp-python's server penalizes repetition unless told otherwise.
+    greedy = model.model_copy(update={**wanted, "streaming": True, "repetition_penalty": 1.0})
     same, apart, fewer = 0, [], 0
     with ChatLlamaCpp(seed=1, **wanted) as engine:
         for question in shipped_questions(_COMPARED):

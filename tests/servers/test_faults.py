@@ -102,7 +102,7 @@ def test_a_fault_that_costs_the_sample_costs_only_that(name: str, runner: Any, c
 @cases({client: FAULTS.keys() - failures.keys() - NO_VOTE - NO_SCORE for client, failures in FAILURES.items()})
 def test_a_fault_that_loses_nothing_is_no_failure(name: str, runner: Any, chat: Chat) -> None:
     with with_fault(name) as served:
-        result = runner.solve(reasc_over(chat(served.url, timeout=TIMEOUT)), "q")
+        result = runner.solve(reasc_over(chat(served.url)), "q")
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     odd = result.responses[BAD]
     assert (odd.status, odd.answer, odd.score, odd.weight) == ("complete", "42", 1.25, 1.0)

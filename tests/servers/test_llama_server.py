@@ -16,10 +16,10 @@ from langchain_reasc.logprobs import token_signals_of
 
 from .conftest import Chat
 from .llama_server import LlamaServer
-from .questions import problems
+from .questions import brief, problems
 
 MEASURE = Measure("top_k", "bottom_group", window=8)
-CALIBRATED_ON = 48
+CALIBRATED_ON = 40
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_calibrating_on_the_server(calibrated: Path) -> None:
 
 def test_deciding_with_it(runner: Any, model: Any, calibrated: Path) -> None:
     reasc = ReASCRunnable(model=model, calibration=calibrated, answer="boxed", max_samples=8)
-    questions = problems("test", 4)
+    questions = brief(4)
     results = [runner.solve(reasc, question.input) for question in questions]
     right = sum(equivalent(result.answer, each.reference) for result, each in zip(results, questions, strict=True))
     assert right >= 2
@@ -66,7 +66,7 @@ def test_deciding_with_it(runner: Any, model: Any, calibrated: Path) -> None:
 
 def test_samples_of_one_question_differ(runner: Any, model: Any) -> None:
     reasc = ReASCRunnable(model=model, answer="boxed", max_samples=4, confidence=0.9999)
-    result = runner.solve(reasc, problems("test", 3)[2].input)
+    result = runner.solve(reasc, brief(16)[15].input)
     assert len({response.message.text for response in result.responses}) > 1
 
 
@@ -77,7 +77,7 @@ def test_every_token_that_the_server_generates_is_on_the_bill(
     real_server.wait_until_idle()
     before = real_server.generated()
     reasc = ReASCRunnable(model=asked, answer="boxed", max_samples=4, confidence=0.9999)  # nothing is cut off
-    result = runner.solve(reasc, problems("test", 1)[0].input)
+    result = runner.solve(reasc, brief(1)[0].input)
     real_server.wait_until_idle()
     assert result.usage.output_tokens == real_server.generated() - before
     assert not result.usage.estimated
@@ -95,7 +95,7 @@ def test_a_calibration_of_another_temperature_is_refused(
 
 def test_online_batches(runner: Any, model: Any) -> None:
     reasc = ReASCRunnable(model=model, calibration="online", measure=MEASURE, answer="boxed", max_samples=2)
-    inputs = [problem.input for problem in problems("test", 10)]
+    inputs = [problem.input for problem in brief(10)]
     accounts = [message.response_metadata["reasc"] for message in runner.batch(reasc, inputs, {"max_concurrency": 2})]
     assert {account["method"] for account in accounts} == {"reasc"}
     assert sum(account["failed"] for account in accounts) == 0

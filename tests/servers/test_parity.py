@@ -18,7 +18,7 @@ from langchain_reasc.sampling import draw
 
 from .conftest import Chat
 from .llama_server import LlamaServer, llama_server
-from .questions import problems
+from .questions import brief
 
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 AGREE = 1e-3
@@ -63,7 +63,7 @@ def test_greedy_answers_and_their_confidence_agree(
     streamed: bool, chat: Chat, exact_server: LlamaServer, exact_engine: Any
 ) -> None:
     greedy = chat.real(exact_server, **LOGPROBS, temperature=0, streaming=streamed, stream_usage=True)
-    for problem in problems("test", 4):
+    for problem in brief(4):
         theirs = greedy.invoke(problem.input)
         ours = exact_engine.invoke(problem.input, temperature=0, logprobs=True, top_logprobs=20)
         assert theirs.text == ours.text and tokens(theirs) == tokens(ours)
@@ -79,7 +79,7 @@ def test_greedy_answers_and_their_confidence_agree(
 
 def test_confidence_in_sampled_answers_agrees(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
     model = chat.real(exact_server, **LOGPROBS)
-    for problem in problems("test", 2):
+    for problem in brief(2):
         for sample in draw(model, problem.input, 3):
             assert sample.message is not None, sample.error
             ours = reading(exact_engine, problem.input, sample.message)
@@ -109,7 +109,7 @@ class Rereading(BaseChatModel):
 
 def test_both_reach_the_same_decisions(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
     model = chat.real(exact_server, **LOGPROBS)
-    questions = [problem.input for problem in problems("test", 6)]
+    questions = [problem.input for problem in brief(6)]
     firsts = [MEASURE(token_signals_of(draw(model, question, 1, first=100)[0].message)) for question in questions]
     made = calibration(mean=np.mean(firsts), std=np.std(firsts), gate=np.quantile(firsts, 0.7))
     options = {"calibration": made, "answer": "boxed", "max_samples": 6, "allow_fingerprint_mismatch": True}
