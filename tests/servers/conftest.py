@@ -1,18 +1,46 @@
 """Clients under test, and the real server they share."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from runnable.conftest import runner
+from runnable.conftest import AsyncRunner, Runner, await_no_sampling_threads
 
 from .llama_server import LlamaServer, llama_server
 
-__all__ = ["runner"]
-
 KEY = "sk-this-is-a-secret"
 FIELDS = {"model": "gpt-test", "api_key": KEY, "temperature": 0.7, "seed": 0}
+
+
+class SettledRunner(AsyncRunner):
+    """Asynchronous calls, after which no task goes on."""
+
+    def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(settled(runnable.ainvoke(*args, **kwargs)))
+
+    def solve(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(settled(runnable.asolve(*args, **kwargs)))
+
+    def batch(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(settled(runnable.abatch(*args, **kwargs)))
+
+
+async def settled(main: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await main
+    finally:
+        # After an error openai's client leaves generators to the garbage collector, which closes them in tasks.
+        if left := asyncio.all_tasks() - {asyncio.current_task()}:
+            _, pending = await asyncio.wait(left, timeout=10)
+            assert not pending, f"tasks left behind: {pending}"
+
+
+@pytest.fixture(params=[Runner, SettledRunner], ids=["sync", "async"])
+def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
+    yield request.param()
+    await_no_sampling_threads()
 
 
 @dataclass(frozen=True)
