@@ -69,8 +69,11 @@ def record_with_progress(
     answer: str = "auto",
     system: str | None = None,
 ) -> "Pool":
-    """Record under a progress bar."""
+    """Record under a progress bar, after saying what makes this model's samples all the same, if anything does."""
     from langchain_reasc.evaluation.record import record_pool
+    from langchain_reasc.source import Source
 
+    for notice in Source.of(model, logprobs=True).notices:
+        remark(notice)
     with progress(title) as move:
         return record_pool(model, questions, out, samples=samples, answer=answer, system=system, on_question=move)

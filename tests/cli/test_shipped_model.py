@@ -75,6 +75,11 @@ def test_record_then_replay(tmp_path: Path) -> None:
     assert "SC@4" in shown.stdout
 
 
+def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) -> None:
+    done = reasc("record", TEST, "--out", tmp_path / "p.jsonl", "--temperature", 0, "--limit", 1, "--samples", 1)
+    assert "temperature=0 makes every sample the same" in done.stderr
+
+
 def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     shown = reasc("demo", "--problems", 8, "--calibration-size", 64, "--samples", 4, "--plot", "--out", out).stdout
