@@ -42,6 +42,13 @@ def pool_of(
         pool.close()
 
 
+def keys_of_all(pool: ReplicaPool, count: int) -> list[str]:
+    """Keys that prefer each server in turn: where a key goes depends on the ports."""
+    keys = [f"question {at}" for at in range(1000)]
+    home = {replica: [key for key in keys if pool.router.choose(key) is replica] for replica in pool.router.replicas}
+    return [key for turn in zip(*home.values(), strict=False) for key in turn][:count]
+
+
 def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
     """Whether the condition comes true in time."""
     until = time.monotonic() + seconds
