@@ -18,7 +18,7 @@ from .conftest import Chat
 from .fault_server import Exchange, answer, fault_server
 from .faults import FAULTS, TOKENS, drip, status
 
-TIMEOUT: Final = 1.0  # seconds the clients wait
+TIMEOUT: Final = 1.5  # seconds the clients wait
 BAD: Final = 1  # the sample that goes wrong
 
 
