@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai.replicas import ReplicaPool
-from langchain_reasc_openai.sample_streams import sample
+from langchain_reasc_openai.drawing.sample_streams import sample
+from langchain_reasc_openai.routing.replicas import ReplicaPool
 from pydantic import SecretStr
 
 from benchmarks.settings import CELLS, QUESTION, Settings

@@ -24,8 +24,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai.replicas import ReplicaPool, ReplicaStatus
-from langchain_reasc_openai.sample_streams import asample
+from langchain_reasc_openai.drawing.sample_streams import asample
+from langchain_reasc_openai.routing.replicas import ReplicaPool, ReplicaStatus
 from pydantic import SecretStr
 
 from benchmarks.loopback_chat import PROMPT_TOKENS

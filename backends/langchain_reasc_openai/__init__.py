@@ -7,12 +7,12 @@ from langchain_reasc.exceptions import missing_extra
 if importlib.util.find_spec("langchain_openai") is None:
     raise missing_extra("openai", "langchain-openai")
 
-from langchain_reasc_openai.capabilities import Capabilities
 from langchain_reasc_openai.chat_model import ChatOpenAICompatible
-from langchain_reasc_openai.presets import PRESETS, Preset
-from langchain_reasc_openai.probing import probe
-from langchain_reasc_openai.replicas import ReplicaPool, ReplicaStatus
-from langchain_reasc_openai.retrying import RetryPolicy
+from langchain_reasc_openai.probing.capabilities import Capabilities
+from langchain_reasc_openai.probing.presets import PRESETS, Preset
+from langchain_reasc_openai.probing.probe import probe
+from langchain_reasc_openai.routing.replicas import ReplicaPool, ReplicaStatus
+from langchain_reasc_openai.routing.retrying import RetryPolicy
 
 __all__ = [
     "PRESETS",

@@ -9,10 +9,10 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from langchain_reasc.integrations import Integration, register_integration
-from langchain_reasc_openai.capabilities import Capabilities
 from langchain_reasc_openai.client import WHOLE
-from langchain_reasc_openai.prepared_samples import PreparedSamples
-from langchain_reasc_openai.sample_streams import AsyncSampleStream, SampleStream, asample, sample
+from langchain_reasc_openai.drawing.prepared_samples import PreparedSamples
+from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream, SampleStream, asample, sample
+from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.served_model import ServedModel
 
 __all__ = ["ChatOpenAICompatible"]

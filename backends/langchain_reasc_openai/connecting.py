@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import SecretStr
 
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerError
-from langchain_reasc_openai.addresses import base_urls
-from langchain_reasc_openai.asking import ServerBusy
-from langchain_reasc_openai.capabilities import Capabilities
 from langchain_reasc_openai.client import ServerClient
-from langchain_reasc_openai.presets import PRESETS, Preset, preset_named, preset_of_host
-from langchain_reasc_openai.probing import probe, remembered
-from langchain_reasc_openai.replicas import ReplicaPool
-from langchain_reasc_openai.retrying import RetryPolicy
+from langchain_reasc_openai.probing.addresses import base_urls
+from langchain_reasc_openai.probing.asking import ServerBusy
+from langchain_reasc_openai.probing.capabilities import Capabilities
+from langchain_reasc_openai.probing.presets import PRESETS, Preset, preset_named, preset_of_host
+from langchain_reasc_openai.probing.probe import probe, remembered
+from langchain_reasc_openai.routing.replicas import ReplicaPool
+from langchain_reasc_openai.routing.retrying import RetryPolicy
 
 if TYPE_CHECKING:
     from langchain_reasc_openai.served_model import ServedModel

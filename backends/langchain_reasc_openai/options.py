@@ -9,8 +9,8 @@ from openai.resources.chat.completions import Completions
 from pydantic import BaseModel, Field, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_openai.capabilities import Capabilities
-from langchain_reasc_openai.presets import PRESETS
+from langchain_reasc_openai.probing.capabilities import Capabilities
+from langchain_reasc_openai.probing.presets import PRESETS
 
 __all__ = ["SamplerFields", "call_names", "check_names", "explained", "request_of"]
 

@@ -11,12 +11,12 @@ from langchain_openai import ChatOpenAI
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_openai.capabilities import Capabilities
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.connecting import Connection, connection_fields
 from langchain_reasc_openai.options import SamplerFields, check_names, explained, request_of
-from langchain_reasc_openai.replicas import ReplicaStatus
-from langchain_reasc_openai.retrying import RetryPolicy
+from langchain_reasc_openai.probing.capabilities import Capabilities
+from langchain_reasc_openai.routing.replicas import ReplicaStatus
+from langchain_reasc_openai.routing.retrying import RetryPolicy
 
 __all__ = ["ServedModel"]
 

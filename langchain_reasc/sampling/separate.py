@@ -125,8 +125,9 @@ async def _aone(
                     # Python 3.11's `wait_for`, in ChatOpenAI, loses a cancellation that comes together with a token.
                     if stop.is_set():
                         return Sample(index, merged(chunks), "cancelled")
-                    if (ends := timer.when()) is not None and asyncio.get_running_loop().time() >= ends:
-                        raise TimeoutError
+                    ends = timer.when()
+                    if limit and ends is not None and asyncio.get_running_loop().time() >= ends:
+                        raise limit.error()
             return Sample(index, streamed(chunks))
     except asyncio.CancelledError:
         if not stop.is_set():

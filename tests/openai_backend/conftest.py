@@ -9,7 +9,7 @@ import certifi
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration
-from langchain_reasc_openai.probing import forget
+from langchain_reasc_openai.probing.probe import forget
 
 Samples = list[tuple[int, Any]]
 

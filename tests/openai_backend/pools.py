@@ -10,9 +10,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai.replicas import ReplicaPool
-from langchain_reasc_openai.retrying import RetryPolicy
-from langchain_reasc_openai.sample_streams import asample, sample
+from langchain_reasc_openai.drawing.sample_streams import asample, sample
+from langchain_reasc_openai.routing.replicas import ReplicaPool
+from langchain_reasc_openai.routing.retrying import RetryPolicy
 from pydantic import SecretStr
 
 from benchmarks.loopback_chat import Exchange

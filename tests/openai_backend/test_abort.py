@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_reasc_openai.sample_streams import sample
+from langchain_reasc_openai.drawing.sample_streams import sample
 
 from benchmarks.loopback_chat import Exchange, serving
 

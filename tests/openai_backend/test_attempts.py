@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 from langchain_core.rate_limiters import BaseRateLimiter
-from langchain_reasc_openai.retrying import Fault, RetryPolicy, fault_of, retry_after
+from langchain_reasc_openai.routing.retrying import Fault, RetryPolicy, fault_of, retry_after
 
 from benchmarks.loopback_chat import serving
 from langchain_reasc.exceptions import ConfigurationError, SamplingError

@@ -2,8 +2,8 @@
 
 import pytest
 from langchain_reasc_openai import PRESETS, Capabilities, probe
-from langchain_reasc_openai.addresses import base_url, base_urls, root_of
-from langchain_reasc_openai.presets import preset_named, preset_of_host
+from langchain_reasc_openai.probing.addresses import base_url, base_urls, root_of
+from langchain_reasc_openai.probing.presets import preset_named, preset_of_host
 
 from langchain_reasc.exceptions import ConfigurationError
 

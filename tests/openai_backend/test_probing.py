@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_reasc_openai import Capabilities, probe
-from langchain_reasc_openai.probing import forget, remembered
+from langchain_reasc_openai.probing.probe import forget, remembered
 from pydantic import SecretStr
 
 from langchain_reasc.exceptions import ConfigurationError, ServerError

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, BaseCallbackHandler, CallbackManagerForLLMRun
 from langchain_core.language_models import FakeListChatModel
-from langchain_reasc_openai.replicas import ReplicaPool
-from langchain_reasc_openai.retrying import RetryPolicy
+from langchain_reasc_openai.routing.replicas import ReplicaPool
+from langchain_reasc_openai.routing.retrying import RetryPolicy
 
 from benchmarks.loopback_chat import serving
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError

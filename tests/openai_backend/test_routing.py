@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_reasc_openai.retrying import Fault, RetryPolicy
-from langchain_reasc_openai.routing import Replica, Router, prompt_key, public_url
+from langchain_reasc_openai.routing.retrying import Fault, RetryPolicy
+from langchain_reasc_openai.routing.router import Replica, Router, prompt_key, public_url
 
 POLICY = RetryPolicy(sideline=1.0, longest_sideline=5.0)
 
@@ -183,7 +183,7 @@ def test_the_key_of_a_prompt_is_its_text_in_every_process() -> None:
     assert key != prompt_key([*messages, AIMessage("42")])
     code = (
         "from langchain_core.messages import HumanMessage, SystemMessage\n"
-        "from langchain_reasc_openai.routing import prompt_key\n"
+        "from langchain_reasc_openai.routing.router import prompt_key\n"
         "print(prompt_key([SystemMessage('Add.'), HumanMessage('17 + 25')]))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == key

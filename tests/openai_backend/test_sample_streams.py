@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_reasc_openai.sample_streams import asample, sample
+from langchain_reasc_openai.drawing.sample_streams import asample, sample
 
 from benchmarks.loopback_chat import PROMPT_TOKENS, Exchange, serving
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError

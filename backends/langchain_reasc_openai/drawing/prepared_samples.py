@@ -7,13 +7,13 @@ from typing import Self
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.source import FailedSample
-from langchain_reasc_openai.sample_streams import AsyncSampleStream
+from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream
 
 __all__ = ["PreparedSamples"]
 
 
 class PreparedSamples:
-    """An :class:`~langchain_reasc_openai.sample_streams.AsyncSampleStream` that begins with its first step."""
+    """An :class:`~langchain_reasc_openai.drawing.sample_streams.AsyncSampleStream` that begins with its first step."""
 
     def __init__(self, begin: Callable[[], Awaitable[AsyncSampleStream]]) -> None:
         self._begin = begin

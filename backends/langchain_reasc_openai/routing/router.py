@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
-from langchain_reasc_openai.retrying import Fault, RetryPolicy
+from langchain_reasc_openai.routing.retrying import Fault, RetryPolicy
 
 __all__ = ["Replica", "Router", "prompt_key", "public_url"]
 

@@ -15,12 +15,12 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_openai.attempts import Attempt, Attempts
-from langchain_reasc_openai.connections import chunk_timeout, close_all, with_own_connections
-from langchain_reasc_openai.event_loop import AsyncItems, Items, LoopThread, Produce
-from langchain_reasc_openai.reading import logprobs_of, read, says_something
-from langchain_reasc_openai.retrying import RetryPolicy
-from langchain_reasc_openai.routing import Replica, Router, prompt_key, public_url
+from langchain_reasc_openai.routing.attempts import Attempt, Attempts
+from langchain_reasc_openai.routing.connections import chunk_timeout, close_all, with_own_connections
+from langchain_reasc_openai.routing.event_loop import AsyncItems, Items, LoopThread, Produce
+from langchain_reasc_openai.routing.reading import logprobs_of, read, says_something
+from langchain_reasc_openai.routing.retrying import RetryPolicy
+from langchain_reasc_openai.routing.router import Replica, Router, prompt_key, public_url
 
 __all__ = ["ReplicaPool", "ReplicaStatus"]
 
@@ -177,7 +177,7 @@ class ReplicaPool:
         return await asyncio.wrap_future(self.loop.run(self._generated(messages, key, deadline, rate_limiter, kwargs)))
 
     def attempts(self, messages: Sequence[BaseMessage], key: str | None = None, **options: Any) -> Attempts:
-        """The tries of one request; options as of :class:`~langchain_reasc_openai.attempts.Attempts`."""
+        """The tries of one request; options as of :class:`~langchain_reasc_openai.routing.attempts.Attempts`."""
         wanted = (key or prompt_key(messages)) if self._affinity else None
         return Attempts(self.router, self.retry, key=wanted, **options)
 

@@ -10,11 +10,11 @@ from langchain_core.messages import BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_openai.attempts import Attempt
-from langchain_reasc_openai.choices import reads_choices
-from langchain_reasc_openai.drawn import Drawn
-from langchain_reasc_openai.replicas import ReplicaPool
-from langchain_reasc_openai.sample_requests import SharedRequest, SingleRequest
+from langchain_reasc_openai.drawing.choices import reads_choices
+from langchain_reasc_openai.drawing.drawn import Drawn
+from langchain_reasc_openai.drawing.sample_requests import SharedRequest, SingleRequest
+from langchain_reasc_openai.routing.attempts import Attempt
+from langchain_reasc_openai.routing.replicas import ReplicaPool
 
 __all__ = ["Draw"]
 
@@ -23,7 +23,7 @@ Put = Callable[[Drawn], None]
 
 @dataclass(kw_only=True)
 class Draw:
-    """The samples of one call; the fields are described at :func:`~langchain_reasc_openai.sample_streams.sample`."""
+    """The samples of one call; its fields are the arguments of :func:`.sample_streams.sample`."""
 
     pool: ReplicaPool
     messages: list[BaseMessage]

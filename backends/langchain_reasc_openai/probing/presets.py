@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_openai.capabilities import Capabilities
+from langchain_reasc_openai.probing.capabilities import Capabilities
 
 __all__ = ["PRESETS", "Preset", "preset_named", "preset_of_host"]
 

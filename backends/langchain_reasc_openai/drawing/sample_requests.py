@@ -9,10 +9,10 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc_openai.attempts import Attempt
-from langchain_reasc_openai.choices import read_choices
-from langchain_reasc_openai.drawn import Drawn
-from langchain_reasc_openai.reading import finish_reason, read, received_tokens
+from langchain_reasc_openai.drawing.choices import read_choices
+from langchain_reasc_openai.drawing.drawn import Drawn
+from langchain_reasc_openai.routing.attempts import Attempt
+from langchain_reasc_openai.routing.reading import finish_reason, read, received_tokens
 
 __all__ = ["SharedRequest", "SingleRequest"]
 
@@ -101,6 +101,4 @@ class SharedRequest:
         last = next(drawn for drawn in self._ended if not drawn.over)
         others = sum(received_tokens(drawn.chunks) for drawn in self._ended if drawn is not last)
         output = max(usage["output_tokens"] - others, received_tokens(last.chunks))  # llama-server reports one's only
-        last.usage = UsageMetadata(
-            **{**usage, "output_tokens": output, "total_tokens": usage["input_tokens"] + output}
-        )
+        last.usage = UsageMetadata(**{**usage, "output_tokens": output, "total_tokens": usage["input_tokens"] + output})

@@ -10,7 +10,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc_openai.attempts import Attempt
+from langchain_reasc_openai.routing.attempts import Attempt
 
 __all__ = ["finish_reason", "listen", "logprobs_of", "message_of", "read", "received_tokens", "says_something"]
 

@@ -10,8 +10,8 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc_openai.retrying import Fault, RetryPolicy, fault_of, retry_after
-from langchain_reasc_openai.routing import Replica, Router
+from langchain_reasc_openai.routing.retrying import Fault, RetryPolicy, fault_of, retry_after
+from langchain_reasc_openai.routing.router import Replica, Router
 
 __all__ = ["Attempt", "Attempts"]
 

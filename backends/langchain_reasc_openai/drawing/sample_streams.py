@@ -20,10 +20,10 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 
 from langchain_reasc.source import FailedSample
-from langchain_reasc_openai.drawing import Draw
-from langchain_reasc_openai.drawn import Drawn
-from langchain_reasc_openai.event_loop import AsyncItems, Items
-from langchain_reasc_openai.replicas import ReplicaPool
+from langchain_reasc_openai.drawing.draw import Draw
+from langchain_reasc_openai.drawing.drawn import Drawn
+from langchain_reasc_openai.routing.event_loop import AsyncItems, Items
+from langchain_reasc_openai.routing.replicas import ReplicaPool
 
 __all__ = ["AsyncSampleStream", "SampleStream", "asample", "sample"]
 

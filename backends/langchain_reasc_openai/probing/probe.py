@@ -10,10 +10,10 @@ from pydantic import SecretStr, ValidationError
 
 from langchain_reasc.calibration.storage import write_atomically
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_openai.addresses import base_url
-from langchain_reasc_openai.asking import Server
-from langchain_reasc_openai.capabilities import Capabilities
-from langchain_reasc_openai.questions import ask_everything
+from langchain_reasc_openai.probing.addresses import base_url
+from langchain_reasc_openai.probing.asking import Server
+from langchain_reasc_openai.probing.capabilities import Capabilities
+from langchain_reasc_openai.probing.questions import ask_everything
 
 __all__ = ["forget", "probe", "remembered"]
 

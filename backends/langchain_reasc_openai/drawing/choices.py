@@ -13,9 +13,9 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai.chat_models.base import BaseChatOpenAI
 
-from langchain_reasc_openai.attempts import Attempt
 from langchain_reasc_openai.client import keyless
-from langchain_reasc_openai.reading import listen
+from langchain_reasc_openai.routing.attempts import Attempt
+from langchain_reasc_openai.routing.reading import listen
 
 __all__ = ["read_choices", "reads_choices"]
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError, ServerError
-from langchain_reasc_openai.asking import Answer, Server, ServerBusy
-from langchain_reasc_openai.capabilities import Capabilities
-from langchain_reasc_openai.identity import Identity, identify
-from langchain_reasc_openai.presets import Preset
+from langchain_reasc_openai.probing.asking import Answer, Server, ServerBusy
+from langchain_reasc_openai.probing.capabilities import Capabilities
+from langchain_reasc_openai.probing.identity import Identity, identify
+from langchain_reasc_openai.probing.presets import Preset
 
 __all__ = ["ask_everything", "counted_logprobs"]
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from langchain_reasc_openai.addresses import root_of
-from langchain_reasc_openai.asking import Server
-from langchain_reasc_openai.presets import PRESETS, Preset, preset_of_host
+from langchain_reasc_openai.probing.addresses import root_of
+from langchain_reasc_openai.probing.asking import Server
+from langchain_reasc_openai.probing.presets import PRESETS, Preset, preset_of_host
 
 __all__ = ["Identity", "identify"]
 

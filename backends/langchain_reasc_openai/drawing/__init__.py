@@ -1,0 +1,1 @@
+"""Several samples of one prompt, as streams that can be cut off."""

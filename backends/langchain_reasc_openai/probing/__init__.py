@@ -1,0 +1,1 @@
+"""What servers support: known of their kind, or found out by asking."""

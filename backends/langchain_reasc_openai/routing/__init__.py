@@ -1,0 +1,1 @@
+"""Which server answers a request, and what happens when it does not."""
