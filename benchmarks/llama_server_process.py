@@ -37,6 +37,13 @@ def _parameters(xllamacpp: Any, options: dict[str, Any]) -> Any:
         "on": kinds.LLAMA_FLASH_ATTN_TYPE_ENABLED,
         "off": kinds.LLAMA_FLASH_ATTN_TYPE_DISABLED,
     }[options["flash_attn"]]
+    if "name" in options:
+        parameters.model_alias = {options["name"]}
+    if "cache" in options:
+        kind = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{options['cache']}")
+        parameters.cache_type_k = parameters.cache_type_v = kind
+    if "http_threads" in options:
+        parameters.n_threads_http = options["http_threads"]
     parameters.kv_unified = True
     parameters.cache_ram_mib = 0
     parameters.fit_params = parameters.ui = parameters.warmup = False

@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["LlamaServer", "llama_server"]
 
-PROCESS = Path(__file__).with_name("llama_server_process.py")
+PROCESS = Path(__file__).parents[2] / "benchmarks" / "llama_server_process.py"
 NAME = "word-problems"
 
 
@@ -57,7 +57,18 @@ class LlamaServer:
 @contextmanager
 def llama_server(path: Path, *, cache: str = "F16", slots: int = 8) -> Iterator[LlamaServer]:
     """Start one on a GGUF; ``cache`` is the type of its KV cache."""
-    options = {"path": str(path), "name": NAME, "cache": cache, "slots": slots, "cells": 8192}
+    options = {
+        "path": str(path),
+        "name": NAME,
+        "cache": cache,
+        "slots": slots,
+        "cells": 8192,
+        "threads": 1,
+        "n_gpu_layers": 0,
+        "flash_attn": "off",
+        "http_threads": 32,
+        "watched": True,
+    }
     process = subprocess.Popen(
         [sys.executable, str(PROCESS), json.dumps(options)],
         stdin=subprocess.PIPE,
@@ -67,9 +78,9 @@ def llama_server(path: Path, *, cache: str = "F16", slots: int = 8) -> Iterator[
     )
     assert process.stdin and process.stdout
     try:
-        address = process.stdout.readline().strip()
-        assert address, f"llama-server ended with code {process.wait()}"
-        yield LlamaServer(f"{address}/v1")
+        answer = process.stdout.readline()
+        assert answer, f"llama-server ended with code {process.wait()}"
+        yield LlamaServer(f"{json.loads(answer)['address']}/v1")
     finally:
         process.stdin.close()
         process.kill()
