@@ -11,7 +11,14 @@ from langchain_reasc.calibration import Calibration
 from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.logprobs import Provenance
-from langchain_reasc.result import ReASCResult, SampledResponse, output_tokens, total_usage, winning_message
+from langchain_reasc.result import (
+    ReASCResult,
+    SampledResponse,
+    failures_told,
+    output_tokens,
+    total_usage,
+    winning_message,
+)
 from langchain_reasc.sampling import Sample
 from langchain_reasc.scorer import Scorer
 from langchain_reasc.stopping import Cap, Decision, ReASC, Response, StoppingRule, decide
@@ -112,9 +119,7 @@ class Deliberation:
         samples = [self._samples[index] for index in sorted(self._samples)]
         usage = total_usage(samples, used=self._responses)
         responses = self._sampled(samples)
-        failed = sum(sample.status == "failed" for sample in samples)
-        lost = [f"{failed} of {len(samples)} samples failed"] if failed else []
-        notices = [*self._notices, *self._scorer.notices(len(self._responses)), *lost]
+        notices = [*self._notices, *self._scorer.notices(len(self._responses)), *failures_told(samples)]
         method = "reasc" if isinstance(self._rule, ReASC) and self._rule.weight != "count" else "asc"
         message = winning_message(
             responses, decision, usage, notices, method=method, without_confidence=self._scorer.missed

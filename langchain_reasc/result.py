@@ -95,8 +95,20 @@ def output_tokens(message: AIMessage | None) -> tuple[int, bool]:
         return 0, True
     if (usage := _reported(message)) is not None:
         return usage["output_tokens"], False
-    listed = count_tokens(message.response_metadata)
+    listed = count_tokens(message.response_metadata) or message.response_metadata.get("received_tokens")
     return listed or -(-len(str(message.text)) // 4), True  # four characters a token, where nothing says better
+
+
+def failures_told(samples: Sequence[Sample]) -> list[str]:
+    """Notices of samples that failed, and of requests that a backend had to make again (``failed_attempts``)."""
+    failed = sum(sample.status == "failed" for sample in samples)
+    told = [f"{failed} of {len(samples)} samples failed"] if failed else []
+    metadata = [sample.message.response_metadata for sample in samples if sample.message]
+    attempts = [attempt for one in metadata for attempt in one.get("failed_attempts", ())]
+    if attempts:
+        lost = sum(attempt.get("received_tokens", 0) for attempt in attempts)
+        told.append(f"{len(attempts)} requests failed and were made again; {lost} tokens that had come were lost")
+    return told
 
 
 def _reported(message: AIMessage | None) -> UsageMetadata | None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.result import output_tokens, total_usage
+from langchain_reasc.result import failures_told, output_tokens, total_usage
 from langchain_reasc.sampling import Sample
 
 from .payloads import SHAPES, TEXT
@@ -40,3 +40,18 @@ def test_a_bill_with_nonsense_in_it_is_estimated() -> None:
     messages = [AIMessage(TEXT, usage_metadata=one) for one in (usage(7, 3), usage(-100, -50), usage(7, 0))]
     bill = total_usage([Sample(at, message) for at, message in enumerate(messages)], used=[0])
     assert (bill.input_tokens, bill.output_tokens, bill.unused_output_tokens, bill.estimated) == (21, 7, 4, True)
+
+
+def test_requests_made_again_are_told_with_what_was_lost() -> None:
+    attempts = [{"server": "a", "error": "cut", "received_tokens": 7}, {"server": "b", "error": "cut"}]
+    moved = AIMessage("it is 1", response_metadata={"failed_attempts": attempts})
+    samples = [Sample(0, moved), Sample(1, None, "failed", RuntimeError("gone")), Sample(2, AIMessage("it is 1"))]
+    assert failures_told(samples) == [
+        "1 of 3 samples failed",
+        "2 requests failed and were made again; 7 tokens that had come were lost",
+    ]
+    assert failures_told(samples[2:]) == []
+
+
+def test_a_cut_off_sample_costs_the_tokens_its_backend_received() -> None:
+    assert output_tokens(AIMessage("a" * 100, response_metadata={"received_tokens": 9})) == (9, True)
