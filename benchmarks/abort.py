@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai.drawing.sample_streams import sample
+from langchain_reasc_openai.drawing.draw import Draw
+from langchain_reasc_openai.drawing.sample_streams import SampleStream
 from langchain_reasc_openai.routing.replicas import ReplicaPool
 from pydantic import SecretStr
 
@@ -93,7 +94,8 @@ class Watched:
 def cut_off(pool: ReplicaPool, server: Watched, *, tokens: int, after: int, per_request: int, seed: int) -> Aborted:
     """Draw samples of ``tokens`` tokens, and cancel them when the server has generated ``after``."""
     begun, seeds = server.generated(), range(seed, seed + SAMPLES)
-    with sample(pool, [HumanMessage(QUESTION)], n=SAMPLES, seeds=seeds, per_request=per_request) as samples:
+    draw = Draw(pool, [HumanMessage(QUESTION)], n=SAMPLES, seeds=seeds, per_request=per_request)
+    with SampleStream(draw) as samples:
         while (live := server.generating())[1] < after:
             time.sleep(0.001)
         samples.cancel()
@@ -154,7 +156,7 @@ def measure_requests(*, rounds: int, folder: Path | None = None) -> Iterator[str
             for at in range(rounds + 1):
                 messages: list[BaseMessage] = [HumanMessage(f"{per_request} {at} {LONG}")]
                 computed, begun = server.prefilled(), time.perf_counter()
-                drawn = list(sample(pool, messages, n=SAMPLES, per_request=per_request))
+                drawn = list(SampleStream(Draw(pool, messages, n=SAMPLES, per_request=per_request)))
                 assert all(isinstance(message, AIMessage) for _, message in drawn)
                 seconds.append(time.perf_counter() - begun)
                 prefilled.append(server.prefilled() - computed)

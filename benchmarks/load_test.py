@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai.drawing.sample_streams import asample
+from langchain_reasc_openai.drawing.draw import Draw
+from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream
 from langchain_reasc_openai.routing.replicas import ReplicaPool, ReplicaStatus
 from pydantic import SecretStr
 
@@ -114,8 +114,11 @@ class LoadTest:
 
     async def ask(self, question: int) -> None:
         """Draw the samples of one question."""
-        prompt: list[Any] = [HumanMessage(f"Question {question}")]
-        async with asample(self._pool, prompt, n=self.report.samples) as samples:
+
+        async def prepare() -> Draw:
+            return Draw(self._pool, [HumanMessage(f"Question {question}")], n=self.report.samples)
+
+        async with AsyncSampleStream(prepare) as samples:
             async for index, outcome in samples:
                 self.ended += 1
                 if isinstance(outcome, AIMessage):

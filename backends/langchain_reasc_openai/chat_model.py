@@ -10,8 +10,8 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from langchain_reasc.integrations import Integration, register_integration
 from langchain_reasc_openai.client import WHOLE
-from langchain_reasc_openai.drawing.prepared_samples import PreparedSamples
-from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream, SampleStream, asample, sample
+from langchain_reasc_openai.drawing.draw import Draw
+from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream, SampleStream
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.served_model import ServedModel
 
@@ -74,8 +74,7 @@ class ChatOpenAICompatible(ServedModel):
             ConfigurationError: an option is wrong, or one the server does not know.
             ServerError: no server can be reached.
         """
-        server = self._connection.usable(self)
-        return sample(self._connection.pool(self), **self._draw(server, messages, n, first, stop, overrides))
+        return SampleStream(self._draw(self._connection.usable(self), messages, n, first, stop, overrides))
 
     def asample(
         self,
@@ -85,14 +84,13 @@ class ChatOpenAICompatible(ServedModel):
         first: int = 0,
         stop: list[str] | None = None,
         **overrides: Any,
-    ) -> PreparedSamples:
+    ) -> AsyncSampleStream:
         """As :meth:`sample`, for ``async for``; requests are made when iteration begins."""
 
-        async def begin() -> AsyncSampleStream:
-            server = await self._usable()
-            return asample(self._connection.pool(self), **self._draw(server, messages, n, first, stop, overrides))
+        async def prepare() -> Draw:
+            return self._draw(await self._usable(), messages, n, first, stop, overrides)
 
-        return PreparedSamples(begin)
+        return AsyncSampleStream(prepare)
 
     def _generate(
         self,
@@ -152,20 +150,21 @@ class ChatOpenAICompatible(ServedModel):
         first: int,
         stop: list[str] | None,
         overrides: dict[str, Any],
-    ) -> dict[str, Any]:
+    ) -> Draw:
         request = self._streamed_request(server, overrides, stop)
         seed = request.pop("seed", None)
-        return {
-            "messages": self._convert_input(messages).to_messages(),
-            "n": n,
-            "first": first,
-            "kwargs": request,
-            "per_request": 1 if server.n is False or WHOLE in request else self.samples_per_request,
-            "seeds": None if seed is None else [seed + index for index in range(first, first + n)],
-            "sample_timeout": self.sample_timeout,
-            "timeout": self.question_timeout,
-            "rate_limiter": self.rate_limiter,
-        }
+        return Draw(
+            self._connection.pool(self),
+            self._convert_input(messages).to_messages(),
+            n=n,
+            first=first,
+            kwargs=request,
+            per_request=1 if server.n is False or WHOLE in request else self.samples_per_request,
+            seeds=None if seed is None else [seed + index for index in range(first, first + n)],
+            sample_timeout=self.sample_timeout,
+            timeout=self.question_timeout,
+            rate_limiter=self.rate_limiter,
+        )
 
 
 @register_integration("langchain_reasc_openai.ChatOpenAICompatible")

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai.drawing.sample_streams import asample, sample
+from langchain_reasc_openai.drawing.draw import Draw
+from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream, SampleStream
 from langchain_reasc_openai.routing.replicas import ReplicaPool
 from langchain_reasc_openai.routing.retrying import RetryPolicy
+from langchain_reasc_openai.routing.router import Replica, prompt_key
 from pydantic import SecretStr
 
 from benchmarks.loopback_chat import Exchange
@@ -42,11 +44,23 @@ def pool_of(
         pool.close()
 
 
-def keys_of_all(pool: ReplicaPool, count: int) -> list[str]:
-    """Keys that prefer each server in turn: where a key goes depends on the ports."""
-    keys = [f"question {at}" for at in range(1000)]
-    home = {replica: [key for key in keys if pool.router.choose(key) is replica] for replica in pool.router.replicas}
-    return [key for turn in zip(*home.values(), strict=False) for key in turn][:count]
+def prompts_of_all(pool: ReplicaPool, count: int) -> list[list[BaseMessage]]:
+    """Prompts that prefer each server in turn: where one goes depends on the ports."""
+    home: dict[Replica, list[list[BaseMessage]]] = {replica: [] for replica in pool.router.replicas}
+    for prompt in ([HumanMessage(f"question {at}")] for at in range(1000)):
+        home[pool.router.choose(prompt_key(prompt))].append(prompt)
+    return [prompt for turn in zip(*home.values(), strict=False) for prompt in turn][:count]
+
+
+def sample(pool: ReplicaPool, **options: Any) -> SampleStream:
+    return SampleStream(Draw(pool, PROMPT, **options))
+
+
+def asample(pool: ReplicaPool, **options: Any) -> AsyncSampleStream:
+    async def prepare() -> Draw:
+        return Draw(pool, PROMPT, **options)
+
+    return AsyncSampleStream(prepare)
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
@@ -118,8 +132,8 @@ async def endless(exchange: Exchange) -> None:
 
 
 class SyncCalls:
-    def stream(self, pool: ReplicaPool, **options: Any) -> list[ChatGenerationChunk]:
-        return list(pool.stream(PROMPT, **options))
+    def stream(self, pool: ReplicaPool, prompt: Any = PROMPT, **options: Any) -> list[ChatGenerationChunk]:
+        return list(pool.stream(prompt, **options))
 
     def generate(self, pool: ReplicaPool, **options: Any) -> ChatResult:
         return pool.generate(PROMPT, **options)
@@ -128,7 +142,7 @@ class SyncCalls:
         self, pool: ReplicaPool, *, then: Callable[[Any, Ended], None] | None = None, **options: Any
     ) -> list[Ended]:
         ended = []
-        with sample(pool, PROMPT, **options) as stream:
+        with sample(pool, **options) as stream:
             for pair in stream:
                 ended.append(pair)
                 if then:
@@ -136,16 +150,16 @@ class SyncCalls:
         return ended
 
     def cancelled_when(self, pool: ReplicaPool, condition: Callable[[], bool], **options: Any) -> list[Ended]:
-        with sample(pool, PROMPT, **options) as stream:
+        with sample(pool, **options) as stream:
             assert eventually(condition)
             stream.cancel()
             return list(stream)
 
 
 class AsyncCalls:
-    def stream(self, pool: ReplicaPool, **options: Any) -> list[ChatGenerationChunk]:
+    def stream(self, pool: ReplicaPool, prompt: Any = PROMPT, **options: Any) -> list[ChatGenerationChunk]:
         async def main() -> list[ChatGenerationChunk]:
-            return [chunk async for chunk in pool.astream(PROMPT, **options)]
+            return [chunk async for chunk in pool.astream(prompt, **options)]
 
         return asyncio.run(main())
 
@@ -157,7 +171,7 @@ class AsyncCalls:
     ) -> list[Ended]:
         async def main() -> list[Ended]:
             ended = []
-            async with asample(pool, PROMPT, **options) as stream:
+            async with asample(pool, **options) as stream:
                 async for pair in stream:
                     ended.append(pair)
                     if then:
@@ -168,7 +182,7 @@ class AsyncCalls:
 
     def cancelled_when(self, pool: ReplicaPool, condition: Callable[[], bool], **options: Any) -> list[Ended]:
         async def main() -> list[Ended]:
-            async with asample(pool, PROMPT, **options) as stream:
+            async with asample(pool, **options) as stream:
                 first = asyncio.ensure_future(anext(stream, None))
                 await asyncio.sleep(0)
                 assert await asyncio.to_thread(eventually, condition)

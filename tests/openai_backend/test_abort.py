@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_reasc_openai.drawing.sample_streams import sample
 
 from benchmarks.loopback_chat import Exchange, serving
 
-from .pools import PROMPT, AsyncCalls, Script, SyncCalls, endless, eventually, hangs, pool_of, silent
+from .pools import AsyncCalls, Script, SyncCalls, endless, eventually, hangs, pool_of, sample, silent
 
 
 @pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
@@ -64,7 +63,7 @@ def test_an_interrupt_leaves_nothing_running() -> None:
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
 
         threading.Thread(target=interrupt).start()
-        with pytest.raises(KeyboardInterrupt), sample(pool, PROMPT, n=3) as stream:
+        with pytest.raises(KeyboardInterrupt), sample(pool, n=3) as stream:
             list(stream)
         assert eventually(lambda: script.open == 0 and pool.status()[0].in_flight == 0)
 

@@ -22,8 +22,8 @@ from .pools import (
     SyncCalls,
     cut_after,
     eventually,
-    keys_of_all,
     pool_of,
+    prompts_of_all,
     refuses,
     says,
     silent,
@@ -185,8 +185,8 @@ def test_another_server_is_asked_without_waiting(calls: Any, code: int) -> None:
     bad, good = Script(refuses(code, retry_after="50")), Script(says("forty two"))
     slow = RetryPolicy(first_wait=1000, longest_wait=1000)
     with serving(bad) as first, serving(good) as second, pool_of(first, second, retry=slow) as pool:
-        for key in keys_of_all(pool, 8):
-            assert text_of(calls.stream(pool, key=key)) == "forty two"
+        for prompt in prompts_of_all(pool, 8):
+            assert text_of(calls.stream(pool, prompt)) == "forty two"
         states = pool.status()
     assert 1 <= len(bad.requests) <= 3 and states[0].failed == len(bad.requests) and states[1].served == 8
 
@@ -195,8 +195,8 @@ def test_a_refused_connection_is_moved(calls: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with serving(Script(says("forty two"))) as url, pool_of(f"http://127.0.0.1:{port}/v1", url) as pool:
-        for key in keys_of_all(pool, 8):
-            assert text_of(calls.stream(pool, key=key)) == "forty two"
+        for prompt in prompts_of_all(pool, 8):
+            assert text_of(calls.stream(pool, prompt)) == "forty two"
         down, up = pool.status()
     assert (down.served, up.served) == (0, 8) and not down.healthy and down.failed >= 1
 
@@ -231,8 +231,8 @@ def test_silence_before_the_first_token_is_moved(calls: Any) -> None:
     mute, good = Script(silent), Script(says("forty two"))
     fields = {"timeout": 0.3}
     with serving(mute) as first, serving(good) as second, pool_of(first, second, fields=fields) as pool:
-        for key in keys_of_all(pool, 4):
-            assert text_of(calls.stream(pool, key=key)) == "forty two"
+        for prompt in prompts_of_all(pool, 4):
+            assert text_of(calls.stream(pool, prompt)) == "forty two"
     assert eventually(lambda: mute.open == 0)
 
 
@@ -247,18 +247,6 @@ def test_a_stream_cut_in_the_middle_is_an_error_and_its_part_stays(calls: Any) -
     with serving(script) as url, pool_of(url) as pool, pytest.raises(SamplingError, match="finish_reason"):
         calls.stream(pool)
     assert len(script.requests) == 1
-
-
-def test_the_deadline_ends_all_attempts(calls: Any) -> None:
-    script = Script(silent)
-    with serving(script) as url, pool_of(url) as pool:
-        begun = time.monotonic()
-        with pytest.raises(SamplingError, match="deadline"):
-            calls.stream(pool, deadline=begun + 0.3)
-        with pytest.raises(SamplingError, match="deadline"):
-            calls.generate(pool, deadline=begun + 0.4)
-        assert 0.3 < time.monotonic() - begun < 8
-        assert eventually(lambda: script.open == 0)
 
 
 def test_a_response_in_one_piece_is_tried_again_too(calls: Any) -> None:

@@ -7,23 +7,25 @@ from typing import Any
 import openai
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_reasc_openai.drawing.sample_streams import asample, sample
+from langchain_reasc_openai.drawing.draw import Draw
 
 from benchmarks.loopback_chat import PROMPT_TOKENS, Exchange, serving
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
-from langchain_reasc.source import FailedSample, ParallelSampler
+from langchain_reasc.source import FailedSample
 
 from .pools import (
     PROMPT,
     AsyncCalls,
     Script,
     SyncCalls,
+    asample,
     cut_after,
     endless,
     eventually,
     hangs,
     pool_of,
     refuses,
+    sample,
     says,
     silent,
 )
@@ -192,7 +194,7 @@ def test_a_server_that_never_answers_is_given_up_in_time(calls: Any, limit: str)
 def test_a_dropped_stream_closes_its_connections() -> None:
     script = Script(endless)
     with serving(script) as url, pool_of(url) as pool:
-        stream = sample(pool, PROMPT, n=3)
+        stream = sample(pool, n=3)
         assert eventually(lambda: script.open == 3)
         del stream
         gc.collect()
@@ -202,7 +204,7 @@ def test_a_dropped_stream_closes_its_connections() -> None:
 async def test_a_dropped_async_stream_closes_its_connections() -> None:
     script = Script(endless)
     with serving(script) as url, pool_of(url) as pool:
-        stream = asample(pool, PROMPT, n=3)
+        stream = asample(pool, n=3)
         waiting = asyncio.ensure_future(anext(stream))
         assert await asyncio.to_thread(eventually, lambda: script.open == 3)
         waiting.cancel()
@@ -215,7 +217,7 @@ async def test_a_dropped_async_stream_closes_its_connections() -> None:
 def test_cancelling_late_twice_or_after_the_pool_was_closed_does_nothing() -> None:
     with serving(says_its_seed) as url:
         with pool_of(url) as pool:
-            stream = sample(pool, PROMPT, n=1)
+            stream = sample(pool, n=1)
             assert len(list(stream)) == 1
             stream.cancel()
             stream.cancel()
@@ -223,13 +225,13 @@ def test_cancelling_late_twice_or_after_the_pool_was_closed_does_nothing() -> No
         stream.close()
         assert list(stream) == []
         with pytest.raises(ModelClosedError):
-            sample(pool, PROMPT, n=1)
+            sample(pool, n=1)
 
 
 def test_closing_the_pool_ends_the_streams_that_are_read() -> None:
     script = Script(endless)
     with serving(script) as url, pool_of(url) as pool:
-        stream = sample(pool, PROMPT, n=1)
+        stream = sample(pool, n=1)
         assert eventually(lambda: script.open == 1)
         pool.close()
         with pytest.raises(ModelClosedError):
@@ -246,15 +248,5 @@ def test_closing_the_pool_ends_the_streams_that_are_read() -> None:
     ],
 )
 def test_wrong_options_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pool_of("http://127.0.0.1:9/v1") as pool:
-        for draw in (sample, asample):
-            with pytest.raises(ConfigurationError, match=said):
-                draw(pool, PROMPT, **wrong)
-
-
-def test_the_streams_are_what_the_core_asks_of_a_parallel_sampler() -> None:
-    class Model:
-        sample = staticmethod(sample)
-        asample = staticmethod(asample)
-
-    assert isinstance(Model(), ParallelSampler)
+    with pool_of("http://127.0.0.1:9/v1") as pool, pytest.raises(ConfigurationError, match=said):
+        Draw(pool, PROMPT, **wrong)

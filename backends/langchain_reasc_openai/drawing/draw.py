@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -21,22 +21,45 @@ __all__ = ["Draw"]
 Put = Callable[[Drawn], None]
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Draw:
-    """The samples of one call; its fields are the arguments of :func:`.sample_streams.sample`."""
+    """Samples ``first`` to ``first + n - 1`` of one prompt, drawn together.
+
+    A sample whose server fails in the middle is begun again on another: what was lost is listed in the message's
+    ``response_metadata["failed_attempts"]`` and is not part of its usage. ``response_metadata["server"]`` names the
+    server; one that was cut off has no usage but ``response_metadata["received_tokens"]``.
+
+    Attributes:
+        pool: the servers.
+        messages: the prompt.
+        n: how many.
+        first: index of the first.
+        kwargs: of the chat model's ``_astream``.
+        seeds: one for each sample, or None for those without. Samples of one request are drawn with the first one's.
+        per_request: how many samples are asked for in one request, by ``n``, of servers that know it. What such a
+            request does not return is drawn one by one; its prompt is billed to the sample that ends last.
+        sample_timeout: seconds that a sample may take, all its attempts together; then it has failed.
+        timeout: seconds that all may take together.
+        rate_limiter: asked before each attempt.
+        cancelled: whether what still runs is cut off.
+
+    Raises:
+        ConfigurationError: an option is wrong.
+    """
 
     pool: ReplicaPool
     messages: list[BaseMessage]
+    _: KW_ONLY
     n: int
-    first: int
-    kwargs: Mapping[str, Any]
-    seeds: Sequence[int | None] | None
-    per_request: int
-    sample_timeout: float | None
-    timeout: float | None
-    rate_limiter: BaseRateLimiter | None
-    cancelled: bool = False
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    first: int = 0
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    seeds: Sequence[int | None] | None = None
+    per_request: int = 1
+    sample_timeout: float | None = None
+    timeout: float | None = None
+    rate_limiter: BaseRateLimiter | None = None
+    cancelled: bool = field(default=False, init=False)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         if self.n < 1 or self.per_request < 1:
@@ -59,14 +82,14 @@ class Draw:
         deadline = min(deadlines, default=None)
         size = self.per_request if self._may_share() else 1
         groups = [range(at, min(at + size, self.n)) for at in range(0, self.n, size)]
-        self.tasks = [asyncio.create_task(self._some(group, deadline, put)) for group in groups]
+        self._tasks = [asyncio.create_task(self._some(group, deadline, put)) for group in groups]
         try:
-            while running := [task for task in self.tasks if not task.done()]:
+            while running := [task for task in self._tasks if not task.done()]:
                 await asyncio.wait(running)
         finally:
             self.cancelled = True
             self._cancel_tasks()
-            await asyncio.gather(*self.tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cancel(self) -> None:
         """Cut off what runs; callable from any thread."""
@@ -74,7 +97,7 @@ class Draw:
         self.pool.loop.call_soon(self._cancel_tasks)
 
     def _cancel_tasks(self) -> None:
-        for task in self.tasks:
+        for task in self._tasks:
             task.cancel()
 
     def _may_share(self) -> bool:
@@ -104,7 +127,7 @@ class Draw:
                 drawn.error = error
         for position, drawn in zip(positions, group, strict=True):
             if drawn.missing:
-                self.tasks.append(asyncio.create_task(self._some([position], deadline, put)))
+                self._tasks.append(asyncio.create_task(self._some([position], deadline, put)))
         left = [drawn for drawn in group if not (drawn.over or drawn.missing)]
         for drawn in left[1:]:
             drawn.shares_prompt = True

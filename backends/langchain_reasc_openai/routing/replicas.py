@@ -103,8 +103,6 @@ class ReplicaPool:
         self,
         messages: list[BaseMessage],
         *,
-        key: str | None = None,
-        deadline: float | None = None,
         rate_limiter: BaseRateLimiter | None = None,
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
@@ -113,17 +111,15 @@ class ReplicaPool:
 
         Args:
             messages: the prompt.
-            key: requests of one key prefer one server; by default a hash of the prompt.
-            deadline: when to give up, by ``time.monotonic()``.
             rate_limiter: asked before every further attempt; for the first, ``BaseChatModel.stream`` has asked it.
             run_manager: told of every chunk.
             kwargs: of the chat model's ``_astream``, such as ``stop``.
 
         Raises:
-            SamplingError: the deadline passed, or the stream was cut.
+            SamplingError: the stream was cut.
             Exception: what the server's client raised; in the middle of a response nothing is tried again.
         """
-        with closing(Items(self.loop, self._streaming(messages, key, deadline, rate_limiter, kwargs))) as chunks:
+        with closing(Items(self.loop, self._streaming(messages, rate_limiter, kwargs))) as chunks:
             for chunk in chunks:
                 if run_manager:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk, logprobs=logprobs_of(chunk))
@@ -133,14 +129,12 @@ class ReplicaPool:
         self,
         messages: list[BaseMessage],
         *,
-        key: str | None = None,
-        deadline: float | None = None,
         rate_limiter: BaseRateLimiter | None = None,
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         """The asynchronous :meth:`stream`."""
-        with closing(AsyncItems(self.loop, self._streaming(messages, key, deadline, rate_limiter, kwargs))) as chunks:
+        with closing(AsyncItems(self.loop, self._streaming(messages, rate_limiter, kwargs))) as chunks:
             async for chunk in chunks:
                 if run_manager:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk, logprobs=logprobs_of(chunk))
@@ -150,14 +144,12 @@ class ReplicaPool:
         self,
         messages: list[BaseMessage],
         *,
-        key: str | None = None,
-        deadline: float | None = None,
         rate_limiter: BaseRateLimiter | None = None,
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
         """A response in one piece, with the arguments and errors of :meth:`stream`."""
-        future = self.loop.run(self._generated(messages, key, deadline, rate_limiter, kwargs))
+        future = self.loop.run(self._generated(messages, rate_limiter, kwargs))
         try:
             return future.result()
         finally:
@@ -167,19 +159,16 @@ class ReplicaPool:
         self,
         messages: list[BaseMessage],
         *,
-        key: str | None = None,
-        deadline: float | None = None,
         rate_limiter: BaseRateLimiter | None = None,
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
         """The asynchronous :meth:`generate`."""
-        return await asyncio.wrap_future(self.loop.run(self._generated(messages, key, deadline, rate_limiter, kwargs)))
+        return await asyncio.wrap_future(self.loop.run(self._generated(messages, rate_limiter, kwargs)))
 
-    def attempts(self, messages: Sequence[BaseMessage], key: str | None = None, **options: Any) -> Attempts:
+    def attempts(self, messages: Sequence[BaseMessage], **options: Any) -> Attempts:
         """The tries of one request; options as of :class:`~langchain_reasc_openai.routing.attempts.Attempts`."""
-        wanted = (key or prompt_key(messages)) if self._affinity else None
-        return Attempts(self.router, self.retry, key=wanted, **options)
+        return Attempts(self.router, self.retry, key=prompt_key(messages) if self._affinity else None, **options)
 
     def close(self) -> None:
         """Cut off what is running and close the connections."""
@@ -188,8 +177,6 @@ class ReplicaPool:
     def _streaming(
         self,
         messages: list[BaseMessage],
-        key: str | None,
-        deadline: float | None,
         rate_limiter: BaseRateLimiter | None,
         kwargs: dict[str, Any],
     ) -> Produce[ChatGenerationChunk]:
@@ -208,24 +195,22 @@ class ReplicaPool:
 
                 await read(attempt, messages, kwargs, take)
 
-            attempts = self.attempts(messages, key, rate_limiter=rate_limiter, prepaid=True, goes_on=lambda: not said)
-            await attempts.run(once, deadline=deadline)
+            attempts = self.attempts(messages, rate_limiter=rate_limiter, prepaid=True, goes_on=lambda: not said)
+            await attempts.run(once)
 
         return produce
 
     async def _generated(
         self,
         messages: list[BaseMessage],
-        key: str | None,
-        deadline: float | None,
         rate_limiter: BaseRateLimiter | None,
         kwargs: dict[str, Any],
     ) -> ChatResult:
         async def ask(attempt: Attempt) -> ChatResult:
             return await attempt.replica.client._agenerate(messages, **kwargs)
 
-        attempts = self.attempts(messages, key, rate_limiter=rate_limiter, prepaid=True)
-        return await attempts.run(ask, deadline=deadline)
+        attempts = self.attempts(messages, rate_limiter=rate_limiter, prepaid=True)
+        return await attempts.run(ask)
 
 
 def _status(replica: Replica, now: float) -> ReplicaStatus:
