@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
@@ -10,10 +11,11 @@ from pydantic import SecretStr
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerError
 from langchain_reasc_openai.client import ServerClient
 from langchain_reasc_openai.probing.addresses import base_urls
-from langchain_reasc_openai.probing.asking import ServerBusy
+from langchain_reasc_openai.probing.asking import Server, ServerBusy
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.probing.presets import PRESETS, Preset, preset_named, preset_of_host
 from langchain_reasc_openai.probing.probe import probe, remembered
+from langchain_reasc_openai.probing.same_model import require_same_model
 from langchain_reasc_openai.routing.replicas import ReplicaPool
 from langchain_reasc_openai.routing.retrying import RetryPolicy
 
@@ -24,6 +26,7 @@ __all__ = ["Connection", "connection_fields"]
 
 _NO_KEY: Final = "no-key"  # langchain-openai makes no client without one; servers that want none ignore it
 _PATIENCE: Final = 120.0  # seconds: a server may have to load the model first
+_PATIENCE_WITH_ALL: Final = 10.0  # seconds for all to say what they serve; who is late may be wrong unnoticed
 _OF_CLIENT: Final = (
     *("openai_api_key", "openai_organization", "request_timeout", "default_headers", "default_query"),
     *("http_client", "http_async_client", "http_socket_options", "openai_proxy", "stream_chunk_timeout"),
@@ -66,6 +69,8 @@ class Connection:
         self._lock = threading.Lock()
         self._pool: ReplicaPool | None = None
         self._closed = False
+        self._comparing = threading.Lock()
+        self._same_model = False  # as far as anybody asked
 
     def pool(self, model: "ServedModel") -> ReplicaPool:
         """The servers of the model.
@@ -90,24 +95,25 @@ class Connection:
 
     def known(self, model: "ServedModel") -> Capabilities | None:
         """What is known of the servers without asking them."""
-        preset = preset_of_host(model.base_urls[0]) if model.preset == "auto" else PRESETS[model.preset]
-        if preset is not None:
+        if (preset := _told(model)) is not None:
             return preset.capabilities
         found = (remembered(url, model=model.model_name, cache=model.probe_cache) for url in model.base_urls)
         return next((one for one in found if one is not None), None)
 
+    def settled(self, model: "ServedModel") -> Capabilities | None:
+        """As :meth:`known`; None while anything is left to ask."""
+        return self.known(model) if self._same_model or _told(model) else None
+
     def capabilities(self, model: "ServedModel") -> Capabilities:
-        """What is known of the servers, or found out by asking the first that answers."""
-        if (known := self.known(model)) is not None:
-            return known
-        failures: list[ServerError] = []
-        for url in model.base_urls:
-            try:
-                return _probed(model, url)
-            except ServerError as error:
-                failures.append(error)
-        busy = [failure for failure in failures if isinstance(failure, ServerBusy)]
-        raise (ServerBusy if busy else ServerError)("; ".join(map(str, failures))) from failures[0]
+        """What is known of the servers, or found out: what the first that answers supports, and whether all agree."""
+        if (settled := self.settled(model)) is not None:
+            return settled
+        found = self.known(model) or _first_to_answer(model)
+        with self._comparing:
+            if not self._same_model and len(model.base_urls) > 1:
+                _require_same_model(model)
+            self._same_model = True
+        return found
 
     def usable(self, model: "ServedModel") -> Capabilities:
         """As :meth:`capabilities`; where the servers are only busy, what one may try on any server."""
@@ -117,17 +123,34 @@ class Connection:
             return PRESETS["generic"].capabilities
 
 
-def _probed(model: "ServedModel", url: str) -> Capabilities:
+def _told(model: "ServedModel") -> Preset | None:
+    """The preset, where it was named or is plain from the address."""
+    return preset_of_host(model.base_urls[0]) if model.preset == "auto" else PRESETS[model.preset]
+
+
+def _first_to_answer(model: "ServedModel") -> Capabilities:
+    failures: list[ServerError] = []
+    for url in model.base_urls:
+        try:
+            return probe(url, model=model.model_name, cache=model.probe_cache, timeout=_PATIENCE, **_asking(model))
+        except ServerError as error:
+            failures.append(error)
+    busy = [failure for failure in failures if isinstance(failure, ServerBusy)]
+    raise (ServerBusy if busy else ServerError)("; ".join(map(str, failures))) from failures[0]
+
+
+def _require_same_model(model: "ServedModel") -> None:
+    with ExitStack() as stack:
+        servers = [Server(url, timeout=_PATIENCE_WITH_ALL, **_asking(model)) for url in model.base_urls]
+        for server in servers:
+            stack.callback(server.close)
+        require_same_model(servers, model.model_name)
+
+
+def _asking(model: "ServedModel") -> dict[str, Any]:
     key = model.openai_api_key
-    return probe(
-        url,
-        model=model.model_name,
-        api_key=key if isinstance(key, SecretStr) and key.get_secret_value() != _NO_KEY else None,
-        cache=model.probe_cache,
-        headers=model.default_headers,
-        timeout=_PATIENCE,
-        proxy=model.openai_proxy,
-    )
+    secret = key if isinstance(key, SecretStr) and key.get_secret_value() != _NO_KEY else None
+    return {"api_key": secret, "headers": model.default_headers, "proxy": model.openai_proxy}
 
 
 def _client(model: "ServedModel", url: str) -> ServerClient:

@@ -28,7 +28,8 @@ class ServedModel(ChatOpenAI, SamplerFields):
     """A model on one or several servers."""
 
     base_urls: tuple[str, ...] = ()
-    """Addresses of servers that serve the same model, best of one kind; ``base_url`` takes one or a list of them."""
+    """Addresses of servers of one kind that serve the same model; ``base_url`` takes one or a list of them. Unless a
+    preset is named, those that answer are asked what they serve, and refused where that differs."""
     preset: str = "auto"
     """What kind of server it is (``vllm``, ``sglang``, ``llama-server``, ``ollama``, ``lm-studio``, ``openai``,
     ``generic``); "auto" asks the first that answers what it supports, once per process."""
@@ -141,8 +142,8 @@ class ServedModel(ChatOpenAI, SamplerFields):
         }
 
     async def _usable(self) -> Capabilities:
-        if (known := self._connection.known(self)) is not None:
-            return known
+        if (settled := self._connection.settled(self)) is not None:
+            return settled
         return await asyncio.to_thread(self._connection.usable, self)
 
     def _request(self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:

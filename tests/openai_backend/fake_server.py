@@ -25,6 +25,7 @@ class Fake:
     owner: str = "vllm"
     software: str = "uvicorn"
     models: tuple[str, ...] = ("tiny",)
+    meta: dict[str, Any] | None = None
     native: dict[str, Any] = field(default_factory=lambda: {"/version": {"version": "0.11.0"}})
     k: int | None = 20
     refuses_k: bool = True
@@ -140,7 +141,8 @@ def serving(fake: Fake) -> Iterator[Fake]:
             if not self._allowed():
                 return
             if self.path == "/v1/models":
-                rows = [{"id": name, "object": "model", "owned_by": fake.owner} for name in fake.models]
+                row = {"object": "model", "owned_by": fake.owner, **({"meta": fake.meta} if fake.meta else {})}
+                rows = [{"id": name, **row} for name in fake.models]
                 self._json(200, {"object": "list", "data": rows})
             elif self.path in fake.native:
                 self._json(200, fake.native[self.path])

@@ -191,6 +191,24 @@ def test_another_server_is_asked_without_waiting(calls: Any, code: int) -> None:
     assert 1 <= len(bad.requests) <= 3 and states[0].failed == len(bad.requests) and states[1].served == 8
 
 
+def test_a_busy_server_rests_while_another_is_well(calls: Any) -> None:
+    busy, free = Script(refuses(429)), Script(says("forty two"))
+    policy = RetryPolicy(first_wait=0.01, sideline=60)
+    with serving(busy) as first, serving(free) as second, pool_of(first, second, retry=policy) as pool:
+        for prompt in prompts_of_all(pool, 8):
+            assert text_of(calls.stream(pool, prompt)) == "forty two"
+        state = pool.status()[0]
+    assert len(busy.requests) == 1 and state.healthy and state.retry_at is not None
+
+
+def test_servers_that_are_all_busy_are_asked_again(calls: Any) -> None:
+    both = [Script(refuses(429), says("forty two")) for _ in range(2)]
+    policy = RetryPolicy(first_wait=0.01, sideline=60)
+    with serving(both[0]) as first, serving(both[1]) as second, pool_of(first, second, retry=policy) as pool:
+        assert text_of(calls.stream(pool)) == "forty two"
+    assert sorted(len(script.requests) for script in both) == [1, 2]
+
+
 def test_a_refused_connection_is_moved(calls: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

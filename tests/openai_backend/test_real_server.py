@@ -6,6 +6,8 @@ from importlib.resources import files
 
 import pytest
 from langchain_reasc_openai import PRESETS, ChatOpenAICompatible, probe
+from langchain_reasc_openai.probing.asking import Server
+from langchain_reasc_openai.probing.identity import identify
 
 from langchain_reasc import Measure, ReASCRunnable
 from langchain_reasc.logprobs import read_signals
@@ -31,6 +33,15 @@ def test_it_has_what_its_preset_promises(url: str) -> None:
     for name in ("n", "logprobs", "top_logprobs", "streamed_logprobs", "streamed_usage", "seed", "samplers"):
         assert getattr(found, name) == getattr(promised, name), name
     assert found.notices == ()
+
+
+def test_it_tells_of_its_weights(url: str) -> None:
+    server = Server(url)
+    try:
+        [(model, told)] = identify(server).weights.items()
+    finally:
+        server.close()
+    assert model == "word-problems" and all(name in told for name in ("n_params", "size", "n_vocab", "n_embd"))
 
 
 def test_samples_are_repeated_with_their_seeds(url: str, face: Face) -> None:

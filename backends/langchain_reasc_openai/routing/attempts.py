@@ -1,6 +1,7 @@
 """One request, tried on one server after another until it is answered or no try is left."""
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ class Attempts:
             seconds = self._router.rest()
             if seconds > self._policy.longest_retry_after:
                 raise self._asked_for_rest(seconds)
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(seconds + random.uniform(0, self._policy.first_wait))  # not all at the same moment
         self._tried.add(replica)
         return replica
 
@@ -126,6 +127,8 @@ class Attempts:
         now, fault = self._router.clock(), fault_of(error)
         attempt.replica.fail(error, fault, begun=attempt.begun, now=now, policy=self._policy)
         seconds = retry_after(error)
+        if seconds is None and fault is Fault.BUSY and self._router.has_other(self._tried):
+            seconds = self._policy.sideline  # else it draws the requests of all: refusing is quick, and its load low
         if seconds is not None and fault.may_pass:
             attempt.replica.rest(seconds, now)
 

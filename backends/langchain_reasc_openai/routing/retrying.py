@@ -56,7 +56,7 @@ class RetryPolicy:
 
     A request that failed on one server goes to another at once. Only where there is no other does it wait, a random
     time up to a bound that doubles with each attempt ("full jitter"), or as long as the server asked for in
-    ``Retry-After``.
+    ``Retry-After`` and up to ``first_wait`` more, so that not all come back at the same moment.
 
     Attributes:
         attempts: tries in all, the first included.
@@ -64,6 +64,7 @@ class RetryPolicy:
         longest_wait: where that bound stops growing, seconds.
         longest_retry_after: a server that asks for more seconds than this is not waited for.
         sideline: how long a failed server gets no requests while others are well, seconds; doubles with each failure.
+            One that is only busy (429) gets none for just as long, where it does not say how long itself.
         longest_sideline: where that stops growing, seconds.
 
     Raises:

@@ -37,7 +37,7 @@ class Replica:
         failures: failures in a row; 0 for a healthy server.
         sidelined_at: when it last was.
         retry_at: when it is tried again; no other request goes there before, while others are well.
-        rests_until: it asked to be left alone until then.
+        rests_until: it asked to be left alone until then, or is busy while others are not.
         probing: a request is finding out whether it is back.
         last_error: what it failed with last.
     """
