@@ -81,3 +81,17 @@ def merged(chunks: Iterable[AIMessageChunk]) -> AIMessageChunk:
     for chunk in rest:
         first = first + chunk
     return first
+
+
+def output_tokens(message: AIMessage) -> int:
+    assert message.usage_metadata is not None
+    return message.usage_metadata["output_tokens"]
+
+
+def cache_read(message: AIMessage) -> int:
+    assert message.usage_metadata is not None
+    return message.usage_metadata["input_token_details"]["cache_read"]
+
+
+def texts(samples: list[tuple[int, AIMessage]]) -> dict[int, str]:
+    return {index: str(message.content) for index, message in samples}

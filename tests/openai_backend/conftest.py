@@ -9,7 +9,10 @@ import certifi
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration
+from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_openai.probing.probe import forget
+
+from .fake_server import Fake, serving, vllm
 
 Samples = list[tuple[int, Any]]
 
@@ -63,6 +66,23 @@ class AsyncFace:
 
     def solve(self, reasc: Any, given: Any) -> Any:
         return asyncio.run(reasc.asolve(given))
+
+
+Face = SyncFace | AsyncFace
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    with serving(vllm()) as served:
+        yield served
+
+
+def model_of(fake: Fake, **fields: Any) -> ChatOpenAICompatible:
+    return ChatOpenAICompatible(**{"base_url": fake.url, "model": "tiny", "preset": "vllm", **fields})
+
+
+def asked(fake: Fake) -> dict[str, Any]:
+    return fake.requests[-1]
 
 
 @pytest.fixture(params=[SyncFace, AsyncFace], ids=["sync", "async"])

@@ -2,43 +2,20 @@
 
 import copy
 import gc
-import logging
 import threading
 import time
-import traceback
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from langchain_core.load import dumpd, dumps, load
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import fingerprint_of
-from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerError
-from langchain_reasc.source import ParallelSampler, Source
+from langchain_reasc.exceptions import ModelClosedError
+from langchain_reasc.source import ParallelSampler
 
-from .conftest import AsyncFace, SyncFace
-from .fake_server import Fake, llama_server, lm_studio, ollama, serving, vllm
-
-Face = SyncFace | AsyncFace
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    with serving(vllm()) as served:
-        yield served
-
-
-def model_of(fake: Fake, **fields: Any) -> ChatOpenAICompatible:
-    return ChatOpenAICompatible(**{"base_url": fake.url, "model": "tiny", "preset": "vllm", **fields})
-
-
-def asked(fake: Fake) -> dict[str, Any]:
-    return fake.requests[-1]
+from .conftest import Face, asked, model_of
+from .fake_server import Fake, ollama, serving, vllm
 
 
 def test_it_is_langchains_openai_model_and_samples_in_parallel(fake: Fake) -> None:
@@ -96,137 +73,6 @@ def test_they_share_none_where_the_server_ignores_n(face: Face) -> None:
     with serving(ollama()) as fake:
         assert len(face.sample(model_of(fake, preset="ollama", samples_per_request=4), "Hi", n=4)) == 4
     assert len(fake.requests) == 4 and not any("n" in request for request in fake.requests)
-
-
-def test_a_calls_options_win_over_the_models(fake: Fake, face: Face) -> None:
-    face.invoke(model_of(fake, temperature=0.2, top_k=9), "Hi", temperature=0.9, top_k=3, stop=["X"], max_tokens=2)
-    request = asked(fake)
-    assert (request["temperature"], request["top_k"], request["stop"]) == (0.9, 3, ["X"])
-    assert request["max_completion_tokens"] == 2 and "max_tokens" not in request
-
-
-@pytest.mark.parametrize(
-    ("make", "preset", "sent"),
-    [
-        (vllm, "vllm", {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "max_completion_tokens": 9}),
-        (llama_server, "llama-server", {"top_k": 5, "min_p": 0.1, "repeat_penalty": 1.1, "max_tokens": 9}),
-        (llama_server, "auto", {"top_k": 5, "min_p": 0.1, "repeat_penalty": 1.1, "max_tokens": 9}),
-    ],
-)
-def test_parameters_go_out_under_the_servers_names(make: Any, preset: str, sent: dict[str, Any], face: Face) -> None:
-    fields = {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "max_tokens": 9}
-    with serving(make()) as fake:
-        face.invoke(model_of(fake, preset=preset, **fields), "Hi")
-    assert asked(fake).items() >= sent.items()
-    assert asked(fake).keys() == {"messages", "model", "stream", *sent}
-
-
-def test_a_calls_stop_replaces_the_models(fake: Fake, face: Face) -> None:
-    model = model_of(fake, stop=["A"])
-    for call in (face.invoke, face.stream):
-        call(model, "Hi")
-        call(model, "Hi", stop=["B"])
-    face.sample(model, "Hi", n=1)
-    face.sample(model, "Hi", n=1, stop=["B"])
-    assert [request["stop"] for request in fake.requests] == [["A"], ["B"]] * 3
-
-
-def test_extra_body_goes_out_as_it_is_beside_them(fake: Fake, face: Face) -> None:
-    model = model_of(fake, top_k=5, extra_body={"priority": 3})
-    face.invoke(model, "Hi")
-    assert (asked(fake)["top_k"], asked(fake)["priority"]) == (5, 3)
-
-
-def test_a_parameter_the_server_does_not_read_is_refused_before_anything_is_sent(face: Face) -> None:
-    with serving(ollama()) as fake:
-        with pytest.raises(ConfigurationError, match=r"Ollama does not read top_k .it reads none beyond OpenAI's"):
-            face.invoke(model_of(fake, preset="ollama", top_k=5), "Hi")
-        with pytest.raises(ConfigurationError, match="does not read min_p"):
-            face.sample(model_of(fake, preset="ollama"), "Hi", n=2, min_p=0.1)
-        assert fake.requests == []
-
-
-def test_the_limit_has_the_name_that_the_server_knows(face: Face) -> None:
-    with serving(ollama(strict=True)) as fake:
-        assert face.invoke(model_of(fake, preset="ollama", max_tokens=2), "Hi").content == "So it"
-        assert len(face.stream(model_of(fake, preset="ollama"), "Hi", max_completion_tokens=2)) >= 2
-    assert [request["max_tokens"] for request in fake.requests] == [2, 2]
-
-
-def test_no_more_alternatives_are_asked_for_than_the_server_grants(face: Face) -> None:
-    with serving(vllm(k=5)) as fake:
-        message = face.invoke(model_of(fake, preset="auto"), "Hi", logprobs=True, top_logprobs=20)
-        assert len(message.response_metadata["logprobs"]["content"][0]["top_logprobs"]) == 5
-        [(_, sampled)] = face.sample(model_of(fake, preset="auto"), "Hi", n=1, top_logprobs=20)
-        assert len(sampled.response_metadata["logprobs"]["content"][0]["top_logprobs"]) == 5
-
-
-def test_where_streams_lack_logprobs_responses_come_whole(face: Face) -> None:
-    with serving(vllm(streams_logprobs=False)) as fake:
-        model = model_of(fake, preset="auto", logprobs=True, top_logprobs=5)
-        samples = face.sample(model, "Hi", n=2)
-        assert all(len(message.response_metadata["logprobs"]["content"]) == 4 for _, message in samples)
-        assert all(message.usage_metadata["output_tokens"] == 4 for _, message in samples)
-        assert not any(request.get("stream") for request in fake.requests[-2:])
-        assert "".join(str(chunk.content) for chunk in face.stream(model, "Hi")) == "So it is \\boxed{4}"
-
-
-def test_logprobs_are_not_asked_of_a_server_that_has_none(face: Face) -> None:
-    with serving(lm_studio()) as fake:
-        face.invoke(model_of(fake, preset="lm-studio", logprobs=True, top_logprobs=20), "Hi")
-    assert not {"logprobs", "top_logprobs"} & asked(fake).keys()
-
-
-def test_n_is_refused_where_the_server_ignores_it(face: Face) -> None:
-    with serving(ollama()) as fake, pytest.raises(ConfigurationError, match=r"one response per request, and n is 2"):
-        face.generate(model_of(fake, preset="ollama"), "Hi", n=2)
-
-
-def test_a_stream_of_several_responses_is_refused(fake: Fake, face: Face) -> None:
-    with pytest.raises(ConfigurationError, match="a stream carries one response"):
-        face.stream(model_of(fake), "Hi", n=2)
-
-
-def test_auto_asks_once_for_all_copies_and_calls(face: Face) -> None:
-    with serving(vllm()) as fake:
-        model = model_of(fake, preset="auto")
-        face.invoke(model, "Hi")
-        probed = len(fake.requests)
-        face.invoke(model.model_copy(update={"temperature": 0.5}), "Hi")
-        face.invoke(model_of(fake, preset="auto"), "Hi")
-        face.sample(model, "Hi", n=2)
-        assert len(fake.requests) == probed + 4 and model.capabilities().server == "vllm"
-
-
-def test_a_named_preset_asks_nothing(fake: Fake, face: Face) -> None:
-    face.invoke(model_of(fake), "Hi")
-    assert len(fake.requests) == 1 and fake.gets == []
-
-
-def test_auto_passes_over_a_server_that_is_not_there(face: Face) -> None:
-    with serving(vllm()) as gone:
-        pass
-    with serving(vllm()) as fake:
-        model = model_of(fake, preset="auto", base_url=[gone.url, fake.url])
-        assert face.invoke(model, "Hi").content == "So it is \\boxed{4}"
-
-
-def test_no_server_at_all_is_one_clear_line(face: Face) -> None:
-    with serving(vllm()) as gone:
-        pass
-    for call in (face.invoke, face.stream):
-        with pytest.raises(ServerError, match=rf"no server at {gone.url}"):
-            call(model_of(gone, preset="auto"), "Hi")
-    with pytest.raises(ServerError, match=rf"no server at {gone.url}"):
-        face.sample(model_of(gone, preset="auto"), "Hi", n=2)
-
-
-def test_a_busy_server_is_tried_again_and_asked_later_what_it_supports(face: Face) -> None:
-    with serving(vllm(status=503)) as fake:
-        model = model_of(fake, preset="auto", retry=RetryPolicy(attempts=20, first_wait=0.05, longest_wait=0.05))
-        threading.Timer(0.3, lambda: setattr(fake, "status", 200)).start()
-        assert face.invoke(model, "Hi").content == "So it is \\boxed{4}"
-        assert model.capabilities().learned == "probe"
 
 
 def test_requests_of_one_prompt_prefer_one_server_and_others_spread(face: Face) -> None:
@@ -289,56 +135,6 @@ def test_tools_and_structured_output_are_langchains(face: Face) -> None:
         assert asked(fake)["tools"][0]["function"]["name"] == "Total"
 
 
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ({"temprature": 0.5}, r"unknown option 'temprature'; did you mean 'temperature'\?"),
-        ({"repeat_penalty": 1.1}, r"did you mean 'repetition_penalty'\?"),
-        ({"top_k": "many"}, r"top_k: .*got 'many'"),
-        ({"min_p": 2}, r"min_p: .*got 2"),
-        ({"preset": "vlm"}, r"unknown preset 'vlm'"),
-        ({"base_url": []}, "empty list"),
-        ({"base_url": "localhost:8000"}, "a base URL looks like"),
-        ({"model": None}, r"name the model; `reasc probe http"),
-        ({"use_responses_api": True}, "Responses API"),
-        ({"sample_timeout": 0}, "sample_timeout"),
-        ({"n": 0}, "n must be at least 1"),
-    ],
-)
-def test_a_wrong_option_is_refused(fake: Fake, fields: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ConfigurationError, match=complaint):
-        model_of(fake, **fields)
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"topk": 3}, r"unknown argument 'topk'; did you mean 'top_k'\? What only this server knows"),
-        ({"top_k": 0.5}, "top_k"),
-        ({"grammar": "root"}, r"extra_body=\{'grammar': ...\}"),
-    ],
-)
-def test_a_wrong_argument_of_a_call_is_refused(fake: Fake, face: Face, options: dict[str, Any], complaint: str) -> None:
-    for call in (face.invoke, face.stream):
-        with pytest.raises(ConfigurationError, match=complaint):
-            call(model_of(fake), "Hi", **options)
-    with pytest.raises(ConfigurationError, match=complaint):
-        face.sample(model_of(fake), "Hi", n=2, **options)
-    assert fake.requests == []
-
-
-@pytest.mark.parametrize(
-    ("preset", "url"), [("ollama", "http://localhost:11434/v1"), ("vllm", "http://localhost:8000/v1")]
-)
-def test_a_preset_knows_where_its_server_listens(preset: str, url: str) -> None:
-    assert ChatOpenAICompatible(model="tiny", preset=preset).base_urls == (url,)
-
-
-def test_without_a_preset_the_address_is_wanted() -> None:
-    with pytest.raises(ConfigurationError, match="give the server's address"):
-        ChatOpenAICompatible(model="tiny")
-
-
 def test_a_calibration_knows_the_model_and_what_is_set(fake: Fake) -> None:
     model = model_of(fake, temperature=0.7, top_k=20, max_tokens=64, stop=["END"])
     assert fingerprint_of(model, kwargs={"min_p": 0.1, "temperature": 0.8}).model_dump(exclude_none=True) == {
@@ -346,68 +142,3 @@ def test_a_calibration_knows_the_model_and_what_is_set(fake: Fake) -> None:
         "sampling": {"temperature": 0.8, "top_k": 20, "min_p": 0.1, "max_tokens": 64, "stop": '["END"]'},
     }
     assert fake.gets == []
-
-
-@pytest.mark.filterwarnings("ignore:The function `load` is in beta")
-def test_it_is_serialised_without_its_key_and_read_again(fake: Fake) -> None:
-    model = model_of(fake, base_url=[fake.url, "http://b:1"], top_k=3, api_key="hush-hush")
-    assert "hush" not in dumps(model)
-    again = load(
-        dumpd(model),
-        valid_namespaces=["langchain_reasc_openai"],
-        allowed_objects=[ChatOpenAICompatible],
-        secrets_map={"OPENAI_API_KEY": "hush-hush"},
-    )
-    assert (again.base_urls, again.top_k, again.preset) == (model.base_urls, 3, "vllm")
-    assert again.openai_api_key == SecretStr("hush-hush")
-
-
-def test_a_key_is_sent_and_shown_nowhere(face: Face, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    cache = tmp_path / "servers.json"
-    with serving(vllm(key="hush-hush")) as fake:
-        model = model_of(fake, preset="auto", api_key="hush-hush", probe_cache=cache, retry=RetryPolicy(attempts=1))
-        message = face.invoke(model, "Hi")
-        samples = face.sample(model, "Hi", n=2)
-        fake.key = "another"  # which this server quotes, with ours, in its refusal
-        with pytest.raises(Exception, match="401") as refused:
-            face.invoke(model, "Hi")
-    assert all(headers["authorization"] == "Bearer hush-hush" for headers in fake.headers)
-    shown = [repr(model), str(model), repr(model.status()), repr(message), repr(samples), cache.read_text()]
-    shown += [dumps(model), str(fingerprint_of(model)), caplog.text]
-    assert not [text for text in shown if "hush" in text]
-    assert "quoted: Bearer ***" in str(refused.value)
-    assert "hush" not in "".join(traceback.format_exception(refused.value)) + str(vars(refused.value))
-
-
-@pytest.mark.parametrize("preset", ["vllm", "auto"])
-def test_no_key_is_sent_where_none_was_given(
-    fake: Fake, face: Face, preset: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "hush-hush")
-    face.invoke(model_of(fake, preset=preset), "Hi")
-    assert not [headers for headers in fake.headers if "hush" in str(headers)]
-
-
-def test_openais_own_key_is_for_openai_alone(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY, or give api_key"):
-        ChatOpenAICompatible(model="gpt-4o-mini", preset="openai")
-    monkeypatch.setenv("OPENAI_API_KEY", "hush-hush")
-    own = ChatOpenAICompatible(model="gpt-4o-mini", preset="openai")
-    assert own.base_urls == ("https://api.openai.com/v1",) and own.openai_api_key == SecretStr("hush-hush")
-    proxy = model_of(fake, preset="openai")
-    assert proxy.openai_api_key == SecretStr("no-key")
-
-
-@pytest.mark.parametrize(("k", "asked_for"), [(5, 5), (20, 20), (50, 20)])
-def test_reasc_asks_for_as_many_alternatives_as_the_server_is_known_to_grant(k: int, asked_for: int) -> None:
-    with serving(vllm(k=k, refuses_k=k < 20)) as fake:
-        model = model_of(fake, preset="auto")
-        model.capabilities()
-        assert Source.of(model, logprobs=True).model.top_logprobs == asked_for  # type: ignore[attr-defined]
-
-
-def test_reasc_says_why_there_is_no_confidence_before_anything_is_paid_for() -> None:
-    with serving(lm_studio()) as fake:
-        reason = Source.of(model_of(fake, preset="lm-studio"), logprobs=True).no_logprobs
-    assert reason is not None and "chat completions carry no log-probabilities" in reason

@@ -57,7 +57,7 @@ def test_samples_are_repeated_with_their_seeds(url: str, face: Face) -> None:
 def test_parameters_reach_the_sampler(url: str, face: Face) -> None:
     with ChatOpenAICompatible(base_url=url, model="word-problems", temperature=2.0, top_k=1, max_tokens=16) as model:
         assert len({message.content for _, message in face.sample(model, QUESTION, n=4)}) == 1  # top_k=1: the likeliest
-        free = face.sample(model, QUESTION, n=4, top_k=0)
+        free = face.sample(model, QUESTION, n=8, top_k=0, min_p=0.0, max_tokens=64)
         assert len({message.content for _, message in free}) > 1
 
 

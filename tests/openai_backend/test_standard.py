@@ -21,7 +21,7 @@ class TestUnits(ChatModelUnitTests):
     def chat_model_params(self) -> dict[str, Any]:
         return {"base_url": "http://localhost:8000/v1", "model": "tiny", "preset": "vllm"}
 
-    @pytest.mark.xfail(reason="a stored snapshot would hold langchain-core's version; see test_chat_model", strict=True)
+    @pytest.mark.xfail(reason="a stored snapshot would hold langchain-core's version; see test_api_keys", strict=True)
     def test_serdes(self, model: BaseChatModel, snapshot: Any) -> None:
         super().test_serdes(model, snapshot)
 
