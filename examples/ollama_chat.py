@@ -32,7 +32,11 @@ def main() -> None:
     except ModuleNotFoundError:
         sys.exit("error: langchain-ollama is not installed. Install it with: pip install langchain-ollama")
 
-    model = ChatOllama(model=given.model, base_url=given.base_url, temperature=0.7, num_predict=1024)
+    fields = {"model": given.model, "base_url": given.base_url, "temperature": 0.7, "num_predict": 1024}
+    try:
+        model = ChatOllama(**fields, validate_model_on_init=True)
+    except (ConnectionError, ValueError) as error:  # not running, or the model was not pulled
+        sys.exit(f"error: {error}")
     reasc = ReASCRunnable(model=model, calibration="online", measure=Measure("top_k"), concurrency=2)
     for question, message in zip(given.question, reasc.batch(given.question), strict=True):
         account = message.response_metadata["reasc"]
