@@ -4,9 +4,11 @@ import os
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
-from pydantic import SecretStr
+from langchain_openai import ChatOpenAI
+from pydantic import Field, SecretStr
 
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerError
 from langchain_reasc_openai.client import ServerClient
@@ -19,10 +21,7 @@ from langchain_reasc_openai.probing.same_model import require_same_model
 from langchain_reasc_openai.routing.replicas import ReplicaPool
 from langchain_reasc_openai.routing.retrying import RetryPolicy
 
-if TYPE_CHECKING:
-    from langchain_reasc_openai.served_model import ServedModel
-
-__all__ = ["Connection", "connection_fields"]
+__all__ = ["Connection", "ServerFields", "connection_fields"]
 
 _NO_KEY: Final = "no-key"  # langchain-openai makes no client without one; servers that want none ignore it
 _PATIENCE: Final = 120.0  # seconds: a server may have to load the model first
@@ -62,6 +61,25 @@ def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 _SETTLED: Final = ("base_urls", "base_url", "openai_api_base", "api_key", "openai_api_key", "preset")
 
 
+class ServerFields(ChatOpenAI):
+    """The fields that say where requests go."""
+
+    base_urls: tuple[str, ...] = ()
+    """Addresses of servers of one kind that serve the same model; ``base_url`` takes one or a list of them. Unless a
+    preset is named, those that answer are asked what they serve, and refused where that differs."""
+    preset: str = "auto"
+    """What kind of server it is (``vllm``, ``sglang``, ``llama-server``, ``ollama``, ``lm-studio``, ``openai``,
+    ``generic``); "auto" asks the first that answers what it supports, once per process."""
+    probe_cache: str | Path | None = None
+    """A JSON file in which what servers support is remembered from process to process."""
+    retry: RetryPolicy | None = Field(default=None, exclude=True)
+    """When a failed request is tried again; None: the defaults, with ``max_retries + 1`` attempts where that is set."""
+    affinity: bool = True
+    """Whether requests of one prompt prefer one server, whose prefix cache then holds it."""
+    burst: int = Field(default=16, ge=1)
+    """Requests of one prompt that a server takes at a time, however idle the others are."""
+
+
 class Connection:
     """What a model and its copies share. Made without connecting; all methods may be called from any thread."""
 
@@ -72,7 +90,7 @@ class Connection:
         self._comparing = threading.Lock()
         self._same_model = False  # as far as anybody asked
 
-    def pool(self, model: "ServedModel") -> ReplicaPool:
+    def pool(self, model: ServerFields) -> ReplicaPool:
         """The servers of the model.
 
         Raises:
@@ -93,18 +111,18 @@ class Connection:
             if self._pool is not None:
                 self._pool.close()
 
-    def known(self, model: "ServedModel") -> Capabilities | None:
+    def known(self, model: ServerFields) -> Capabilities | None:
         """What is known of the servers without asking them."""
         if (preset := _told(model)) is not None:
             return preset.capabilities
         found = (remembered(url, model=model.model_name, cache=model.probe_cache) for url in model.base_urls)
         return next((one for one in found if one is not None), None)
 
-    def settled(self, model: "ServedModel") -> Capabilities | None:
+    def settled(self, model: ServerFields) -> Capabilities | None:
         """As :meth:`known`; None while anything is left to ask."""
         return self.known(model) if self._same_model or _told(model) else None
 
-    def capabilities(self, model: "ServedModel") -> Capabilities:
+    def capabilities(self, model: ServerFields) -> Capabilities:
         """What is known of the servers, or found out: what the first that answers supports, and whether all agree."""
         if (settled := self.settled(model)) is not None:
             return settled
@@ -115,7 +133,7 @@ class Connection:
             self._same_model = True
         return found
 
-    def usable(self, model: "ServedModel") -> Capabilities:
+    def usable(self, model: ServerFields) -> Capabilities:
         """As :meth:`capabilities`; where the servers are only busy, what one may try on any server."""
         try:
             return self.capabilities(model)
@@ -123,12 +141,12 @@ class Connection:
             return PRESETS["generic"].capabilities
 
 
-def _told(model: "ServedModel") -> Preset | None:
+def _told(model: ServerFields) -> Preset | None:
     """The preset, where it was named or is plain from the address."""
     return preset_of_host(model.base_urls[0]) if model.preset == "auto" else PRESETS[model.preset]
 
 
-def _first_to_answer(model: "ServedModel") -> Capabilities:
+def _first_to_answer(model: ServerFields) -> Capabilities:
     failures: list[ServerError] = []
     for url in model.base_urls:
         try:
@@ -139,7 +157,7 @@ def _first_to_answer(model: "ServedModel") -> Capabilities:
     raise (ServerBusy if busy else ServerError)("; ".join(map(str, failures))) from failures[0]
 
 
-def _require_same_model(model: "ServedModel") -> None:
+def _require_same_model(model: ServerFields) -> None:
     with ExitStack() as stack:
         servers = [Server(url, timeout=_PATIENCE_WITH_ALL, **_asking(model)) for url in model.base_urls]
         for server in servers:
@@ -147,20 +165,20 @@ def _require_same_model(model: "ServedModel") -> None:
         require_same_model(servers, model.model_name)
 
 
-def _asking(model: "ServedModel") -> dict[str, Any]:
+def _asking(model: ServerFields) -> dict[str, Any]:
     key = model.openai_api_key
     secret = key if isinstance(key, SecretStr) and key.get_secret_value() != _NO_KEY else None
     return {"api_key": secret, "headers": model.default_headers, "proxy": model.openai_proxy}
 
 
-def _client(model: "ServedModel", url: str) -> ServerClient:
+def _client(model: ServerFields, url: str) -> ServerClient:
     shared = {name: getattr(model, name) for name in _OF_CLIENT}
     return ServerClient(
         model=model.model_name, base_url=url, max_retries=0, use_responses_api=False, stream_usage=False, **shared
     )
 
 
-def _policy(model: "ServedModel") -> RetryPolicy:
+def _policy(model: ServerFields) -> RetryPolicy:
     if model.retry is not None:
         return model.retry
     return RetryPolicy() if model.max_retries is None else RetryPolicy(attempts=model.max_retries + 1)

@@ -3,20 +3,17 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from langchain_openai import ChatOpenAI
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_openai.client import WHOLE
-from langchain_reasc_openai.connecting import Connection, connection_fields
+from langchain_reasc_openai.connecting import Connection, ServerFields, connection_fields
 from langchain_reasc_openai.options import SamplerFields, check_names, explained, request_of
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.routing.replicas import ReplicaStatus
-from langchain_reasc_openai.routing.retrying import RetryPolicy
 
 __all__ = ["ServedModel"]
 
@@ -24,25 +21,11 @@ _NOT_SENT = ("model", "stream", "reasoning", "truncation", "include", "context_m
 """What ChatOpenAI sends of itself but the client says again, or that only the Responses API takes."""
 
 
-class ServedModel(ChatOpenAI, SamplerFields):
+class ServedModel(ServerFields, SamplerFields):
     """A model on one or several servers."""
 
-    base_urls: tuple[str, ...] = ()
-    """Addresses of servers of one kind that serve the same model; ``base_url`` takes one or a list of them. Unless a
-    preset is named, those that answer are asked what they serve, and refused where that differs."""
-    preset: str = "auto"
-    """What kind of server it is (``vllm``, ``sglang``, ``llama-server``, ``ollama``, ``lm-studio``, ``openai``,
-    ``generic``); "auto" asks the first that answers what it supports, once per process."""
-    probe_cache: str | Path | None = None
-    """A JSON file in which what servers support is remembered from process to process."""
     use_responses_api: bool | None = False
     """Always False: the Responses API returns no logprobs through langchain-openai."""
-    retry: RetryPolicy | None = Field(default=None, exclude=True)
-    """When a failed request is tried again; None: the defaults, with ``max_retries + 1`` attempts where that is set."""
-    affinity: bool = True
-    """Whether requests of one prompt prefer one server, whose prefix cache then holds it."""
-    burst: int = Field(default=16, ge=1)
-    """Requests of one prompt that a server takes at a time, however idle the others are."""
     samples_per_request: int = Field(default=1, ge=1)
     """Samples of :meth:`sample` that share a request, by ``n``; llama-server takes no more than its ``--parallel``."""
     sample_timeout: float | None = Field(default=None, gt=0)

@@ -93,7 +93,7 @@ class DecodeContext:
                 f"{log.last_error() or 'it does not say why'}; try a smaller n_ctx or n_cells"
             )
         try:
-            lora.attach(self._llama, self.handle, model)
+            lora.attach(self._llama, self.handle, model.adapters)
         except BaseException:
             self.close()
             raise

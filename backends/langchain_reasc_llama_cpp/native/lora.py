@@ -1,16 +1,13 @@
 """LoRA adapters: loaded with a model, attached to a context."""
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from langchain_reasc.exceptions import ModelError, ModelFileError
 from langchain_reasc_llama_cpp.native.bindings import log
 from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, MetadataValue, read_header
-
-if TYPE_CHECKING:
-    from langchain_reasc_llama_cpp.native.model import NativeModel
 
 __all__ = ["attach", "load"]
 
@@ -50,13 +47,13 @@ def load(
     return loaded
 
 
-def attach(llama: Any, context_handle: Any, model: "NativeModel") -> None:
-    """Let a context compute with the adapters that its model was loaded with.
+def attach(llama: Any, context_handle: Any, adapters: Sequence[tuple[Any, float]]) -> None:
+    """Let a context compute with adapters of its model, as :func:`load` gave them.
 
     Raises:
         ModelError: llama.cpp cannot.
     """
-    used = [(adapter, scale) for adapter, scale in model.adapters if scale]
+    used = [(adapter, scale) for adapter, scale in adapters if scale]
     if not used:
         return
     handles = (llama.llama_adapter_lora_p_ctypes * len(used))(*(adapter for adapter, _ in used))
