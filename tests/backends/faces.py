@@ -1,6 +1,7 @@
-"""The sync and the async methods of a chat model behind one set of names, so that a test is written once."""
+"""The sync and the async methods of a chat model behind one set of names, and what tests read off it."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -95,3 +96,11 @@ def cache_read(message: AIMessage) -> int:
 
 def texts(samples: list[tuple[int, AIMessage]]) -> dict[int, str]:
     return {index: str(message.content) for index, message in samples}
+
+
+def wait_until_decoding(model: ChatLlamaCpp) -> None:
+    """Return once the engine has begun to decode something it had not when this was called."""
+    context = model._engine.context
+    before, deadline = context.decoded, time.monotonic() + 20
+    while context.decoded < before + 2 and time.monotonic() < deadline:
+        time.sleep(0.001)

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import time
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from langchain_reasc.exceptions import ModelClosedError
 
-from .faces import Face, output_tokens, texts
-
-
-def wait_until_decoding(model: ChatLlamaCpp) -> None:
-    """Return once the engine has begun to decode something it had not when this was called."""
-    context = model._engine.context
-    before, deadline = context.decoded, time.monotonic() + 20
-    while context.decoded < before + 2 and time.monotonic() < deadline:
-        time.sleep(0.001)
+from .faces import Face, output_tokens, texts, wait_until_decoding
 
 
 def test_cancelled_samples_come_out_with_what_they_cost(endless: ChatLlamaCpp, face: Face) -> None:

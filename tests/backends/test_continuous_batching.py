@@ -11,8 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-from .faces import Face
-from .test_sampling import output_tokens, texts, wait_until_decoding
+from .faces import Face, output_tokens, texts, wait_until_decoding
 
 WORDS = "the more words there are, the more there is to prefill "
 

@@ -21,7 +21,7 @@ from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError, ModelFileError
 
-from .test_sampling import texts, wait_until_decoding
+from .faces import texts, wait_until_decoding
 
 EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": False}
 
