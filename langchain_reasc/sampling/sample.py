@@ -11,11 +11,8 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
 __all__ = ["Sample", "merged", "streamed"]
 
-_OPENAI_CLIENTS: Final = (
-    "openai",
-    "deepseek",
-    "xai",
-)  # what langchain-openai's client and its children call themselves
+# What langchain-openai's client and its children call themselves.
+_OPENAI_CLIENTS: Final = ("openai", "deepseek", "xai")
 
 
 @dataclass(frozen=True, slots=True)
