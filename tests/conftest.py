@@ -1,5 +1,6 @@
-"""For every test: how hypothesis looks for counterexamples, and the shipped model in full precision."""
+"""For every test: how hypothesis looks for counterexamples, Ctrl-C, and the shipped model in full precision."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ from hypothesis import settings
 # No deadline (machines are shared) and no example database (a test run leaves nothing behind).
 settings.register_profile("reasc", deadline=None, database=None, max_examples=100, print_blob=True)
 settings.load_profile("reasc")
+
+# A background job inherits that Ctrl-C is ignored, and so would the processes that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -154,7 +154,6 @@ def interrupt():
     while model._engine.context.decoded < 100:
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits that it is ignored
 threading.Thread(target=interrupt).start()
 try:
     model.invoke("hi")
