@@ -80,7 +80,7 @@ class NativeModel:
         self.is_recurrent: bool = self._llama.llama_model_is_recurrent(
             self.handle
         ) or self._llama.llama_model_is_hybrid(self.handle)
-        self._pieces: list[tuple[bytes, bool] | None] = [None] * self.vocabulary_size
+        self._pieces: dict[int, tuple[bytes, bool]] = {}
         self._written: dict[int, bytes] = {}
         self.suppressed = self._suppressed_tokens()
         self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(self.vocabulary)
@@ -120,7 +120,7 @@ class NativeModel:
 
     def piece(self, token: int) -> tuple[bytes, bool]:
         """The token's bytes (none for control tokens), and whether it ends a response. Cached."""
-        known = self._pieces[token]
+        known = self._pieces.get(token)
         if known is None:
             ends = bool(self._llama.llama_vocab_is_eog(self.vocabulary, token))
             known = self._pieces[token] = (b"" if ends else self._render(token, special=False), ends)
