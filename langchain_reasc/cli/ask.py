@@ -7,7 +7,7 @@ import typer
 
 from langchain_reasc.cli.console import print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import embedded, open_model
-from langchain_reasc.cli.options import AnswerSpec, AsJson, MaxTokens, Model, System, Temperature
+from langchain_reasc.cli.options import AnswerSpec, AsJson, KeyVariable, MaxTokens, Model, System, Temperature, Urls
 
 if TYPE_CHECKING:
     from langchain_reasc.result import ReASCResult, SampledResponse
@@ -27,10 +27,12 @@ _WHY = {
 def ask(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help='The question; "-" reads it from stdin.')],
     model: Model = None,
+    url: Urls = None,
+    key_variable: KeyVariable = None,
     calibration: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="From reasc calibrate; none counts votes. [default: the shipped model's own]"
+            metavar="FILE", help=r"From reasc calibrate; none counts votes. \[default: the shipped model's own]"
         ),
     ] = None,
     allow_mismatch: Annotated[
@@ -54,6 +56,8 @@ def ask(
 
     reasc ask "What is 17 * 23?" --model qwen.gguf --calibration calibration.json
 
+    reasc ask "What is 17 * 23?" --url http://localhost:8000 --model Qwen/Qwen2.5-7B-Instruct
+
     reasc ask - --model hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json < question.txt
     """
     from langchain_core.messages import HumanMessage, SystemMessage
@@ -64,10 +68,12 @@ def ask(
     if not text:
         raise typer.BadParameter("the question is empty")
     messages = [*([SystemMessage(system)] if system else []), HumanMessage(text)]
-    with open_model(model, temperature=temperature, max_tokens=max_tokens, seed=seed) as chat_model:
+    shipped = model is None and not url
+    options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+    with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
         reasc = ReASCRunnable(
             model=chat_model,
-            calibration=_calibration(calibration, shipped=model is None),
+            calibration=_calibration(calibration, shipped=shipped),
             max_samples=max_samples,
             concurrency=concurrency,
             answer=answer,
@@ -81,7 +87,7 @@ def ask(
     remark(outcome(result))
     for notice in result.notices:
         remark(f"note: {notice}")
-    if model is None:
+    if shipped:
         remark("note: the shipped model knows arithmetic word problems and nothing else; --model takes any chat GGUF")
 
 

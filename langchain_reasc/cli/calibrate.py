@@ -11,6 +11,8 @@ from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
     AnswerSpec,
+    Concurrency,
+    KeyVariable,
     MaxTokens,
     Model,
     PTarget,
@@ -19,6 +21,7 @@ from langchain_reasc.cli.options import (
     Seed,
     System,
     Temperature,
+    Urls,
     Window,
     measure_spec,
 )
@@ -40,6 +43,8 @@ def calibrate(
         Path | None, typer.Option("--pool", metavar="POOL", help="Calibrate on recorded responses instead of a model.")
     ] = None,
     model: Model = None,
+    url: Urls = None,
+    key_variable: KeyVariable = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.")] = Path("calibration.json"),
     signal: Annotated[
         str, typer.Option(help="Token signal; auto chooses signal, score and window by cross-validation.")
@@ -55,6 +60,7 @@ def calibrate(
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
     seed: Seed = 0,
+    concurrency: Concurrency = None,
 ) -> None:
     """Measure how far a model's confidence can be trusted, on questions whose answers you know.
 
@@ -68,6 +74,8 @@ def calibrate(
 
     reasc calibrate quiz.csv --model qwen.gguf --answer choice --system "Answer with one letter." --out quiz.json
 
+    reasc calibrate gsm8k.jsonl --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
+
     reasc calibrate --pool pool.jsonl --signal token_logprob
     """
     if (data is None) == (pool is None):
@@ -78,9 +86,17 @@ def calibrate(
 
         questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
         responses = out.with_suffix(".pool.jsonl")
-        with open_model(model, temperature=temperature, max_tokens=max_tokens, seed=seed) as chat_model:
+        options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+        with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
             recorded = record_with_progress(
-                "Calibrating", chat_model, questions, responses, samples=1, answer=answer, system=system
+                "Calibrating",
+                chat_model,
+                questions,
+                responses,
+                samples=1,
+                answer=answer,
+                system=system,
+                concurrency=concurrency or (8 if url else 1),
             )
         wanted = {question.id for question in questions}
     else:

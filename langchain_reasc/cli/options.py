@@ -14,7 +14,9 @@ __all__ = [
     "AnswerField",
     "AnswerSpec",
     "AsJson",
+    "Concurrency",
     "Data",
+    "KeyVariable",
     "MaxTokens",
     "Model",
     "PTarget",
@@ -24,6 +26,7 @@ __all__ = [
     "Seed",
     "System",
     "Temperature",
+    "Urls",
     "Window",
     "measure_spec",
 ]
@@ -33,19 +36,27 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        metavar="GGUF",
-        help="A GGUF file, or hf:OWNER/REPOSITORY/FILE.gguf. [default: the shipped one]",
+        metavar="MODEL",
+        help=r"A GGUF file, hf:OWNER/REPOSITORY/FILE.gguf, or with --url its name there. \[default: the shipped one]",
     ),
+]
+Urls = Annotated[
+    list[str] | None,
+    typer.Option("--url", metavar="URL", help="An OpenAI-compatible server of the model; several may be given."),
+]
+KeyVariable = Annotated[str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")]
+Concurrency = Annotated[
+    int | None, typer.Option(min=1, help=r"Questions in flight at once. \[default: 8 with --url, else 1]")
 ]
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="Questions with answers: JSON Lines, or .csv with a header.")
 ]
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool (JSON Lines).")]
 QuestionField = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Field of the question. [default: question, input, problem, ...]")
+    str | None, typer.Option(metavar="NAME", help=r"Field of the question. \[default: question, input, problem, ...]")
 ]
 AnswerField = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Field of the answer. [default: answer, reference, target, ...]")
+    str | None, typer.Option(metavar="NAME", help=r"Field of the answer. \[default: answer, reference, target, ...]")
 ]
 AnswerSpec = Annotated[
     str,
@@ -58,8 +69,8 @@ AnswerSpec = Annotated[
 System = Annotated[
     str | None, typer.Option(metavar="TEXT", help="A system message in front of each question, the same as in use.")
 ]
-Temperature = Annotated[float | None, typer.Option(help="Sampling temperature. [default: the GGUF's]")]
-MaxTokens = Annotated[int | None, typer.Option(min=1, help="Tokens per response at most. [default: the GGUF's]")]
+Temperature = Annotated[float | None, typer.Option(help=r"Sampling temperature. \[default: the model's]")]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"Tokens per response at most. \[default: the model's]")]
 Seed = Annotated[int, typer.Option(min=0, help="Of everything random; the same seed gives the same result.")]
 Score = Annotated[
     str, typer.Option(help="Response score: bottom_group, mean, tail_group, average_group or lowest_group.")

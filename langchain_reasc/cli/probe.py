@@ -1,6 +1,5 @@
 """``reasc probe``: what an OpenAI-compatible server supports."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_reasc.cli.console import print_json, remark, stdout
-from langchain_reasc.cli.options import AsJson
-from langchain_reasc.exceptions import ConfigurationError, ServerError, missing_extra
+from langchain_reasc.cli.models import key_of, openai_backend
+from langchain_reasc.cli.options import AsJson, KeyVariable
+from langchain_reasc.exceptions import ServerError
 
 if TYPE_CHECKING:
     from langchain_reasc_openai import Capabilities
@@ -20,11 +20,9 @@ __all__ = ["probe"]
 def probe(
     urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Base URLs, such as http://localhost:8000/v1.")],
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Which of its models. [default: the only one]")
+        str | None, typer.Option("--model", "-m", help=r"Which of its models. \[default: the only one]")
     ] = None,
-    key_variable: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")
-    ] = None,
+    key_variable: KeyVariable = None,
     cache: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it there, for ChatOpenAICompatible(probe_cache=FILE).")
     ] = None,
@@ -43,12 +41,14 @@ def probe(
 
     reasc probe https://api.openai.com/v1 --model gpt-4o-mini --key-variable OPENAI_API_KEY --json
     """
-    key = _key(key_variable)
+    key = key_of(key_variable)
     found: dict[str, Capabilities] = {}
     failed: list[str] = []
     for url in urls:
         try:
-            found[url] = _backend().probe(url, model=model, api_key=key, cache=cache, refresh=True, timeout=timeout)
+            found[url] = openai_backend().probe(
+                url, model=model, api_key=key, cache=cache, refresh=True, timeout=timeout
+            )
         except ServerError as error:
             if len(urls) == 1:
                 raise
@@ -97,21 +97,3 @@ _ROWS: "dict[str, Callable[[Capabilities], str]]" = {
     ),
     "token limit": lambda one: one.max_tokens,
 }
-
-
-def _key(variable: str | None) -> Any:
-    if variable is None:
-        return None
-    from pydantic import SecretStr
-
-    if not os.environ.get(variable):
-        raise ConfigurationError(f"the environment variable {variable} is not set")
-    return SecretStr(os.environ[variable])
-
-
-def _backend() -> Any:
-    try:
-        import langchain_reasc_openai
-    except ModuleNotFoundError:
-        raise missing_extra("openai", "langchain-openai") from None
-    return langchain_reasc_openai

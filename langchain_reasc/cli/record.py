@@ -11,13 +11,16 @@ from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
     AnswerSpec,
+    Concurrency,
     Data,
+    KeyVariable,
     MaxTokens,
     Model,
     QuestionField,
     Seed,
     System,
     Temperature,
+    Urls,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ def record(
     data: Data,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="POOL", help="The pool to write, or to continue.")],
     model: Model = None,
+    url: Urls = None,
+    key_variable: KeyVariable = None,
     samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 16,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
     system: System = None,
@@ -40,6 +45,7 @@ def record(
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
     seed: Seed = 0,
+    concurrency: Concurrency = None,
 ) -> None:
     """Record 16 responses to each question, with token signals beside them, for `reasc replay`.
 
@@ -50,12 +56,24 @@ def record(
     reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf
 
     reasc record quiz.csv --out quiz.jsonl --model qwen.gguf --answer choice --limit 200
+
+    reasc record gsm8k.jsonl --out pool.jsonl --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
     """
     from langchain_reasc.evaluation.questions import read_questions
 
     questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
-    with open_model(model, temperature=temperature, max_tokens=max_tokens, seed=seed) as chat_model:
-        record_with_progress("Recording", chat_model, questions, out, samples=samples, answer=answer, system=system)
+    options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+    with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+        record_with_progress(
+            "Recording",
+            chat_model,
+            questions,
+            out,
+            samples=samples,
+            answer=answer,
+            system=system,
+            concurrency=concurrency or (8 if url else 1),
+        )
     remark(f"{out} is ready: reasc replay {out}")
 
 
@@ -68,6 +86,7 @@ def record_with_progress(
     samples: int,
     answer: str = "auto",
     system: str | None = None,
+    concurrency: int = 1,
 ) -> "Pool":
     """Record under a progress bar, after saying what makes this model's samples all the same, if anything does."""
     from langchain_reasc.evaluation.record import record_pool
@@ -76,4 +95,13 @@ def record_with_progress(
     for notice in Source.of(model, logprobs=True).notices:
         remark(notice)
     with progress(title) as move:
-        return record_pool(model, questions, out, samples=samples, answer=answer, system=system, on_question=move)
+        return record_pool(
+            model,
+            questions,
+            out,
+            samples=samples,
+            answer=answer,
+            system=system,
+            concurrency=concurrency,
+            on_question=move,
+        )

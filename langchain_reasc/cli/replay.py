@@ -19,7 +19,7 @@ SignalChoice = Annotated[
     str | None,
     typer.Option(
         help="Token signal behind ReASC; auto chooses signal, score and window on the calibration questions, recorded "
-        "takes the pool's own scores. [default: auto where the pool has signals, else recorded]"
+        r"takes the pool's own scores. \[default: auto where the pool has signals, else recorded]"
     ),
 ]
 AllSignals = Annotated[

@@ -3,8 +3,8 @@
 import json
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,11 @@ from langchain_core.runnables import Runnable
 from langchain_reasc._version import __version__
 from langchain_reasc.answers import extractor
 from langchain_reasc.confidence import Measure
-from langchain_reasc.evaluation.kept_signals import KeptSignals
 from langchain_reasc.evaluation.pool import Pool, read_pool
 from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.signals_file import (
-    TokenSignals,
-    intact_length,
-    load_signals,
-    signals_path,
-)
-from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable, PoolError, SamplingError
+from langchain_reasc.evaluation.resume import resume
+from langchain_reasc.evaluation.signals_file import TokenSignals
+from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable, SamplingError
 from langchain_reasc.result import output_tokens
 from langchain_reasc.sampling import Sample, draw
 from langchain_reasc.source import Source
@@ -45,12 +40,13 @@ def record_pool(
     answer: str = "auto",
     system: str | None = None,
     measure: Measure | None = None,
+    concurrency: int = 1,
     on_question: Callable[[int, int], None] | None = None,
 ) -> Pool:
     """Record responses to each question, adding to what the pool already holds.
 
-    After each question its token signals are on disk, then its line in the pool: a kill loses at most the question in
-    flight, and the same call goes on from there.
+    After each question its token signals are on disk, then its line in the pool: a kill loses at most the questions in
+    flight, and the same call goes on from there. A sample that failed is drawn once more.
 
     Args:
         model: a chat model; a local one is asked for all samples of a question at once.
@@ -60,6 +56,8 @@ def record_pool(
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
         system: a system message in front of each question.
         measure: makes the recorded ``score``; None for the paper's.
+        concurrency: questions in flight at once. Several use a server better; a model in this process gives the same
+            responses to the last bit only where they come one after the other.
         on_question: called with (questions complete, questions) at the start and after each.
 
     Returns:
@@ -67,19 +65,24 @@ def record_pool(
 
     Raises:
         PoolError: the pool there was recorded from another model, prompt, number of samples, or other questions.
-        SamplingError: the model failed; what was complete is kept.
+        SamplingError: the model failed; what was complete is kept, and so is what was in flight beside it.
+        ConfigurationError: ``concurrency`` is below 1.
     """
     target, measure = Path(path), measure or Measure()
     source = Source.of(model, logprobs=True)
     metadata = _metadata(source, samples=samples, answer=answer, system=system, measure=measure)
     target.parent.mkdir(parents=True, exist_ok=True)
-    done, kept = _resume(target, metadata, questions)
+    done, kept = resume(target, metadata, questions)
     missing = [question for question in questions if question.id not in done]
     extract = extractor(answer)
     if on_question:
         on_question(len(questions) - len(missing), len(questions))
-    for at, question in enumerate(missing, start=len(questions) - len(missing) + 1):
-        drawn = _drawn(model, _messages(question.input, system), samples, question.id)
+
+    def draw_one(question: LabelledQuestion) -> list[AIMessage]:
+        return _drawn(model, _messages(question.input, system), samples, question.id)
+
+    each = enumerate(_each(missing, draw_one, concurrency), start=len(questions) - len(missing) + 1)
+    for at, (question, drawn) in each:
         signals = kept.of(drawn)
         kept.append(question.id, signals, earlier=done)
         responses = [
@@ -92,6 +95,34 @@ def record_pool(
         if on_question:
             on_question(at, len(questions))
     return read_pool(target)
+
+
+def _each(
+    questions: Sequence[LabelledQuestion], draw_one: Callable[[LabelledQuestion], list[AIMessage]], concurrency: int
+) -> Iterator[tuple[LabelledQuestion, list[AIMessage]]]:
+    """Questions with their responses, in order. After a failure those in flight still come out; then it is raised."""
+    if concurrency == 1:  # in this thread, where Ctrl-C reaches it
+        yield from ((question, draw_one(question)) for question in questions)
+        return
+    if concurrency < 1:
+        raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
+    threads = ThreadPoolExecutor(concurrency, "reasc-record")
+    failure: Exception | None = None
+    try:
+        drawing: list[Future[list[AIMessage]]] = [threads.submit(draw_one, question) for question in questions]
+        for question, future in zip(questions, drawing, strict=True):
+            try:
+                yield question, future.result()
+            except CancelledError:
+                continue
+            except Exception as error:
+                failure = failure or error
+                for other in drawing:
+                    other.cancel()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+    if failure:
+        raise failure
 
 
 def _messages(value: str, system: str | None) -> list[BaseMessage]:
@@ -111,77 +142,6 @@ def _metadata(source: Source, *, samples: int, answer: str, system: str | None, 
     }
 
 
-def _resume(
-    target: Path, metadata: Mapping[str, Any], questions: Sequence[LabelledQuestion]
-) -> tuple[list[str], KeptSignals]:
-    """The ids that are complete, after cutting off what a kill left unfinished, and the signals that go with theirs."""
-    if not target.exists() or _is_torn_start(target.read_bytes()):
-        target.write_bytes(b"")
-        _cut_signals(target)
-        return [], KeptSignals(target)
-    pool = read_pool(target)
-    then, now = _settings(pool.metadata), _settings(metadata)
-    for name in now:
-        if then.get(name) != now[name]:
-            raise PoolError(
-                f"{target} was recorded with {name} {then.get(name)!r}, now it is {now[name]!r}; record into another "
-                "file, or delete this one"
-            )
-    asked = {question.id: question.input for question in questions}
-    for held in pool.questions:
-        if asked.get(held.id, held.input) != held.input:
-            raise PoolError(
-                f"{target} holds another question with id {held.id!r} ({held.input!r:.60}); record into another file"
-            )
-    _cut_line(target)
-    _cut_signals(target)
-    last = pool.questions[-1].id
-    if pool.signals_files and last not in load_signals(pool.signals_files[0]).records:
-        _cut_line(target, last=True)  # its signals were lost: record it again
-        pool = replace(pool, questions=pool.questions[:-1])
-    info = pool.metadata.get("signals_info")
-    kept = KeptSignals(target, info if isinstance(info, dict) else None)
-    return [question.id for question in pool.questions], kept
-
-
-def _settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What two recordings must have in common to be one pool."""
-    own = {name: metadata.get(name) for name in ("samples", "seed", "answer", "system")}
-    fingerprint = metadata.get("fingerprint")
-    return (fingerprint if isinstance(fingerprint, dict) else {"fingerprint": fingerprint}) | own
-
-
-def _is_torn_start(data: bytes) -> bool:
-    """Whether the recorder was killed before its first question was whole."""
-    return not data.strip() or (data.count(b"\n") < 2 and b'{"metadata"'.startswith(data[:11]))
-
-
-def _cut_line(target: Path, *, last: bool = False) -> None:
-    """Cut a line that is not whole, or the last whole one."""
-    data = target.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if last:
-        os.truncate(target, data.rfind(b"\n", 0, whole - 1) + 1)
-    elif data[whole:] and _is_json(data[whole:]):  # all there but its newline
-        target.write_bytes(data + b"\n")
-    else:
-        os.truncate(target, whole)
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        json.loads(data)
-    except ValueError:
-        return False
-    return True
-
-
-def _cut_signals(target: Path) -> None:
-    signals = signals_path(target)
-    if signals.exists() and (intact := intact_length(signals)) < signals.stat().st_size:
-        os.truncate(signals, intact)
-
-
 def _append(target: Path, metadata: Mapping[str, Any], line: Mapping[str, Any]) -> None:
     with target.open("a", encoding="utf-8") as file:
         for record in (metadata, line) if file.tell() == 0 else (line,):
@@ -198,10 +158,16 @@ def _drawn(
     # stream of random numbers: one style of answering, not a fair sample.
     first = zlib.crc32(question.encode()) % _SEED_BLOCKS * samples
     drawn = draw(model, messages, samples, first=first, concurrency=concurrency)
-    complete = [sample.message for sample in drawn if sample.status == "complete" and sample.message is not None]
+    if any(map(_is_whole, drawn)):  # else the model fails altogether
+        drawn = [sample if _is_whole(sample) else draw(model, messages, 1, first=sample.index)[0] for sample in drawn]
+    complete = [sample.message for sample in drawn if _is_whole(sample) and sample.message is not None]
     if len(complete) < samples:
         raise _failure(drawn, question)
     return complete
+
+
+def _is_whole(sample: Sample) -> bool:
+    return sample.status == "complete" and sample.message is not None
 
 
 def _failure(drawn: Sequence[Sample], question: str) -> Exception:

@@ -1,5 +1,6 @@
 """Recording: complete, reproducible, resumable after any kill, and never mixed."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from langchain_reasc.evaluation import Pool, read_pool
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.record import record_pool
 from langchain_reasc.evaluation.signals_file import intact_length, signals_path
-from langchain_reasc.exceptions import PoolError, SamplingError
+from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
 
 QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
 
@@ -93,6 +94,60 @@ def test_a_failing_model_keeps_what_was_complete(tmp_path: Path) -> None:
     assert isinstance(failed.value.failures[0], ConnectionError)
     assert [question.id for question in read_pool(path).questions] == ["q0", "q1"]
     assert len(record_pool(Guesser(), QUESTIONS, path, samples=2).questions) == 4
+
+
+def test_several_questions_at_once_make_the_same_pool(tmp_path: Path) -> None:
+    at_once: list[int] = []
+    begun = threading.Barrier(3, timeout=30)
+
+    class Waiting(Guesser):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
+            if messages[-1].content != "question 3":
+                at_once.append(begun.wait())
+            return super()._generate(messages, stop, run_manager, **kwargs)
+
+    one = record_pool(Guesser(), QUESTIONS, tmp_path / "one.jsonl", samples=1)
+    three = record_pool(Waiting(), QUESTIONS, tmp_path / "three.jsonl", samples=1, concurrency=3)
+    assert _content(three) == _content(one) and sorted(at_once) == [0, 1, 2]
+
+
+def test_a_failing_question_costs_none_that_was_in_flight_beside_it(tmp_path: Path) -> None:
+    path, failed = tmp_path / "p.jsonl", threading.Event()
+
+    class Failing(Guesser):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
+            if messages[-1].content == "question 0":
+                failed.set()
+            else:
+                failed.wait(30)
+            return super()._generate(messages, stop, run_manager, **kwargs)
+
+    with pytest.raises(SamplingError, match="question 'q0'"):
+        record_pool(Failing(fails_on="question 0"), QUESTIONS[:2], path, samples=2, concurrency=2)
+    assert [question.id for question in read_pool(path).questions] == ["q1"]
+    again = record_pool(Guesser(), QUESTIONS, path, samples=2, concurrency=2)
+    assert [question.id for question in again.questions] == ["q1", "q0", "q2", "q3"]
+
+
+def test_a_sample_that_failed_is_drawn_once_more(tmp_path: Path) -> None:
+    failed: list[int] = []
+
+    class Flaky(Guesser):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
+            if kwargs["seed"] % 4 == 2 and kwargs["seed"] not in failed:
+                failed.append(kwargs["seed"])
+                raise ConnectionError("cut off")
+            return super()._generate(messages, stop, run_manager, **kwargs)
+
+    pool = record_pool(Flaky(), QUESTIONS, tmp_path / "flaky.jsonl", samples=4)
+    assert len(failed) == 4 and _content(pool) == _content(
+        record_pool(Guesser(), QUESTIONS, tmp_path / "whole.jsonl", samples=4)
+    )
+
+
+def test_at_least_one_question_is_in_flight(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="concurrency must be 1 or more, got 0"):
+        record_pool(Guesser(), QUESTIONS, tmp_path / "p.jsonl", samples=1, concurrency=0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""The commands on the real llama-server: what `reasc` does with a GGUF it does with a server's model."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli.test_commands import reasc
+from langchain_reasc_llama_cpp import embedded_model_path
+
+from langchain_reasc.calibration import load_calibration
+from langchain_reasc.evaluation import read_pool
+
+from .llama_server import LlamaServer
+
+CALIBRATION, TEST = (embedded_model_path().with_name(f"{name}.jsonl") for name in ("calibration", "test"))
+QUESTION = "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does Kira need?"
+
+
+def on(server: LlamaServer) -> tuple[str, ...]:
+    return ("--url", server.url, "--model", server.name, "--temperature", "1", "--answer", "boxed")
+
+
+def test_calibrate_then_ask(real_server: LlamaServer, tmp_path: Path) -> None:
+    made = tmp_path / "calibration.json"
+    shown = reasc("calibrate", CALIBRATION, *on(real_server), "--limit", 48, "--out", made)
+    assert "First responses     48" in shown.stdout
+    assert load_calibration(made).fingerprint.model == real_server.name
+    asked = reasc("ask", QUESTION, *on(real_server), "--calibration", made, "--seed", 1, "--json")
+    account = json.loads(asked.stdout)
+    assert account["answer"] == "5" and account["without_confidence"] == 0 and account["stage"] in (1, 2)
+    refused = reasc("ask", QUESTION, "--calibration", made, "--answer", "boxed", code=1)
+    assert f"calibrated on '{real_server.name}'" in refused.stderr, "the GGUF in this process goes by another name"
+
+
+def test_an_interrupted_recording_goes_on_where_it_stopped(real_server: LlamaServer, tmp_path: Path) -> None:
+    pool = tmp_path / "pool.jsonl"
+    command = ["record", str(TEST), *on(real_server), "--samples", "4", "--limit", "24", "--out", str(pool)]
+    start = "from langchain_reasc.cli import main; main()"
+    running = subprocess.Popen([sys.executable, "-c", start, *command], stderr=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while not (pool.exists() and pool.read_bytes().count(b"\n") > 4):
+        assert running.poll() is None and time.monotonic() < until
+        time.sleep(0.005)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 130 and b"Traceback" not in said, said.decode()
+    held = len(read_pool(pool).questions)
+    assert 4 <= held < 24
+    reasc(*command)
+    questions = read_pool(pool).questions
+    assert len(questions) == 24 and {len(question.responses) for question in questions} == {4}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--url", "http://127.0.0.1:9", "--model", "tiny"), "no server at http://127.0.0.1:9/v1"),
+        (("--url", "http://127.0.0.1:9"), "name the model; `reasc probe http://127.0.0.1:9/v1` lists those"),
+        (("--url", "gpu1:8000", "--model", "tiny"), "a base URL looks like"),
+        (("--url", "http://127.0.0.1:9", "--model", "tiny", "--key-variable", "NO_SUCH"), "NO_SUCH is not set"),
+        (("--key-variable", "NO_SUCH"), "--key-variable goes with --url"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(arguments: tuple[str, ...], says: str) -> None:
+    refused = reasc("ask", QUESTION, *arguments, code=1)
+    assert refused.stderr.startswith("error: ") and says in refused.stderr
