@@ -32,7 +32,7 @@ class Failure:
 
 
 NOTHING_CAME: Final = Failure("ValueError", "No generation chunks")
-NO_END: Final = Failure("SamplingError", "before the response had a finish_reason")
+NO_STREAM: Final = Failure("SamplingError", "without a single event of a stream; is that the address")
 SILENT: Final = Failure("SamplingError", "before the response had a finish_reason", "")
 EVERYWHERE: Final = {
     "429": Failure("OpenAIRateLimitError", "the server said 429"),
@@ -50,7 +50,7 @@ EVERYWHERE: Final = {
 }
 FAILURES: Final[dict[str, dict[str, Failure]]] = {
     "ChatOpenAI": {**EVERYWHERE, "HTML": NOTHING_CAME, "unstreamed reply": NOTHING_CAME},
-    "ChatOpenAICompatible": {**EVERYWHERE, "HTML": NO_END, "unstreamed reply": NO_END, "empty choices": SILENT},
+    "ChatOpenAICompatible": {**EVERYWHERE, "HTML": NO_STREAM, "unstreamed reply": NO_STREAM, "empty choices": SILENT},
 }
 PASSING: Final = {"429", "500", "502", "503", "no first token"}
 ASKED_AGAIN: Final[dict[str, set[str]]] = {

@@ -8,11 +8,10 @@ from langchain_core.messages import BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_reasc.exceptions import SamplingError
 from langchain_reasc_openai.drawing.choices import read_choices
 from langchain_reasc_openai.drawing.drawn import Drawn
 from langchain_reasc_openai.routing.attempts import Attempt
-from langchain_reasc_openai.routing.reading import finish_reason, read, received_tokens
+from langchain_reasc_openai.routing.reading import cut_off, finish_reason, read, received_tokens
 
 __all__ = ["SharedRequest", "SingleRequest"]
 
@@ -93,7 +92,7 @@ class SharedRequest:
 
     def _check(self, attempt: Attempt) -> None:
         if not self._ended or any(drawn.chunks and drawn not in self._ended for drawn in self._asked):
-            raise SamplingError(f"{attempt.replica.url} ended the stream before the responses had a finish_reason")
+            raise cut_off(attempt, begun=any(drawn.chunks for drawn in self._asked))
 
     def _bill(self, usage: UsageMetadata | None) -> None:
         if usage is None:

@@ -12,7 +12,16 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc_openai.routing.attempts import Attempt
 
-__all__ = ["finish_reason", "listen", "logprobs_of", "message_of", "read", "received_tokens", "says_something"]
+__all__ = [
+    "cut_off",
+    "finish_reason",
+    "listen",
+    "logprobs_of",
+    "message_of",
+    "read",
+    "received_tokens",
+    "says_something",
+]
 
 T = TypeVar("T")
 
@@ -31,16 +40,26 @@ async def read(
             a cut connection from a response that ended.
         Exception: what the server's client raised.
     """
-    whole = False
+    begun = whole = False
 
     def note(chunk: ChatGenerationChunk) -> None:
-        nonlocal whole
-        whole = whole or finish_reason(chunk) is not None
+        nonlocal begun, whole
+        begun, whole = True, whole or finish_reason(chunk) is not None
         take(chunk)
 
     await listen(attempt, attempt.replica.client._astream(messages, **kwargs), note)
     if not whole:
-        raise SamplingError(f"{attempt.replica.url} ended the stream before the response had a finish_reason")
+        raise cut_off(attempt, begun=begun)
+
+
+def cut_off(attempt: Attempt, *, begun: bool) -> SamplingError:
+    """What is wrong with a stream that ended without a finish reason, in the middle or before it had begun."""
+    if begun:
+        return SamplingError(f"{attempt.replica.url} ended the stream before the response had a finish_reason")
+    return SamplingError(
+        f"{attempt.replica.url} answered without a single event of a stream; is that the address of an "
+        "OpenAI-compatible API?"
+    )
 
 
 async def listen(attempt: Attempt, items: AsyncIterator[T], take: Callable[[T], None]) -> None:
