@@ -1,6 +1,7 @@
 """An event loop in a thread of its own, and iterators over what is made there."""
 
 import asyncio
+import atexit
 import queue
 import threading
 import weakref
@@ -74,7 +75,8 @@ class LoopThread:
                 raise ModelClosedError("this chat model was closed; make a new one")
             if self._running is None or not self._running.thread.is_alive():  # not so in a forked process
                 self._running = _start(self._name, self._at_end)
-                weakref.finalize(self, self._running.stop)
+                weakref.finalize(self, self._running.stop).atexit = False
+                _live.add(self)
             return self._running.loop
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -94,6 +96,16 @@ class LoopThread:
                 running.thread.join()
 
 
+_live: weakref.WeakSet[LoopThread] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """At the interpreter's end a daemon thread stops where it is, and what it had begun would be complained about."""
+    for loop in list(_live):
+        loop.close()
+
+
 def _start(name: str, at_end: Callable[[], Awaitable[None]] | None) -> _Running:
     began: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     thread = threading.Thread(target=lambda: asyncio.run(_serve(began, at_end)), name=name, daemon=True)
@@ -105,12 +117,19 @@ async def _serve(began: Future[Any], at_end: Callable[[], Awaitable[None]] | Non
     ended = asyncio.Event()
     began.set_result((asyncio.get_running_loop(), ended))
     await ended.wait()
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await _end_tasks()
     if at_end is not None:
         await at_end()
+    await _end_tasks()
+
+
+async def _end_tasks() -> None:
+    """Cancel all that runs. A dropped generator is closed in a task, which leaves the next generator behind it."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)
 
 
 @dataclass(frozen=True)
