@@ -4,7 +4,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,8 @@ def record_pool(
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
         system: a system message in front of each question.
         measure: makes the recorded ``score``; None for the paper's.
-        concurrency: questions in flight at once. Several use a server better; a model in this process gives the same
-            responses to the last bit only where they come one after the other.
+        concurrency: questions in flight at once. Several use a server better. The pool then has them in the order they
+            were done, and a model in this process gives the same responses to the last bit only one after the other.
         on_question: called with (questions complete, questions) at the start and after each.
 
     Returns:
@@ -100,29 +100,27 @@ def record_pool(
 def _each(
     questions: Sequence[LabelledQuestion], draw_one: Callable[[LabelledQuestion], list[AIMessage]], concurrency: int
 ) -> Iterator[tuple[LabelledQuestion, list[AIMessage]]]:
-    """Questions with their responses, in order. After a failure those in flight still come out; then it is raised."""
+    """Questions with their responses, as they are done; after a failure those in flight still come out."""
     if concurrency == 1:  # in this thread, where Ctrl-C reaches it
         yield from ((question, draw_one(question)) for question in questions)
         return
     if concurrency < 1:
         raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
     threads = ThreadPoolExecutor(concurrency, "reasc-record")
-    failure: Exception | None = None
+    drawing = {threads.submit(draw_one, question): question for question in questions}
+    out: set[Future[list[AIMessage]]] = set()
     try:
-        drawing: list[Future[list[AIMessage]]] = [threads.submit(draw_one, question) for question in questions]
-        for question, future in zip(questions, drawing, strict=True):
-            try:
-                yield question, future.result()
-            except CancelledError:
-                continue
-            except Exception as error:
-                failure = failure or error
-                for other in drawing:
-                    other.cancel()
+        for done in as_completed(drawing):
+            out.add(done)
+            yield drawing[done], done.result()
+    except Exception:
+        threads.shutdown(cancel_futures=True)
+        for other in drawing.keys() - out:
+            if not other.cancelled() and other.exception() is None:
+                yield drawing[other], other.result()
+        raise
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
-    if failure:
-        raise failure
 
 
 def _messages(value: str, system: str | None) -> list[BaseMessage]:
