@@ -3,13 +3,13 @@
 import json
 import secrets
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
+from langchain_reasc.closing import Closing
 from langchain_reasc.exceptions import ModelFileError
 from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.engine.engine import Engine, EngineSettings
@@ -27,7 +27,7 @@ __all__ = ["LoadedModel"]
 _MAX_CELLS: Final = 1 << 24  # beyond any model; llama.cpp would fill the machine's memory before it gives up
 
 
-class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields):
+class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, Closing):
     """A GGUF, loaded when the object is made and freed by :meth:`close`, ``with``, or the garbage collector."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
@@ -147,22 +147,6 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields):
     def close(self) -> None:
         """Free the model, for its copies too; what is running fails with ModelClosedError. Closing twice is fine."""
         self._engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """A copy that shares the loaded model, as ``model_copy`` makes it."""

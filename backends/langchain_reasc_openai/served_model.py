@@ -3,11 +3,11 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
+from langchain_reasc.closing import Closing
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.connecting import Connection, ServerFields, connection_fields
@@ -21,7 +21,7 @@ _NOT_SENT = ("model", "stream", "reasoning", "truncation", "include", "context_m
 """What ChatOpenAI sends of itself but the client says again, or that only the Responses API takes."""
 
 
-class ServedModel(ServerFields, SamplerFields):
+class ServedModel(ServerFields, SamplerFields, Closing):
     """A model on one or several servers."""
 
     use_responses_api: bool | None = False
@@ -92,14 +92,6 @@ class ServedModel(ServerFields, SamplerFields):
     def close(self) -> None:
         """Cut off what is running and close all connections, for copies of the model too."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def calibration_fingerprint(self, **overrides: Any) -> dict[str, Any]:
         """What a calibration measured on this model holds for.

@@ -93,6 +93,13 @@ def test_copies_share_servers_health_and_connections(fake: Fake, face: Face) -> 
     assert [status.served for status in model.status()] == [2]
 
 
+async def test_it_is_closed_at_the_end_of_async_with(fake: Fake) -> None:
+    async with model_of(fake) as model:
+        await model.ainvoke("Hi")
+    with pytest.raises(ModelClosedError):
+        await model.ainvoke("Hi")
+
+
 def test_closing_ends_it_for_copies_too(fake: Fake, face: Face) -> None:
     with model_of(fake) as model:
         face.invoke(model, "Hi")

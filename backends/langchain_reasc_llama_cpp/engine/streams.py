@@ -5,11 +5,11 @@ import queue
 import weakref
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from langchain_core.messages import AIMessage
 
+from langchain_reasc.closing import Closing
 from langchain_reasc_llama_cpp.engine.engine import Engine
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, Failed, Finished, GenerationRequest
 
@@ -132,7 +132,7 @@ def _receive(reader: weakref.ref[AsyncEvents], event: Event) -> None:
         events._request.cancelled = True
 
 
-class SampleStream:
+class SampleStream(Closing):
     """Samples of one prompt, as ``(index, message)`` in the order they end.
 
     ``with`` it, or close it, or drop it: samples nobody reads any more are cancelled.
@@ -167,16 +167,8 @@ class SampleStream:
         """Cancel, and end the iteration."""
         self._events.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class AsyncSampleStream:
+class AsyncSampleStream(Closing):
     """:class:`SampleStream` for ``async for`` and ``async with``. The prompt is submitted when iteration begins."""
 
     def __init__(
@@ -211,20 +203,8 @@ class AsyncSampleStream:
         if self._events is not None:
             self._events.cancel()
 
-    async def aclose(self) -> None:
-        """Cancel, and end the iteration."""
-        self.close()
-
     def close(self) -> None:
         """Cancel, and end the iteration."""
         self._cancelled = True
         if self._events is not None:
             self._events.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

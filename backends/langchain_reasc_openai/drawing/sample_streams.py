@@ -13,11 +13,11 @@ only when its next token arrives; a task is cancelled where it waits, and its co
 """
 
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Self
 
 from langchain_core.messages import AIMessage
 
+from langchain_reasc.closing import Closing
 from langchain_reasc.source import FailedSample
 from langchain_reasc_openai.drawing.draw import Draw
 from langchain_reasc_openai.drawing.drawn import Drawn
@@ -26,7 +26,7 @@ from langchain_reasc_openai.routing.event_loop import AsyncItems, Items
 __all__ = ["AsyncSampleStream", "SampleStream"]
 
 
-class SampleStream:
+class SampleStream(Closing):
     """Samples as ``(index, message)`` in the order they end. ``with`` it, close it or drop it to cut off the rest."""
 
     def __init__(self, draw: Draw) -> None:
@@ -58,16 +58,8 @@ class SampleStream:
         """Cut off what runs, and end the iteration."""
         self._items.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class AsyncSampleStream:
+class AsyncSampleStream(Closing):
     """:class:`SampleStream` for ``async for`` and ``async with``. The requests are sent when iteration begins."""
 
     def __init__(self, prepare: Callable[[], Awaitable[Draw]]) -> None:
@@ -103,15 +95,3 @@ class AsyncSampleStream:
         self._over = True
         if self._items is not None:
             self._items.close()
-
-    async def aclose(self) -> None:
-        """As :meth:`close`."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

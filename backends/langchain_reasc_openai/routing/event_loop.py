@@ -137,7 +137,28 @@ class _End:
     error: BaseException | None
 
 
-class Items(Generic[T]):
+class _Reading(Generic[T]):
+    """A coroutine of the loop that hands items over, and whether anybody still reads them."""
+
+    _over = True  # until it has started
+
+    def __init__(self, loop: LoopThread, produce: Produce[T], put: Callable[[T | _End], None]) -> None:
+        self._closed = threading.Event()
+        self._future = loop.run(_produce(produce, put, self._closed))
+        self._over = False
+
+    def close(self) -> None:
+        """Cancel the coroutine and end the iteration."""
+        self._over = True
+        self._closed.set()
+        self._future.cancel()
+
+    def __del__(self) -> None:
+        if not self._over:
+            self.close()
+
+
+class Items(_Reading[T]):
     """What a coroutine of the loop hands over, read from a thread. Closed or dropped, it cancels the coroutine."""
 
     def __init__(self, loop: LoopThread, produce: Produce[T]) -> None:
@@ -146,11 +167,8 @@ class Items(Generic[T]):
         Raises:
             ModelClosedError: the loop was closed.
         """
-        self._over = True
         self._queue: queue.SimpleQueue[T | _End] = queue.SimpleQueue()
-        self._closed = threading.Event()
-        self._future = loop.run(_produce(produce, self._queue.put, self._closed))
-        self._over = False
+        super().__init__(loop, produce, self._queue.put)
 
     def __iter__(self) -> Self:
         return self
@@ -169,18 +187,8 @@ class Items(Generic[T]):
         self._over = True
         raise item.error or StopIteration
 
-    def close(self) -> None:
-        """Cancel the coroutine and end the iteration."""
-        self._over = True
-        self._closed.set()
-        self._future.cancel()
 
-    def __del__(self) -> None:
-        if not self._over:
-            self.close()
-
-
-class AsyncItems(Generic[T]):
+class AsyncItems(_Reading[T]):
     """:class:`Items` read from an event loop, another than the one that makes them."""
 
     def __init__(self, loop: LoopThread, produce: Produce[T]) -> None:
@@ -189,7 +197,6 @@ class AsyncItems(Generic[T]):
         Raises:
             ModelClosedError: the loop was closed.
         """
-        self._over = True
         self._queue: asyncio.Queue[T | _End] = asyncio.Queue()
         reader, put = asyncio.get_running_loop(), self._queue.put_nowait
 
@@ -197,9 +204,7 @@ class AsyncItems(Generic[T]):
             with suppress(RuntimeError):  # the reader's loop has ended
                 reader.call_soon_threadsafe(put, item)
 
-        self._closed = threading.Event()
-        self._future = loop.run(_produce(produce, hand_over, self._closed))
-        self._over = False
+        super().__init__(loop, produce, hand_over)
 
     def __aiter__(self) -> Self:
         return self
@@ -217,16 +222,6 @@ class AsyncItems(Generic[T]):
             return item
         self._over = True
         raise item.error or StopAsyncIteration
-
-    def close(self) -> None:
-        """Cancel the coroutine and end the iteration."""
-        self._over = True
-        self._closed.set()
-        self._future.cancel()
-
-    def __del__(self) -> None:
-        if not self._over:
-            self.close()
 
 
 async def _produce(produce: Produce[T], put: Callable[[T | _End], None], closed: threading.Event) -> None:
