@@ -159,10 +159,8 @@ def _first_to_answer(model: ServerFields) -> Capabilities:
 
 def _require_same_model(model: ServerFields) -> None:
     with ExitStack() as stack:
-        servers = [Server(url, timeout=_PATIENCE_WITH_ALL, **_asking(model)) for url in model.base_urls]
-        for server in servers:
-            stack.callback(server.close)
-        require_same_model(servers, model.model_name)
+        asked = (Server(url, timeout=_PATIENCE_WITH_ALL, **_asking(model)) for url in model.base_urls)
+        require_same_model([stack.enter_context(server) for server in asked], model.model_name)
 
 
 def _asking(model: ServerFields) -> dict[str, Any]:

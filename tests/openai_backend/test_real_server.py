@@ -36,11 +36,8 @@ def test_it_has_what_its_preset_promises(url: str) -> None:
 
 
 def test_it_tells_of_its_weights(url: str) -> None:
-    server = Server(url)
-    try:
+    with Server(url) as server:
         [(model, told)] = identify(server).weights.items()
-    finally:
-        server.close()
     assert model == "word-problems" and all(name in told for name in ("n_params", "size", "n_vocab", "n_embd"))
 
 

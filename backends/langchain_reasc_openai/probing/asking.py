@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
+from langchain_reasc.closing import Closing
 from langchain_reasc.exceptions import ServerError
 
 __all__ = ["Answer", "Server", "ServerBusy"]
@@ -51,7 +52,7 @@ class Answer:
         return [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
 
 
-class Server:
+class Server(Closing):
     """A server that is asked.
 
     Raises:

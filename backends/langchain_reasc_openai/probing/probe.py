@@ -55,11 +55,8 @@ def probe(
     with _lock_of(key):  # who comes second waits, and finds the answer
         if not refresh and (found := remembered(url, model=model, cache=cache)):
             return found
-        server = Server(url, api_key=api_key, headers=headers, timeout=timeout, proxy=proxy)
-        try:
+        with Server(url, api_key=api_key, headers=headers, timeout=timeout, proxy=proxy) as server:
             found = ask_everything(server, model)
-        finally:
-            server.close()
         _known[key] = found
         if cache is not None:
             _store(Path(cache), url, model, found)
