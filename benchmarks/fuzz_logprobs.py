@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.confidence import response_score
 from langchain_reasc.exceptions import ReASCError
-from langchain_reasc.logprobs import SignalReading, count_tokens, read_signals
-from langchain_reasc.logprobs.checks import FLOOR
+from langchain_reasc.method.confidence import response_score
+from langchain_reasc.models.logprobs import SignalReading, count_tokens, read_signals
+from langchain_reasc.models.logprobs.checks import FLOOR
 
 Random = random.Random
 WORDS = ("the", " answer", " is", " 4", "2", ".", " naïve", " →", "▁so", "")

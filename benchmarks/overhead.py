@@ -13,9 +13,9 @@ from benchmarks.rounds import Spread, interleaved, seconds
 from benchmarks.settings import QUESTION, Settings, open_ours
 from benchmarks.table import Row
 from langchain_reasc import ReASC, Response, decide
-from langchain_reasc.confidence import response_score
-from langchain_reasc.evidence import Standardizer
-from langchain_reasc.token_signals import SIGNALS, signals_from_logits
+from langchain_reasc.method.confidence import response_score
+from langchain_reasc.method.evidence import Standardizer
+from langchain_reasc.method.token_signals import SIGNALS, signals_from_logits
 
 __all__ = ["imports", "method", "signals_in_engine"]
 

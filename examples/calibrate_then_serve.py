@@ -15,7 +15,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc import ReASCError, ReASCRunnable, calibrate_offline, save_calibration
 from langchain_reasc.answers import equivalent, extractor
 from langchain_reasc.calibration import fingerprint_of, select_measure
-from langchain_reasc.logprobs import read_signals
+from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.sampling import draw
 
 EMBEDDED = files("langchain_reasc_llama_cpp") / "embedded"

@@ -24,7 +24,7 @@ from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc import Measure, ReASCError, ReASCRunnable
 from langchain_reasc.answers import equivalent, extractor
 from langchain_reasc.calibration import calibrate_offline, fingerprint_of
-from langchain_reasc.logprobs import read_signals
+from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.sampling import draw
 
 SHIPPED = files("langchain_reasc_llama_cpp") / "embedded"

@@ -12,11 +12,11 @@ from langchain_reasc.calibration import (
     load_calibration,
     save_calibration,
 )
-from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import ReASCError
-from langchain_reasc.result import ReASCResult, SampledResponse
-from langchain_reasc.runnable import ReASCRunnable
-from langchain_reasc.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, decide
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, decide
+from langchain_reasc.runnable.result import ReASCResult, SampledResponse
+from langchain_reasc.runnable.runnable import ReASCRunnable
 
 __all__ = [
     "ASC",

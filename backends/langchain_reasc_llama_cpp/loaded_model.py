@@ -9,8 +9,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
-from langchain_reasc.closing import Closing
 from langchain_reasc.exceptions import ModelFileError
+from langchain_reasc.models.closing import Closing
 from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.engine.engine import Engine, EngineSettings
 from langchain_reasc_llama_cpp.native import hub

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.token_signals import SIGNALS
+from langchain_reasc.method.token_signals import SIGNALS
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
 from langchain_reasc_llama_cpp.option_errors import check_names, explained
 from langchain_reasc_llama_cpp.sampling.fields import SamplingFields

@@ -8,7 +8,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
-from langchain_reasc.integrations import Integration, register_integration
+from langchain_reasc.models.integrations import Integration, register_integration
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.drawing.draw import Draw
 from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream, SampleStream

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
-from langchain_reasc.closing import Closing
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.closing import Closing
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.connecting import Connection, ServerFields, connection_fields
 from langchain_reasc_openai.options import SamplerFields, check_names, explained, request_of

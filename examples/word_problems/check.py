@@ -19,8 +19,8 @@ from problems import LEVELS, SPLITS, problems, split_of
 from rich.progress import track
 from sklearn.metrics import roc_auc_score
 
-from langchain_reasc.confidence import SCORES, response_score
-from langchain_reasc.token_signals import SIGNALS
+from langchain_reasc.method.confidence import SCORES, response_score
+from langchain_reasc.method.token_signals import SIGNALS
 
 EMBEDDED = Path(__file__).parents[2] / "backends/langchain_reasc_llama_cpp/embedded"
 WINDOWS = (8, 16, 32, 128)

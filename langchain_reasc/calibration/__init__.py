@@ -1,6 +1,6 @@
 """Calibration: where the gate stands and how scores are standardized, found once and kept as JSON."""
 
-from langchain_reasc.calibration.fingerprint import check_fingerprint, check_reading, fingerprint_of
+from langchain_reasc.calibration.fingerprint import check_fingerprint, check_made_of, fingerprint_of
 from langchain_reasc.calibration.offline import calibrate_offline
 from langchain_reasc.calibration.online import OnlineCalibrator, calibrate_online
 from langchain_reasc.calibration.schema import AUROC, Calibration, Fingerprint, Gate, Mixture, RejectedMeasure
@@ -19,7 +19,7 @@ __all__ = [
     "calibrate_offline",
     "calibrate_online",
     "check_fingerprint",
-    "check_reading",
+    "check_made_of",
     "fingerprint_of",
     "load_calibration",
     "save_calibration",

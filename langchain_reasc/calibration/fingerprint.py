@@ -1,7 +1,7 @@
 """What a calibration holds for: the model, its sampling and its prompt, and the refusal of any other."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -9,9 +9,8 @@ from langchain_core.messages import BaseMessage
 
 from langchain_reasc.calibration.schema import Calibration, Fingerprint
 from langchain_reasc.exceptions import FingerprintMismatch
-from langchain_reasc.logprobs import SignalReading
 
-__all__ = ["check_fingerprint", "check_reading", "fingerprint_of", "prompt_hash"]
+__all__ = ["check_fingerprint", "check_made_of", "fingerprint_of", "prompt_hash"]
 
 _SHOWN = {"prompt_sha256": "prompt_sha256 of the system messages"}
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop")
@@ -56,23 +55,26 @@ def check_fingerprint(calibration: Calibration, running: Fingerprint) -> None:
     _refuse(_differences(calibration.fingerprint, running))
 
 
-def check_reading(calibration: Calibration, reading: SignalReading) -> None:
+def check_made_of(
+    calibration: Calibration, *, carried: Collection[str], top_k: int | None, vocabulary_size: int | None
+) -> None:
     """Refuse a calibration whose scores were made of something else than what a response carries.
 
     Args:
         calibration: made of one signal, over k alternatives or a vocabulary of V.
-        reading: the signals of a response. What is unknown on either side is not compared.
+        carried: names of the signals that such responses can carry.
+        top_k: the response's k behind the calibration's signal; what is unknown on either side is not compared.
+        vocabulary_size: the response's V.
 
     Raises:
         FingerprintMismatch: another signal, k or V, with both sides and the override.
     """
     signal = calibration.signal
-    if signal not in reading.signals and signal not in reading.withheld:
-        _refuse([("token signal", signal, ", ".join(reading.signals))])
-    made_of = reading.provenance(signal)
+    if signal not in carried:
+        _refuse([("token signal", signal, ", ".join(carried))])
     pairs = [
-        (f"alternatives per token behind {signal!r} (k)", calibration.top_k, made_of["top_k"]),
-        ("vocabulary size (V)", calibration.vocabulary_size, made_of["vocabulary_size"]),
+        (f"alternatives per token behind {signal!r} (k)", calibration.top_k, top_k),
+        ("vocabulary size (V)", calibration.vocabulary_size, vocabulary_size),
     ]
     _refuse([(name, then, now) for name, then, now in pairs if then is not None and now is not None and then != now])
 

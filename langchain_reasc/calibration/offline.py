@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration.schema import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
-from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
+from langchain_reasc.method.confidence import Measure
 
 __all__ = ["auroc_of", "auroc_with_interval", "calibrate_offline"]
 
@@ -38,7 +38,7 @@ def calibrate_offline(
         measure: how the scores were made.
         p_target: accuracy asked of what the gate accepts.
         scale: λ of the evidence weight.
-        weight: a name in :data:`~langchain_reasc.evidence.WEIGHTS`.
+        weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
         top_k: alternatives per token behind the signal, recorded.
         vocabulary_size: V behind the signal, recorded.
         fingerprint: what was measured.

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from langchain_reasc.calibration.offline import Scores, checked_scores
 from langchain_reasc.calibration.schema import Calibration, Fingerprint, Gate, Mixture
-from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.method.confidence import Measure
 
 __all__ = ["OnlineCalibrator", "calibrate_online"]
 
@@ -41,7 +41,7 @@ def calibrate_online(
         measure: how the scores were made.
         p_target: posterior asked of what the gate accepts.
         scale: λ of the evidence weight.
-        weight: a name in :data:`~langchain_reasc.evidence.WEIGHTS`.
+        weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
         top_k: alternatives per token behind the signal, recorded.
         vocabulary_size: V behind the signal, recorded.
         fingerprint: what was measured.

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from langchain_reasc._version import __version__
-from langchain_reasc.confidence import SCORES, Measure
-from langchain_reasc.evidence import WEIGHTS, Standardizer
-from langchain_reasc.stopping import DEFAULT_CONFIDENCE, ReASC
-from langchain_reasc.token_signals import SIGNALS
+from langchain_reasc.method.confidence import SCORES, Measure
+from langchain_reasc.method.evidence import WEIGHTS, Standardizer
+from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, ReASC
+from langchain_reasc.method.token_signals import SIGNALS
 
 __all__ = ["AUROC", "SCHEMA_VERSION", "Calibration", "Fingerprint", "Gate", "Mixture", "RejectedMeasure"]
 
@@ -155,7 +155,7 @@ class Calibration(_Record):
 
         Args:
             confidence: C_threshold of the Beta rule.
-            on_missing_confidence: see :class:`~langchain_reasc.stopping.ReASC`.
+            on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
             safeguard: count votes (ASC) where ``fallback`` says so; False gives the paper's rule regardless.
         """
         counts = safeguard and self.fallback is not None

@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from langchain_reasc.calibration.offline import auroc_of
 from langchain_reasc.calibration.schema import RejectedMeasure
-from langchain_reasc.confidence import DEFAULT_WINDOW, SCORES, Measure
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.token_signals import SIGNALS
+from langchain_reasc.method.confidence import DEFAULT_WINDOW, SCORES, Measure
+from langchain_reasc.method.token_signals import SIGNALS
 
 __all__ = ["Selection", "select_measure"]
 
@@ -41,7 +41,7 @@ def select_measure(
     """Choose the measure with the highest cross-validated AUROC.
 
     Each of 4 × 5 stratified folds scores every candidate; the candidate with the best mean wins, ties going to the
-    paper's default and then to the order of :data:`~langchain_reasc.token_signals.SIGNALS`.
+    paper's default and then to the order of :data:`~langchain_reasc.method.token_signals.SIGNALS`.
 
     Args:
         token_signals: per response, signal name -> shape (T,). Signals that some response lacks are not considered.

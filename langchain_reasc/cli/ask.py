@@ -10,8 +10,8 @@ from langchain_reasc.cli.models import embedded, open_model
 from langchain_reasc.cli.options import AnswerSpec, AsJson, KeyVariable, MaxTokens, Model, System, Temperature, Urls
 
 if TYPE_CHECKING:
-    from langchain_reasc.result import ReASCResult, SampledResponse
-    from langchain_reasc.stopping import Decision
+    from langchain_reasc.method.stopping import Decision
+    from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 
 __all__ = ["ask", "outcome"]
 
@@ -62,7 +62,7 @@ def ask(
     """
     from langchain_core.messages import HumanMessage, SystemMessage
 
-    from langchain_reasc.runnable import ReASCRunnable
+    from langchain_reasc.runnable.runnable import ReASCRunnable
 
     text = typer.get_text_stream("stdin").read().strip() if question == "-" else question.strip()
     if not text:

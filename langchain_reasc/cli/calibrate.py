@@ -137,7 +137,7 @@ def calibrate_pool(
 
 def explained(calibration: "Calibration") -> Iterator[str]:
     """A calibration in a few readable lines."""
-    from langchain_reasc.confidence import Measure
+    from langchain_reasc.method.confidence import Measure
 
     auroc, gate = calibration.auroc, calibration.gate
     if calibration.accuracy is not None:

@@ -133,7 +133,7 @@ def _live(model: Any, pool: "Pool", calibration: "Calibration", samples: int) ->
     from langchain_core.messages import AIMessage
     from langchain_core.prompts import ChatPromptTemplate
 
-    from langchain_reasc.runnable import ReASCRunnable
+    from langchain_reasc.runnable.runnable import ReASCRunnable
 
     def parser(message: AIMessage) -> dict[str, Any]:
         account: dict[str, Any] = message.response_metadata["reasc"]

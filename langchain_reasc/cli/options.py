@@ -86,7 +86,7 @@ def measure_spec(signal: str, score: str, window: int) -> "MeasureSpec":
     Raises:
         ConfigurationError: an unknown name, or a score or window beside ``auto``, which chooses them itself.
     """
-    from langchain_reasc.confidence import Measure
+    from langchain_reasc.method.confidence import Measure
 
     paper = Measure()
     if signal not in ("auto", "recorded"):

@@ -90,9 +90,9 @@ def record_with_progress(
 ) -> "Pool":
     """Record under a progress bar, after saying what makes this model's samples all the same, if anything does."""
     from langchain_reasc.evaluation.record import record_pool
-    from langchain_reasc.source import Source
+    from langchain_reasc.models.prepared import PreparedModel
 
-    for notice in Source.of(model, logprobs=True).notices:
+    for notice in PreparedModel.of(model, logprobs=True).notices:
         remark(notice)
     with progress(title) as move:
         return record_pool(

@@ -115,7 +115,7 @@ def measures_for(
     pool: "Pool", *, signal: str | None, signals: str | None, score: str, window: int
 ) -> "list[MeasureSpec]":
     """The measures to replay; none where the pool has neither signals nor scores and none was asked for."""
-    from langchain_reasc.confidence import Measure
+    from langchain_reasc.method.confidence import Measure
 
     if signals not in (None, "all"):
         raise typer.BadParameter(f"--signals takes 'all', got {signals!r}; name one signal with --signal")

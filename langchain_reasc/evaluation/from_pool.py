@@ -6,10 +6,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from langchain_reasc.calibration import Calibration, Fingerprint, calibrate_offline, calibrate_online
-from langchain_reasc.confidence import Measure
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.confidence import Measure
 
 __all__ = ["calibrate_offline_on", "calibrate_online_on", "recorded_measure"]
 

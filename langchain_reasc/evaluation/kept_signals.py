@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc.evaluation.signals_file import TokenSignals, append_signals, signals_path
 from langchain_reasc.exceptions import LogprobsUnavailable, PoolError
-from langchain_reasc.logprobs import SignalReading, read_signals
+from langchain_reasc.models.logprobs import SignalReading, read_signals
 
 __all__ = ["KeptSignals"]
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from langchain_reasc.calibration import Calibration
-from langchain_reasc.confidence import Measure
 from langchain_reasc.evaluation.from_pool import calibrate_offline_on, calibrate_online_on
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.stopping import ASC, DEFAULT_BUDGET, ESC, Cap, FixedBudget, StoppingRule
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, ESC, Cap, FixedBudget, StoppingRule
 
 __all__ = ["ASC_ROW", "OFFLINE", "ONLINE", "SAFEGUARDED", "Method", "MethodSettings", "Split", "counting", "weighing"]
 

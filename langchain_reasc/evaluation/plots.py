@@ -10,7 +10,7 @@ from langchain_reasc.evaluation.methods import OFFLINE, ONLINE, SAFEGUARDED
 from langchain_reasc.evaluation.metrics import Row
 from langchain_reasc.evaluation.worked import Worked
 from langchain_reasc.exceptions import missing_extra
-from langchain_reasc.stopping import DEFAULT_CONFIDENCE, Decision
+from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, Decision
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

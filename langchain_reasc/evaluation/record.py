@@ -15,15 +15,15 @@ from langchain_core.runnables import Runnable
 
 from langchain_reasc._version import __version__
 from langchain_reasc.answers import extractor
-from langchain_reasc.confidence import Measure
 from langchain_reasc.evaluation.pool import Pool, read_pool
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.resume import resume
 from langchain_reasc.evaluation.signals_file import TokenSignals
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable, SamplingError
-from langchain_reasc.result import output_tokens
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.runnable.result import output_tokens
 from langchain_reasc.sampling import Sample, draw
-from langchain_reasc.source import Source
 
 __all__ = ["record_pool"]
 
@@ -69,7 +69,7 @@ def record_pool(
         ConfigurationError: ``concurrency`` is below 1.
     """
     target, measure = Path(path), measure or Measure()
-    source = Source.of(model, logprobs=True)
+    source = PreparedModel.of(model, logprobs=True)
     metadata = _metadata(source, samples=samples, answer=answer, system=system, measure=measure)
     target.parent.mkdir(parents=True, exist_ok=True)
     done, kept = resume(target, metadata, questions)
@@ -127,7 +127,9 @@ def _messages(value: str, system: str | None) -> list[BaseMessage]:
     return [*([SystemMessage(system)] if system else []), HumanMessage(value)]
 
 
-def _metadata(source: Source, *, samples: int, answer: str, system: str | None, measure: Measure) -> dict[str, Any]:
+def _metadata(
+    source: PreparedModel, *, samples: int, answer: str, system: str | None, measure: Measure
+) -> dict[str, Any]:
     return {
         "library_version": __version__,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -151,7 +153,7 @@ def _append(target: Path, metadata: Mapping[str, Any], line: Mapping[str, Any]) 
 def _drawn(
     model: Runnable[LanguageModelInput, Any], messages: list[BaseMessage], samples: int, question: str
 ) -> list[AIMessage]:
-    concurrency = samples if Source.of(model).sampler else _CONCURRENCY
+    concurrency = samples if PreparedModel.of(model).sampler else _CONCURRENCY
     # Sample i is drawn with seed + i. Were i to start at 0 for each question, all first responses would share one
     # stream of random numbers: one style of answering, not a fair sample.
     first = zlib.crc32(question.encode()) % _SEED_BLOCKS * samples

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration import Calibration
-from langchain_reasc.confidence import Measure
 from langchain_reasc.evaluation.methods import (
     OFFLINE,
     SAFEGUARDED,
@@ -21,7 +20,8 @@ from langchain_reasc.evaluation.methods import (
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.stopping import Response, decide
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import Response, decide
 
 __all__ = ["COLUMNS", "Outcomes", "Replay", "replay", "splits"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from langchain_reasc._version import __version__
 from langchain_reasc.calibration import Calibration
-from langchain_reasc.confidence import Measure
 from langchain_reasc.evaluation.methods import OFFLINE
 from langchain_reasc.evaluation.metrics import RESAMPLES, Estimate, Row
 from langchain_reasc.evaluation.replay import Replay
 from langchain_reasc.evaluation.scoring import MeasureSpec
 from langchain_reasc.evaluation.table import live_rule
+from langchain_reasc.method.confidence import Measure
 
 __all__ = ["as_data"]
 

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration import Selection, select_measure
-from langchain_reasc.confidence import Measure
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
-from langchain_reasc.stopping import Response
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import Response
 
 __all__ = ["RECORDED", "MeasureSpec", "PoolScores"]
 

@@ -3,7 +3,7 @@
 A *wave* is a handful of samples of one prompt drawn at once: an iterator over finished samples in order of completion.
 Once its ``stop`` flag is set it cuts off those that still run, and hands over what they had produced, so that nothing
 paid for goes uncounted.
-Models that sample in parallel themselves (:class:`~langchain_reasc.source.ParallelSampler`) are given the whole wave;
+Models that sample in parallel themselves (:class:`~langchain_reasc.models.prepared.ParallelSampler`) are given the whole wave;
 any other chat model is streamed once per sample, because a stream can be closed in the middle.
 """
 
@@ -16,17 +16,17 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.sampling.parallel import aparallel, parallel
 from langchain_reasc.sampling.sample import Sample
 from langchain_reasc.sampling.separate import aseparate, separate
-from langchain_reasc.source import Source, to_messages
-from langchain_reasc.time_limit import TimeLimit
+from langchain_reasc.sampling.time_limit import TimeLimit
 
 __all__ = ["Sample", "adraw", "awave", "draw", "wave"]
 
 
 def wave(
-    source: Source,
+    source: PreparedModel,
     messages: list[BaseMessage],
     indices: Sequence[int],
     config: RunnableConfig,
@@ -42,7 +42,7 @@ def wave(
 
 
 def awave(
-    source: Source,
+    source: PreparedModel,
     messages: list[BaseMessage],
     indices: Sequence[int],
     config: RunnableConfig,
@@ -64,7 +64,7 @@ def draw(
     config: RunnableConfig | None = None,
 ) -> list[Sample]:
     """Draw ``n`` samples, ``concurrency`` at a time, deciding nothing; in launch order."""
-    source, messages = Source.of(model, logprobs=True), to_messages(value)
+    source, messages = PreparedModel.of(model, logprobs=True), to_messages(value)
     drawn: list[Sample] = []
     for indices in _batches(first, n, concurrency):
         drawn += wave(source, messages, indices, ensure_config(config), threading.Event())
@@ -81,7 +81,7 @@ async def adraw(
     config: RunnableConfig | None = None,
 ) -> list[Sample]:
     """The asynchronous :func:`draw`."""
-    source, messages = Source.of(model, logprobs=True), to_messages(value)
+    source, messages = PreparedModel.of(model, logprobs=True), to_messages(value)
     drawn: list[Sample] = []
     for indices in _batches(first, n, concurrency):
         drawn += [sample async for sample in awave(source, messages, indices, ensure_config(config), threading.Event())]

@@ -9,16 +9,17 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.models.contract import FailedSample, SampleStream
+from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling.sample import Sample
-from langchain_reasc.source import FailedSample, SampleStream, Source
-from langchain_reasc.time_limit import TimeLimit
-from langchain_reasc.tracing import AsyncSampleRuns, SampleRuns
+from langchain_reasc.sampling.time_limit import TimeLimit
+from langchain_reasc.sampling.tracing import AsyncSampleRuns, SampleRuns
 
 __all__ = ["aparallel", "parallel"]
 
 
 def parallel(
-    source: Source,
+    source: PreparedModel,
     messages: list[BaseMessage],
     indices: Sequence[int],
     config: RunnableConfig,
@@ -50,7 +51,7 @@ def parallel(
 
 
 async def aparallel(
-    source: Source,
+    source: PreparedModel,
     messages: list[BaseMessage],
     indices: Sequence[int],
     config: RunnableConfig,

@@ -11,9 +11,9 @@ from contextvars import copy_context
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
+from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling.sample import Sample, merged, streamed
-from langchain_reasc.source import Source
-from langchain_reasc.time_limit import TimeLimit
+from langchain_reasc.sampling.time_limit import TimeLimit
 
 __all__ = ["aseparate", "separate"]
 
@@ -21,7 +21,7 @@ Chunks = list[BaseMessage]
 
 
 def separate(
-    source: Source,
+    source: PreparedModel,
     messages: list[BaseMessage],
     indices: Sequence[int],
     config: RunnableConfig,
@@ -56,7 +56,7 @@ def separate(
 
 
 async def aseparate(
-    source: Source,
+    source: PreparedModel,
     messages: list[BaseMessage],
     indices: Sequence[int],
     config: RunnableConfig,
@@ -83,7 +83,7 @@ async def aseparate(
 
 
 def _one(
-    source: Source,
+    source: PreparedModel,
     messages: list[BaseMessage],
     index: int,
     config: RunnableConfig,
@@ -105,7 +105,7 @@ def _one(
 
 
 async def _aone(
-    source: Source,
+    source: PreparedModel,
     messages: list[BaseMessage],
     index: int,
     config: RunnableConfig,

@@ -14,7 +14,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.token_signals import SIGNALS
+from langchain_reasc.method.token_signals import SIGNALS
 
 from .faces import Face, SyncFace, merged
 

@@ -16,7 +16,7 @@ from langchain_reasc_llama_cpp.confidence.recorder import Recorder, Wanted
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
 from langchain_reasc.exceptions import ConfidenceError
-from langchain_reasc.token_signals import SIGNALS
+from langchain_reasc.method.token_signals import SIGNALS
 
 from .test_signals import reference_signals
 

@@ -12,7 +12,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.sampling.sampler import SEEDS
 
 from langchain_reasc.exceptions import ConfidenceError
-from langchain_reasc.token_signals import SIGNALS
+from langchain_reasc.method.token_signals import SIGNALS
 
 from .tiny_gguf import write_tiny_model
 

@@ -13,7 +13,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.confidence.recorder import Recorder, Wanted
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import token_signals_of
 
 from .faces import Face, merged
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc.calibration import Calibration, Fingerprint, RejectedMeasure, calibrate_offline, calibrate_online
-from langchain_reasc.confidence import Measure
+from langchain_reasc.method.confidence import Measure
 
 FINGERPRINT = Fingerprint(
     model="word.gguf",

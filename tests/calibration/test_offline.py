@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from langchain_reasc.calibration import Calibration, calibrate_offline, calibrate_online
-from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
-from langchain_reasc.stopping import Cap, Response, decide
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import Cap, Response, decide
 
 TEN = list(range(1, 11))
 

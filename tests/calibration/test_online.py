@@ -9,8 +9,8 @@ import pytest
 
 from langchain_reasc.calibration import Calibration, Mixture, OnlineCalibrator, calibrate_online
 from langchain_reasc.calibration import online as algorithm
-from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.method.confidence import Measure
 
 GRID = np.linspace(-10, 10, 201)  # scores -10.0, -9.9, ..., 10.0
 run = functools.partial(calibrate_online, measure=Measure())

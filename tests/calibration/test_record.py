@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 import langchain_reasc.calibration.schema as schema
 from langchain_reasc.calibration import Calibration, Gate, save_calibration
-from langchain_reasc.confidence import Measure
-from langchain_reasc.evidence import Standardizer
-from langchain_reasc.stopping import ReASC
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.evidence import Standardizer
+from langchain_reasc.method.stopping import ReASC
 
 PUBLISHED = Path(schema.__file__).with_name("calibration.schema.json")
 

@@ -6,9 +6,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from langchain_reasc.calibration import Selection, select_measure
-from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.token_signals import SIGNALS
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.token_signals import SIGNALS
 
 Responses = list[dict[str, npt.NDArray[np.float64]]]
 

@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from evaluation.pools import write_pool
-from langchain_reasc.confidence import Measure
 from langchain_reasc.evaluation import Pool, Replay, Row, read_pool, replay, summarize
 from langchain_reasc.evaluation.from_pool import calibrate_offline_on
 from langchain_reasc.evaluation.plots import plot_posteriors, plot_tradeoff
@@ -18,7 +17,8 @@ from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.evaluation.table import print_comparison, worked_table
 from langchain_reasc.evaluation.worked import pick_worked, trace
 from langchain_reasc.exceptions import MissingExtraError
-from langchain_reasc.stopping import ASC, Cap, Response
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import ASC, Cap, Response
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from evaluation.pools import question, response, write_lines, write_pool
-from langchain_reasc.confidence import Measure
 from langchain_reasc.evaluation import Estimate, Replay, Row, read_pool, replay, summarize
 from langchain_reasc.evaluation.methods import OFFLINE, ONLINE, SAFEGUARDED, MethodSettings
 from langchain_reasc.evaluation.replay import splits
 from langchain_reasc.evaluation.table import live_rule
 from langchain_reasc.exceptions import ConfigurationError, PoolError
+from langchain_reasc.method.confidence import Measure
 
 FOUR = MethodSettings(max_samples=4)
 

@@ -9,7 +9,7 @@ from langchain_core.runnables import ConfigurableField, RunnablePassthrough
 from runnable.fakes import calibration
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.source import Source
+from langchain_reasc.models.prepared import PreparedModel
 
 from .providers import PROVIDERS
 from .wire_server import alternatives, serving
@@ -23,7 +23,7 @@ def model_of(name: str, **fields: Any) -> Any:
 
 def asked(model: Any, *, logprobs: bool = True) -> dict[str, Any]:
     """The arguments of a call of the prepared model, its fields included."""
-    source = Source.of(model, logprobs=logprobs)
+    source = PreparedModel.of(model, logprobs=logprobs)
     return {**{name: getattr(source.model, name, None) for name in ("logprobs", "top_logprobs")}, **source.kwargs}
 
 
@@ -64,17 +64,17 @@ def test_our_own_model_is_asked_for_no_logprobs_beside_its_signals() -> None:
     from langchain_reasc_llama_cpp import ChatLlamaCpp
 
     with ChatLlamaCpp() as model:
-        assert Source.of(model, logprobs=True).model.logprobs is False  # type: ignore[attr-defined]
+        assert PreparedModel.of(model, logprobs=True).model.logprobs is False  # type: ignore[attr-defined]
         bare = model.model_copy(update={"signals": ()})
-        assert Source.of(bare, logprobs=True).model.logprobs is True  # type: ignore[attr-defined]
+        assert PreparedModel.of(bare, logprobs=True).model.logprobs is True  # type: ignore[attr-defined]
 
 
 def test_the_responses_api_is_switched_off_where_logprobs_are_read() -> None:
     model = model_of("ChatOpenAI", use_responses_api=True)
-    source = Source.of(model, logprobs=True)
+    source = PreparedModel.of(model, logprobs=True)
     assert source.model.use_responses_api is False  # type: ignore[attr-defined]
     assert any("the Responses API returns no logprobs" in notice for notice in source.notices)
-    counting = Source.of(model)
+    counting = PreparedModel.of(model)
     assert counting.model.use_responses_api is True  # type: ignore[attr-defined]
     assert counting.notices == ()
 
@@ -82,8 +82,8 @@ def test_the_responses_api_is_switched_off_where_logprobs_are_read() -> None:
 def test_where_streams_lose_logprobs_responses_are_taken_whole(runner: Any) -> None:
     with serving(PROVIDERS["ChatTogether"].wire) as served:
         model = PROVIDERS["ChatTogether"].model(served.url, streaming=True)
-        assert not Source.of(model, logprobs=True).streams
-        assert Source.of(model).streams
+        assert not PreparedModel.of(model, logprobs=True).streams
+        assert PreparedModel.of(model).streams
         reasc = ReASCRunnable(model=model, calibration=calibration(), allow_fingerprint_mismatch=True)
         assert runner.solve(reasc, "q").answer == "42"
     assert not any(request.get("stream") for request in served.requests)
@@ -151,7 +151,7 @@ def test_what_else_ollama_was_told_arrives_beside_the_seed(runner: Any) -> None:
     ],
 )
 def test_what_makes_samples_the_same_is_reported(model: Any, notice: str) -> None:
-    [found] = Source.of(model()).notices
+    [found] = PreparedModel.of(model()).notices
     assert notice in found
 
 
@@ -179,8 +179,8 @@ def test_models_inside_chains_are_asked_too(runner: Any, wrap: Any, name: str) -
 
 def test_a_seed_inside_a_chain_is_reported() -> None:
     chain = RunnablePassthrough() | model_of("ChatOpenAI", seed=3)
-    assert "seed=3 cannot be moved on" in Source.of(chain).notices[0]
-    assert Source.of(chain).call_kwargs(1) == {}
+    assert "seed=3 cannot be moved on" in PreparedModel.of(chain).notices[0]
+    assert PreparedModel.of(chain).call_kwargs(1) == {}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_seed_inside_a_chain_is_reported() -> None:
     ],
 )
 def test_sampling_in_earnest_is_not_reported(model: Any) -> None:
-    assert Source.of(model()).notices == ()
+    assert PreparedModel.of(model()).notices == ()
 
 
 def test_a_temperature_of_0_in_a_call_is_reported_too(runner: Any) -> None:
@@ -220,9 +220,9 @@ def test_a_temperature_of_0_in_a_call_is_reported_too(runner: Any) -> None:
     ],
 )
 def test_wherever_n_stands_it_is_set_aside(model: Any) -> None:
-    source = Source.of(model())
+    source = PreparedModel.of(model())
     assert "n=3 was set aside" in source.notices[0]
-    assert Source.of(source.model.bind(**source.kwargs)).notices == ()
+    assert PreparedModel.of(source.model.bind(**source.kwargs)).notices == ()
 
 
 def test_what_runs_to_its_end_is_paid_for(runner: Any) -> None:
@@ -238,6 +238,6 @@ def test_what_runs_to_its_end_is_paid_for(runner: Any) -> None:
 
 def test_models_that_fall_back_on_one_another_get_no_seed_that_one_of_them_does_not_know() -> None:
     both = model_of("ChatOpenAI", seed=1).with_fallbacks([model_of("ChatMistralAI")])
-    assert Source.of(both).call_kwargs(2) == {}
+    assert PreparedModel.of(both).call_kwargs(2) == {}
     same = model_of("ChatOpenAI", seed=1).with_fallbacks([model_of("ChatXAI")])
-    assert Source.of(same).call_kwargs(2) == {"seed": 3}
+    assert PreparedModel.of(same).call_kwargs(2) == {"seed": 3}

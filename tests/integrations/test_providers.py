@@ -10,8 +10,8 @@ from runnable.fakes import calibration
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.integrations import integration_of
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.models.integrations import integration_of
+from langchain_reasc.models.logprobs import token_signals_of
 
 from .providers import COUNTING, PROVIDERS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
 from .wire_server import PROMPT_TOKENS, TOKENS, alternatives, chosen, serving

@@ -14,8 +14,8 @@ from runnable.fakes import calibration, openai_token
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.integrations import Integration, integration_of, register_integration, registry
-from langchain_reasc.source import Source
+from langchain_reasc.models.integrations import Integration, integration_of, register_integration, registry
+from langchain_reasc.models.prepared import PreparedModel
 
 
 class Bare(BaseChatModel):
@@ -93,7 +93,7 @@ def test_a_registration_wins_over_what_is_known() -> None:
     langchain_openai = pytest.importorskip("langchain_openai")
     register_integration("langchain_openai.ChatOpenAI")(lambda model: Integration(max_top_logprobs=2))
     fields = {"model": "m", "api_key": "x", "base_url": "http://127.0.0.1:9"}
-    source = Source.of(langchain_openai.ChatOpenAI(**fields), logprobs=True)
+    source = PreparedModel.of(langchain_openai.ChatOpenAI(**fields), logprobs=True)
     assert source.model.top_logprobs == 2  # type: ignore[attr-defined]
     azure = langchain_openai.AzureChatOpenAI(api_key="x", azure_endpoint="http://127.0.0.1:9", api_version="v")
     assert integration_of(azure).max_top_logprobs == 20
@@ -126,7 +126,7 @@ def plugin(folder: Path, *, name: str, value: str, code: str) -> None:
 
 
 CODE = """
-from langchain_reasc.integrations import Integration
+from langchain_reasc.models.integrations import Integration
 
 def describe(model):
     return Integration(logprobs="ranked", top_logprobs=None, max_top_logprobs=4)
@@ -162,7 +162,7 @@ class Parent(BaseChatModel):
 
 
 def test_an_unknown_class_with_openai_s_fields_is_asked_by_them() -> None:
-    source = Source.of(Shaped(), logprobs=True)
+    source = PreparedModel.of(Shaped(), logprobs=True)
     assert (source.model.logprobs, source.model.top_logprobs) == (True, 20)  # type: ignore[attr-defined]
     assert not source.kwargs
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from langchain_reasc.integrations import integration_of, registry
-from langchain_reasc.integrations.known import KNOWN
+from langchain_reasc.models.integrations import integration_of, registry
+from langchain_reasc.models.integrations.known import KNOWN
 
 from . import test_providers
 from .providers import PROVIDERS, WITH_LOGPROBS

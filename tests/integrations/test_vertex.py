@@ -5,7 +5,7 @@ import pytest
 from runnable.fakes import calibration
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import token_signals_of
 
 from .other_wires import Gemini
 from .wire_server import TOKENS, alternatives, chosen, serving

@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.fuzz_logprobs import fuzz, main
-from langchain_reasc.logprobs import checks
+from langchain_reasc.models.logprobs import checks
 
 
 def test_no_mutated_payload_crashes_the_reader_or_becomes_a_confidence() -> None:

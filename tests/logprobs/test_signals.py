@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.logprobs import read_signals, token_signals_of
+from langchain_reasc.models.logprobs import read_signals, token_signals_of
 
 from .payloads import SHAPES, TEXT, message, sound
 

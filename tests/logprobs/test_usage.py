@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.result import failures_told, output_tokens, total_usage
+from langchain_reasc.runnable.result import failures_told, output_tokens, total_usage
 from langchain_reasc.sampling import Sample
 
 from .payloads import SHAPES, TEXT

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from langchain_reasc.confidence import response_score
-from langchain_reasc.evidence import Standardizer, posterior
-from langchain_reasc.stopping import ASC, ReASC, Response, decide
+from langchain_reasc.method.confidence import response_score
+from langchain_reasc.method.evidence import Standardizer, posterior
+from langchain_reasc.method.stopping import ASC, ReASC, Response, decide
 
 DEEPCONF = [((i * 37) % 101) / 10 for i in range(300)]
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_reasc.confidence import SCORES, response_score
-from langchain_reasc.evidence import WEIGHTS, Standardizer, leader, posterior
-from langchain_reasc.stopping import ASC, ESC, Cap, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method.confidence import SCORES, response_score
+from langchain_reasc.method.evidence import WEIGHTS, Standardizer, leader, posterior
+from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, Response, StoppingRule, decide
 
 answers = st.sampled_from(["a", "b", "c", "d", None])
 scores = st.floats(-5, 5, allow_nan=False)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from langchain_reasc.evidence import Standardizer
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
-from langchain_reasc.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method.evidence import Standardizer
+from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, StoppingRule, decide
 
 UNIT = Standardizer(mean=0.0, std=1.0)
 HEAVY = math.log(3.5) / 0.7  # z of a weight of 3.5: enough to stop alone

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError
-from langchain_reasc.token_signals import SIGNALS, signals_from_alternatives, signals_from_logits
+from langchain_reasc.method.token_signals import SIGNALS, signals_from_alternatives, signals_from_logits
 
 K = 20
 

@@ -18,7 +18,7 @@ from langchain_reasc_openai.routing.router import Replica, prompt_key
 from pydantic import SecretStr
 
 from benchmarks.loopback_chat import Exchange
-from langchain_reasc.source import FailedSample
+from langchain_reasc.models.contract import FailedSample
 
 PROMPT = [HumanMessage("How much is 17 + 25?")]
 FAST = RetryPolicy(first_wait=0.01, longest_wait=0.02, sideline=0.05)

@@ -6,7 +6,7 @@ import pytest
 from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
 
 from langchain_reasc.exceptions import ConfigurationError, ServerError
-from langchain_reasc.source import Source
+from langchain_reasc.models.prepared import PreparedModel
 
 from .conftest import Face, model_of
 from .fake_server import Fake, lm_studio, serving, vllm
@@ -71,10 +71,10 @@ def test_reasc_asks_for_as_many_alternatives_as_the_server_is_known_to_grant(k: 
     with serving(vllm(k=k, refuses_k=k < 20)) as fake:
         model = model_of(fake, preset="auto")
         model.capabilities()
-        assert Source.of(model, logprobs=True).model.top_logprobs == asked_for  # type: ignore[attr-defined]
+        assert PreparedModel.of(model, logprobs=True).model.top_logprobs == asked_for  # type: ignore[attr-defined]
 
 
 def test_reasc_says_why_there_is_no_confidence_before_anything_is_paid_for() -> None:
     with serving(lm_studio()) as fake:
-        reason = Source.of(model_of(fake, preset="lm-studio"), logprobs=True).no_logprobs
+        reason = PreparedModel.of(model_of(fake, preset="lm-studio"), logprobs=True).no_logprobs
     assert reason is not None and "chat completions carry no log-probabilities" in reason

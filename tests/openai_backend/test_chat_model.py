@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import ModelClosedError
-from langchain_reasc.source import ParallelSampler
+from langchain_reasc.models.contract import ParallelSampler
 
 from .conftest import Face, asked, model_of
 from .fake_server import Fake, ollama, serving, vllm

@@ -10,7 +10,7 @@ from langchain_reasc_openai.probing.asking import Server
 from langchain_reasc_openai.probing.identity import identify
 
 from langchain_reasc import Measure, ReASCRunnable
-from langchain_reasc.logprobs import read_signals
+from langchain_reasc.models.logprobs import read_signals
 
 from .conftest import AsyncFace, SyncFace
 

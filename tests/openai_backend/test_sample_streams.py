@@ -11,7 +11,7 @@ from langchain_reasc_openai.drawing.draw import Draw
 
 from benchmarks.loopback_chat import PROMPT_TOKENS, Exchange, serving
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
-from langchain_reasc.source import FailedSample
+from langchain_reasc.models.contract import FailedSample
 
 from .pools import (
     PROMPT,

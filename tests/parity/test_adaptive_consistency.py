@@ -10,8 +10,8 @@ from typing import cast
 import numpy as np
 import pytest
 
-from langchain_reasc.evidence import posterior
-from langchain_reasc.stopping import ASC, Response, decide
+from langchain_reasc.method.evidence import posterior
+from langchain_reasc.method.stopping import ASC, Response, decide
 
 LONGEST = 24
 

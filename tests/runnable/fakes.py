@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import Field
 
 from langchain_reasc.calibration import Calibration, Fingerprint, Gate
-from langchain_reasc.confidence import Measure
+from langchain_reasc.method.confidence import Measure
 
 TOP_K = Measure("top_k", "mean")
 PROMPT_TOKENS = 7

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.stopping import decide
+from langchain_reasc.method.stopping import decide
 
 from .fakes import Reply, Scripted, calibration
 

@@ -7,8 +7,8 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import FingerprintMismatch, LogprobsUnavailable
+from langchain_reasc.method.confidence import Measure
 
 from .fakes import TOP_K, Reply, Scripted, calibration
 

@@ -9,7 +9,7 @@ import pytest
 from langchain_reasc import Measure, ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import token_signals_of
 
 from .chat_server import ChatServer, chat_server
 from .fakes import PROMPT_TOKENS, TOP_K, Reply, calibration

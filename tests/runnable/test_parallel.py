@@ -9,7 +9,8 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.source import FailedSample, Source, to_messages
+from langchain_reasc.models.contract import FailedSample
+from langchain_reasc.models.prepared import PreparedModel, to_messages
 
 from .fakes import Scripted
 from .test_tracing import Runs
@@ -101,7 +102,7 @@ def test_a_wave_abandoned_in_the_middle_closes_its_stream_and_runs() -> None:
     from langchain_reasc.sampling import wave
 
     model, runs = parallel(), Runs()
-    samples = wave(Source.of(model), to_messages("q"), range(4), {"callbacks": [runs]}, threading.Event())
+    samples = wave(PreparedModel.of(model), to_messages("q"), range(4), {"callbacks": [runs]}, threading.Event())
     next(samples)
     samples.close()
     assert model.streams[0][2].closed

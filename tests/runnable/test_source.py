@@ -13,8 +13,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.sampling import Sample
-from langchain_reasc.source import Source, to_messages
 
 from .fakes import CONFIG, Reply, Scripted, saying
 
@@ -30,7 +30,7 @@ WRAPPINGS = {
 
 
 def drawn(runner: Any, model: Runnable[Any, Any], n: int = 3, config: RunnableConfig | None = None) -> list[Sample]:
-    source = Source.of(model, logprobs=True)
+    source = PreparedModel.of(model, logprobs=True)
     return sorted(
         runner.wave(source, to_messages("q"), range(n), config or {}, threading.Event()), key=lambda s: s.index
     )
@@ -139,7 +139,7 @@ def test_a_model_that_returns_no_message_is_a_configuration_error(runner: Any, w
 
 def test_the_original_model_is_left_as_it_was() -> None:
     model = saying("1")
-    prepared = Source.of(model.with_retry()).model
+    prepared = PreparedModel.of(model.with_retry()).model
     assert model.cache is None
     assert prepared.bound.cache is False  # type: ignore[attr-defined]
 

@@ -9,7 +9,7 @@ import pytest
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SampleTimeout
-from langchain_reasc.time_limit import QuestionClock
+from langchain_reasc.sampling.time_limit import QuestionClock
 
 from .fakes import Reply, Scripted
 from .test_parallel import Stream

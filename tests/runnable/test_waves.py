@@ -7,8 +7,8 @@ import pytest
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
+from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.sampling import draw
-from langchain_reasc.source import Source, to_messages
 
 from .fakes import PROMPT_TOKENS, TIMEOUT, Reply, Scripted, saying
 
@@ -28,7 +28,7 @@ def test_stop_cuts_running_streams_off_within_one_chunk(runner: Any) -> None:
 
     begun = threading.Thread(daemon=True, target=lambda: _when_blocked(model, 2, first))
     begun.start()
-    samples = runner.wave(Source.of(model), MESSAGES, range(3), {}, stop, then=then)
+    samples = runner.wave(PreparedModel.of(model), MESSAGES, range(3), {}, stop, then=then)
     begun.join(TIMEOUT)
     assert [sample.status for sample in samples] == ["complete", "cancelled", "cancelled"]
     for sample in samples[1:]:
@@ -48,7 +48,7 @@ def test_a_failing_sample_costs_only_itself(runner: Any) -> None:
     broken = Reply("half a", error=ConnectionError("reset"))
     model = saying("1", broken, DOWN, "1")
     samples = sorted(
-        runner.wave(Source.of(model), MESSAGES, range(4), {}, threading.Event()), key=lambda sample: sample.index
+        runner.wave(PreparedModel.of(model), MESSAGES, range(4), {}, threading.Event()), key=lambda sample: sample.index
     )
     assert [sample.status for sample in samples] == ["complete", "failed", "failed", "complete"]
     assert samples[1].message.text == "half a"

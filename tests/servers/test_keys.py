@@ -14,7 +14,7 @@ from langchain_reasc import ReASCRunnable, calibrate_online, save_calibration
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.record import record_pool
 from langchain_reasc.exceptions import ReASCError, SamplingError
-from langchain_reasc.source import Source
+from langchain_reasc.models.prepared import PreparedModel
 
 from .conftest import KEY, Chat
 from .fault_server import FaultServer, answer, fault_server
@@ -39,7 +39,7 @@ def test_in_nothing_that_is_shown_or_logged(runner: Any, chat: Chat, caplog: pyt
         result = runner.solve(reasc, "q")
         assert sent(served) == {f"Bearer {KEY}"}
     assert len(result.failures) == 1
-    prepared = Source.of(model, logprobs=True)
+    prepared = PreparedModel.of(model, logprobs=True)
     shown = [repr(model), str(model), repr(reasc), repr(prepared), repr(result), str(result.message), dumps(model)]
     shown += [repr(prepared.fingerprint()), repr(getattr(model, "status", list)()), *result.notices]
     shown += [whole(failure) for failure in result.failures]
@@ -62,7 +62,7 @@ def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
         model = chat(served.url)
         record_pool(model, questions, tmp_path / "pool.jsonl", samples=2, measure=TOP_K)
         made = calibrate_online(
-            [1.0 + at / 10 for at in range(20)], measure=TOP_K, fingerprint=Source.of(model).fingerprint()
+            [1.0 + at / 10 for at in range(20)], measure=TOP_K, fingerprint=PreparedModel.of(model).fingerprint()
         )
         save_calibration(made, tmp_path / "calibration.json")
         assert sent(served) == {f"Bearer {KEY}"}

@@ -12,7 +12,7 @@ from langchain_reasc.evaluation.from_pool import calibrate_offline_on
 from langchain_reasc.evaluation.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import FingerprintMismatch
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import token_signals_of
 
 from .conftest import Chat
 from .llama_server import LlamaServer

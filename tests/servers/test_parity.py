@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from runnable.fakes import calibration
 
 from langchain_reasc import Measure, ReASCResult, ReASCRunnable
-from langchain_reasc.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import token_signals_of
 from langchain_reasc.sampling import draw
 
 from .conftest import Chat

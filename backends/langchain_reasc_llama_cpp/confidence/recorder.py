@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfidenceError
-from langchain_reasc.row_statistics import CHUNK
+from langchain_reasc.method.row_statistics import CHUNK
 from langchain_reasc_llama_cpp.confidence.measurement import Measured, Wanted, measure
 from langchain_reasc_llama_cpp.confidence.token_logprobs import LogprobWriter, TokenLogprobs
 from langchain_reasc_llama_cpp.native.model import NativeModel

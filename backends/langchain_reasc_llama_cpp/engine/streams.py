@@ -9,7 +9,7 @@ from typing import Self
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.closing import Closing
+from langchain_reasc.models.closing import Closing
 from langchain_reasc_llama_cpp.engine.engine import Engine
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, Failed, Finished, GenerationRequest
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError
-from langchain_reasc.top_candidates import top_candidates
+from langchain_reasc.method.top_candidates import top_candidates
 from langchain_reasc_llama_cpp.grammar.gbnf import check_gbnf
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.grammar.trigger import TriggerWatch

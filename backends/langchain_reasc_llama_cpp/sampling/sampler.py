@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError
-from langchain_reasc.top_candidates import top_candidates
+from langchain_reasc.method.top_candidates import top_candidates
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.grammar.grammar_sampler import GrammarSampler
 from langchain_reasc_llama_cpp.native.bindings import library

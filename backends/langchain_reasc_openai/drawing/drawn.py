@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_reasc.source import FailedSample
+from langchain_reasc.models.contract import FailedSample
 from langchain_reasc_openai.routing.reading import message_of, received_tokens
 
 __all__ = ["Drawn"]

@@ -17,8 +17,8 @@ from typing import Self
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.closing import Closing
-from langchain_reasc.source import FailedSample
+from langchain_reasc.models.closing import Closing
+from langchain_reasc.models.contract import FailedSample
 from langchain_reasc_openai.drawing.draw import Draw
 from langchain_reasc_openai.drawing.drawn import Drawn
 from langchain_reasc_openai.routing.event_loop import AsyncItems, Items
@@ -42,7 +42,7 @@ class SampleStream(Closing):
         return self
 
     def __next__(self) -> tuple[int, AIMessage | FailedSample]:
-        """The next sample to end; one that failed comes as a :class:`~langchain_reasc.source.FailedSample`."""
+        """The next sample to end; one that failed comes as a :class:`~langchain_reasc.models.prepared.FailedSample`."""
         drawn = next(self._items)
         return drawn.index, drawn.outcome()
 
@@ -73,7 +73,7 @@ class AsyncSampleStream(Closing):
         return self
 
     async def __anext__(self) -> tuple[int, AIMessage | FailedSample]:
-        """The next sample to end; one that failed comes as a :class:`~langchain_reasc.source.FailedSample`."""
+        """The next sample to end; one that failed comes as a :class:`~langchain_reasc.models.prepared.FailedSample`."""
         if self._items is None and not self._over:
             self._draw = await self._prepare()
             if not self._over:  # nor cancelled meanwhile

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from langchain_reasc.closing import Closing
 from langchain_reasc.exceptions import ServerError
+from langchain_reasc.models.closing import Closing
 
 __all__ = ["Answer", "Server", "ServerBusy"]
 

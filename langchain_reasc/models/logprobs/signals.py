@@ -10,9 +10,10 @@ import numpy.typing as npt
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.logprobs.checks import TokenLogprobs, checked
-from langchain_reasc.logprobs.shapes import tokens_of
-from langchain_reasc.token_signals import signals_from_alternatives
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.token_signals import signals_from_alternatives
+from langchain_reasc.models.logprobs.checks import TokenLogprobs, checked
+from langchain_reasc.models.logprobs.shapes import tokens_of
 
 __all__ = ["Provenance", "SignalReading", "count_tokens", "read_signals", "token_logprobs_of", "token_signals_of"]
 
@@ -45,6 +46,17 @@ class SignalReading:
     vocabulary_size: int | None = None
     withheld: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+
+    def score(self, measure: Measure) -> float:
+        """S(y), the response's score by a measure.
+
+        Raises:
+            LogprobsUnavailable: the response carries no such signal, or it was withheld; the message says why.
+            ConfidenceError: the signal is empty or not finite.
+        """
+        if why := self.withheld.get(measure.signal):
+            raise LogprobsUnavailable(f"no {measure.signal!r} signal: {why}")
+        return measure(self.signals)
 
     def provenance(self, signal: str) -> Provenance:
         """``top_k`` and ``vocabulary_size`` as a calibration made of this signal records them."""

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from langchain_reasc.answers import Extractor
 from langchain_reasc.calibration import Calibration
-from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import ReASCError, SamplingError
-from langchain_reasc.logprobs import Provenance
-from langchain_reasc.result import (
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import Cap, Decision, ReASC, Response, StoppingRule, decide
+from langchain_reasc.models.logprobs import Provenance
+from langchain_reasc.runnable.result import (
     ReASCResult,
     SampledResponse,
     failures_told,
@@ -19,16 +20,15 @@ from langchain_reasc.result import (
     total_usage,
     winning_message,
 )
+from langchain_reasc.runnable.scorer import Scorer
 from langchain_reasc.sampling import Sample
-from langchain_reasc.scorer import Scorer
-from langchain_reasc.stopping import Cap, Decision, ReASC, Response, StoppingRule, decide
 
-__all__ = ["Deliberation", "ResponseListener"]
+__all__ = ["ResponseListener", "Session"]
 
 ResponseListener = Callable[[SampledResponse, Decision], None]
 
 
-class Deliberation:
+class Session:
     """Collects samples in any order and decides on them in launch order.
 
     Args:

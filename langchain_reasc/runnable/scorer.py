@@ -4,10 +4,10 @@ from collections import Counter
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.calibration import Calibration, check_reading
-from langchain_reasc.confidence import Measure
+from langchain_reasc.calibration import Calibration, check_made_of
 from langchain_reasc.exceptions import ConfidenceError, FingerprintMismatch, LogprobsUnavailable
-from langchain_reasc.logprobs import Provenance, SignalReading, read_signals
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 
 __all__ = ["Scorer"]
 
@@ -71,9 +71,7 @@ class Scorer:
     def _read(self, message: AIMessage, measure: Measure) -> float:
         reading = read_signals(message)
         self._compare(reading)
-        if why := reading.withheld.get(measure.signal):
-            raise LogprobsUnavailable(f"no {measure.signal!r} signal: {why}")
-        score = measure(reading.signals)
+        score = reading.score(measure)
         self._odd.update(reading.notices)
         if not self._agreed:
             self._agreed, self.first_made_of = True, reading.provenance(measure.signal)
@@ -83,7 +81,11 @@ class Scorer:
         if self._calibration is None:
             return
         try:
-            check_reading(self._calibration, reading)
+            check_made_of(
+                self._calibration,
+                carried=[*reading.signals, *reading.withheld],
+                **reading.provenance(self._calibration.signal),
+            )
         except FingerprintMismatch as error:
             if not self._agreed:
                 raise

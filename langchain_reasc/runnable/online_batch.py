@@ -23,12 +23,12 @@ from langchain_core.runnables.config import get_config_list, get_executor_for_co
 from langchain_core.runnables.utils import gated_coro
 
 from langchain_reasc.calibration import Calibration, calibrate_online
-from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable
-from langchain_reasc.logprobs import Provenance, read_signals
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.logprobs import Provenance, read_signals
+from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.sampling import Sample, awave, wave
-from langchain_reasc.source import Source, to_messages
-from langchain_reasc.time_limit import QuestionClock
+from langchain_reasc.sampling.time_limit import QuestionClock
 
 __all__ = ["TransductiveBatch", "TransductiveStart"]
 
@@ -52,7 +52,7 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
     """The batch methods of a runnable whose online calibration sees the whole batch."""
 
     @abstractmethod
-    def _transductive(self, kwargs: dict[str, Any]) -> tuple[Source, Measure] | None:
+    def _transductive(self, kwargs: dict[str, Any]) -> tuple[PreparedModel, Measure] | None:
         """What first responses are drawn from and how they are scored; None where the batch calibrates nothing."""
 
     @abstractmethod
@@ -173,7 +173,7 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
 
 
 def _first(
-    source: Source, clock: Callable[[], QuestionClock], value: LanguageModelInput, config: RunnableConfig
+    source: PreparedModel, clock: Callable[[], QuestionClock], value: LanguageModelInput, config: RunnableConfig
 ) -> Sample:
     """The first response to one input; a failure comes back as a failed sample, and costs only itself."""
     try:
@@ -184,7 +184,7 @@ def _first(
 
 
 async def _afirst(
-    source: Source, clock: Callable[[], QuestionClock], value: LanguageModelInput, config: RunnableConfig
+    source: PreparedModel, clock: Callable[[], QuestionClock], value: LanguageModelInput, config: RunnableConfig
 ) -> Sample:
     try:
         drawing = awave(source, to_messages(value), range(1), config, threading.Event(), clock().wave())
@@ -194,7 +194,7 @@ async def _afirst(
         return Sample(0, None, "failed", error)
 
 
-def _starts(firsts: Sequence[Sample], measure: Measure, source: Source) -> list[TransductiveStart]:
+def _starts(firsts: Sequence[Sample], measure: Measure, source: PreparedModel) -> list[TransductiveStart]:
     """Algorithm 2 on the first responses; where it is not possible, every input counts votes and says why."""
     scores, shorter, made_of = _scores(firsts, measure)
     notices: tuple[str, ...] = ()
@@ -225,7 +225,7 @@ def _scores(firsts: Sequence[Sample], measure: Measure) -> tuple[list[float], in
         with suppress(LogprobsUnavailable, ConfidenceError):  # its own decision reports that
             reading = read_signals(sample.message)
             short = len(reading.signals.get(measure.signal, ())) < measure.window
-            scored.append((measure(reading.signals), short, reading.provenance(measure.signal)))
+            scored.append((reading.score(measure), short, reading.provenance(measure.signal)))
     k = _most_common(one["top_k"] for *_, one in scored)
     size = _most_common(one["vocabulary_size"] for *_, one in scored)
     kept = [

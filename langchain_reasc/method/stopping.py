@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from langchain_reasc.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
+from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
 
 __all__ = ["ASC", "ESC", "Cap", "Decision", "FixedBudget", "ReASC", "Response", "StoppingRule", "decide"]
 
@@ -171,7 +171,7 @@ class ReASC(StoppingRule):
     Attributes:
         statistics: μ, σ and λ of the calibration.
         gate: τ_gate, or None for a closed gate (every input goes on to Stage 2).
-        weight: a name in :data:`~langchain_reasc.evidence.WEIGHTS`.
+        weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
         confidence: C_threshold of the Beta rule.
         on_missing_confidence: ``"error"``, or ``"count"`` to let a response without a score count as one vote.
     """

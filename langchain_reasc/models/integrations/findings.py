@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.integrations.integration import Integration
-from langchain_reasc.integrations.preparation import Leaf, leaves
-from langchain_reasc.integrations.registry import integration_of, is_known
+from langchain_reasc.models.integrations.integration import Integration
+from langchain_reasc.models.integrations.preparation import Leaf, leaves
+from langchain_reasc.models.integrations.registry import integration_of, is_known
 
 __all__ = ["findings", "reason_for_no_logprobs", "reason_for_not_asking"]
 
-_REGISTER: Final = "if it returns some, say so with langchain_reasc.integrations.register_integration"
+_REGISTER: Final = "if it returns some, say so with langchain_reasc.models.integrations.register_integration"
 _MIXED: Final = "the seed is the same for every sample, since models that fall back on one another name it differently"
 _GREEDY: Final = 1e-6  # ChatGroq turns a temperature of 0 into 1e-8
 

@@ -1,4 +1,4 @@
-"""Which :class:`~langchain_reasc.integrations.Integration` a chat model goes by; users and packages add their own."""
+"""Which :class:`~langchain_reasc.models.integrations.Integration` a chat model goes by; users and packages add their own."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 from langchain_core.language_models import BaseChatModel
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.integrations.integration import Integration
-from langchain_reasc.integrations.known import KNOWN, unknown
+from langchain_reasc.models.integrations.integration import Integration
+from langchain_reasc.models.integrations.known import KNOWN, unknown
 
 __all__ = ["integration_of", "is_known", "register_integration"]
 

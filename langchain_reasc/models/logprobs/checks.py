@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.logprobs.shapes import Token
+from langchain_reasc.models.logprobs.shapes import Token
 
 __all__ = ["TokenLogprobs", "checked"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError
-from langchain_reasc.row_statistics import RowStatistics, WhichStatistics, row_statistics
+from langchain_reasc.method.row_statistics import RowStatistics, WhichStatistics, row_statistics
 
 __all__ = [
     "SIGNALS",

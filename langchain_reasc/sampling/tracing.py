@@ -10,7 +10,8 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_async_callback_manager_for_config, get_callback_manager_for_config
 
-from langchain_reasc.source import FailedSample, Source
+from langchain_reasc.models.contract import FailedSample
+from langchain_reasc.models.prepared import PreparedModel
 
 __all__ = ["AsyncSampleRuns", "SampleRuns"]
 
@@ -18,7 +19,9 @@ __all__ = ["AsyncSampleRuns", "SampleRuns"]
 class SampleRuns:
     """Starts a chat-model run per sample and ends each on its own, as separate calls would have."""
 
-    def __init__(self, source: Source, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig):
+    def __init__(
+        self, source: PreparedModel, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig
+    ):
         self._runs: dict[int, CallbackManagerForLLMRun] = {}
         for index in indices:
             manager = get_callback_manager_for_config(source.call_config(config, index))
@@ -48,7 +51,7 @@ class AsyncSampleRuns:
 
     @classmethod
     async def start(
-        cls, source: Source, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig
+        cls, source: PreparedModel, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig
     ) -> "AsyncSampleRuns":
         """Start a run per sample."""
         runs = cls()
@@ -73,11 +76,11 @@ class AsyncSampleRuns:
             await self._runs.popitem()[1].on_llm_error(error, response=LLMResult(generations=[]))
 
 
-def _serialized(source: Source) -> dict[str, Any]:
+def _serialized(source: PreparedModel) -> dict[str, Any]:
     return {"name": source.model.get_name(), "kwargs": {}, "id": [], "lc": 1, "type": "not_implemented"}
 
 
-def _params(source: Source, index: int) -> dict[str, Any]:
+def _params(source: PreparedModel, index: int) -> dict[str, Any]:
     if not isinstance(source.model, BaseChatModel):
         return {"name": source.model.get_name()}
     described = {**source.model._get_ls_params(**source.kwargs)}

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 
-from langchain_reasc.integrations.integration import Integration
+from langchain_reasc.models.integrations.integration import Integration
 
 __all__ = ["KNOWN", "unknown"]
 

@@ -9,12 +9,12 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, model_vali
 
 from langchain_reasc.answers import AnswerSpec, Extractor, extractor
 from langchain_reasc.calibration import Calibration, OnlineCalibrator, check_fingerprint, load_calibration
-from langchain_reasc.confidence import Measure
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.source import Source
-from langchain_reasc.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, StoppingRule
-from langchain_reasc.time_limit import QuestionClock
-from langchain_reasc.transductive import TransductiveBatch
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, StoppingRule
+from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.runnable.online_batch import TransductiveBatch
+from langchain_reasc.sampling.time_limit import QuestionClock
 
 __all__ = ["Configured"]
 
@@ -51,7 +51,7 @@ class Configured(TransductiveBatch):
     _calibration: Calibration | None = PrivateAttr(None)
     _online: OnlineCalibrator | None = PrivateAttr(None)
     _extract: Extractor = PrivateAttr()
-    _source: Source = PrivateAttr()
+    _source: PreparedModel = PrivateAttr()
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
@@ -61,7 +61,7 @@ class Configured(TransductiveBatch):
                 f"measure={str(self.measure)!r} goes with calibration='online'; a calibration brings its own, and "
                 "without one no confidence is read"
             )
-        self._source = Source.of(self.model, logprobs=self.calibration is not None)
+        self._source = PreparedModel.of(self.model, logprobs=self.calibration is not None)
         if self.calibration == "online":
             self._online = OnlineCalibrator(measure=self.measure or Measure(), fingerprint=self._source.fingerprint())
         elif isinstance(self.calibration, Path):
@@ -94,7 +94,7 @@ class Configured(TransductiveBatch):
         """The calibration in use: what ``"online"`` has learned so far can be saved, and given to the next process."""
         return self._online.calibration if self._online else self._calibration
 
-    def _transductive(self, kwargs: dict[str, Any]) -> tuple[Source, Measure] | None:
+    def _transductive(self, kwargs: dict[str, Any]) -> tuple[PreparedModel, Measure] | None:
         if self._online is None:
             return None
         return self._source.bind(kwargs), self._online.measure

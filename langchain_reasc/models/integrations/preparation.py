@@ -8,8 +8,8 @@ from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFal
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import RunnableConfigurableAlternatives, RunnableConfigurableFields
 
-from langchain_reasc.integrations.integration import PASSED_ON
-from langchain_reasc.integrations.registry import integration_of
+from langchain_reasc.models.integrations.integration import PASSED_ON
+from langchain_reasc.models.integrations.registry import integration_of
 
 __all__ = ["Leaf", "leaves", "moved_seed", "prepared", "without_n"]
 

@@ -12,13 +12,13 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import patch_config
 
 from langchain_reasc.calibration import check_fingerprint
-from langchain_reasc.configuration import Configured
-from langchain_reasc.deliberation import Deliberation, ResponseListener
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.result import ReASCResult
+from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.runnable.configuration import Configured
+from langchain_reasc.runnable.online_batch import TransductiveStart
+from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.runnable.session import ResponseListener, Session
 from langchain_reasc.sampling import Sample, awave, wave
-from langchain_reasc.source import Source, to_messages
-from langchain_reasc.transductive import TransductiveStart
 
 __all__ = ["ReASCRunnable"]
 
@@ -163,17 +163,17 @@ class ReASCRunnable(Configured):
 
     def _deliberation(
         self,
-        source: Source,
+        source: PreparedModel,
         messages: list[BaseMessage],
         config: RunnableConfig,
         start: TransductiveStart | None,
         on_response: ResponseListener | None,
-    ) -> Deliberation:
+    ) -> Session:
         if self._calibration and not self.allow_fingerprint_mismatch:
             check_fingerprint(self._calibration, source.fingerprint(messages))
         current = start.calibration if start else self.learned
         rule, notices = self._rule(current)
-        course = Deliberation(
+        course = Session(
             rule,
             extract=self._extract,
             measure=current.measure if current else self._online.measure if self._online else None,
@@ -188,14 +188,14 @@ class ReASCRunnable(Configured):
             _considered(course, start.sample, source)
         return course
 
-    def _learn(self, course: Deliberation) -> ReASCResult:
+    def _learn(self, course: Session) -> ReASCResult:
         result = course.result()
         if self._online and course.first_score is not None:
             self._online.observe(course.first_score, **course.first_made_of)
         return result
 
 
-def _considered(course: Deliberation, sample: Sample, source: Source) -> bool:
+def _considered(course: Session, sample: Sample, source: PreparedModel) -> bool:
     """Whether the decision has fallen; an error says if the model was never asked for what is missing."""
     try:
         return course.add(sample)

@@ -57,7 +57,7 @@ def tokens_of(metadata: Mapping[str, Any]) -> Sequence[Token]:
     described = f"a dict of {', '.join(map(str, held))}" if isinstance(held, Mapping) else type(held).__name__
     raise LogprobsUnavailable(
         f"the response's logprobs are in a shape that no reader knows ({described:.200}); add one with "
-        "langchain_reasc.logprobs.register_reader"
+        "langchain_reasc.models.logprobs.register_reader"
     )
 
 

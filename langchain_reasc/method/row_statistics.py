@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.top_candidates import WORTHWHILE, top_candidates
+from langchain_reasc.method.top_candidates import WORTHWHILE, top_candidates
 
 __all__ = ["CHUNK", "RowStatistics", "WhichStatistics", "row_statistics"]
 

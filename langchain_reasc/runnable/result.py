@@ -7,9 +7,9 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from langchain_reasc.logprobs import count_tokens
+from langchain_reasc.method.stopping import Decision
+from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.sampling import Sample
-from langchain_reasc.stopping import Decision
 
 __all__ = ["ReASCResult", "SampledResponse", "Usage"]
 

@@ -1,11 +1,11 @@
 """What samples are drawn from: a chat model, unwrapped from its bindings and made safe to sample."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -13,7 +13,8 @@ from langchain_core.runnables.config import merge_configs
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.integrations import (
+from langchain_reasc.models.contract import ParallelSampler
+from langchain_reasc.models.integrations import (
     findings,
     moved_seed,
     prepared,
@@ -22,57 +23,11 @@ from langchain_reasc.integrations import (
     without_n,
 )
 
-__all__ = ["FailedSample", "ParallelSampler", "SampleStream", "Source", "to_messages"]
-
-
-class FailedSample(NamedTuple):
-    """What a parallel sampler hands over in place of a message when one sample failed and the others go on.
-
-    Attributes:
-        error: why.
-        message: what had been generated, and is paid for; None where nothing was.
-    """
-
-    error: Exception
-    message: AIMessage | None = None
-
-
-class SampleStream(Protocol):
-    """What a parallel sampler returns: ended samples in order of completion, and a way to stop.
-
-    An exception out of the iterator fails all samples that have not come out.
-    """
-
-    def __iter__(self) -> Iterator[tuple[int, AIMessage | FailedSample]]:
-        """(index, message) of each sample, from synchronous code."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[tuple[int, AIMessage | FailedSample]]:
-        """The same from asynchronous code."""
-        ...
-
-    def cancel(self) -> None:
-        """Take live sequences out; they still come out of the iterator, with ``finish_reason="cancelled"``."""
-
-    def close(self) -> None:
-        """Cancel, and drop what was not handed over."""
-
-
-@runtime_checkable
-class ParallelSampler(Protocol):
-    """A chat model that decodes several samples of one prompt together, as our llama.cpp model does."""
-
-    def sample(self, messages: list[BaseMessage], *, n: int, first: int = 0, **kwargs: Any) -> SampleStream:
-        """Start samples ``first`` to ``first + n - 1``; sample i uses the model's seed + i."""
-        ...
-
-    def asample(self, messages: list[BaseMessage], *, n: int, first: int = 0, **kwargs: Any) -> SampleStream:
-        """The same, iterated with ``async for``."""
-        ...
+__all__ = ["PreparedModel", "to_messages"]
 
 
 @dataclass(frozen=True)
-class Source:
+class PreparedModel:
     """A model with the arguments and the config bound to it.
 
     Attributes:
@@ -93,7 +48,7 @@ class Source:
     unasked: str | None = None
 
     @classmethod
-    def of(cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, **kwargs: Any) -> "Source":
+    def of(cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, **kwargs: Any) -> "PreparedModel":
         """Unwrap ``model.bind(...)`` and ``model.with_config(...)``, and prepare the chat model inside.
 
         Args:
@@ -116,7 +71,7 @@ class Source:
             reason_for_not_asking(model, kwargs) if logprobs else None,
         )
 
-    def bind(self, kwargs: Mapping[str, Any]) -> "Source":
+    def bind(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         """The same source with further arguments for every call."""
         if not kwargs:
             return self

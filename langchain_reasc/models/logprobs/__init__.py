@@ -1,8 +1,8 @@
 """From a response to its token signals, whatever its provider: see :func:`read_signals`."""
 
-from langchain_reasc.logprobs.checks import TokenLogprobs
-from langchain_reasc.logprobs.shapes import Token, register_reader
-from langchain_reasc.logprobs.signals import (
+from langchain_reasc.models.logprobs.checks import TokenLogprobs
+from langchain_reasc.models.logprobs.shapes import Token, register_reader
+from langchain_reasc.models.logprobs.signals import (
     Provenance,
     SignalReading,
     count_tokens,

@@ -4,10 +4,10 @@ No package is imported for it: classes are known by name. Your own class, or one
 :func:`register_integration`.
 """
 
-from langchain_reasc.integrations.findings import findings, reason_for_no_logprobs, reason_for_not_asking
-from langchain_reasc.integrations.integration import Integration, MovedSeed
-from langchain_reasc.integrations.preparation import leaves, moved_seed, prepared, without_n
-from langchain_reasc.integrations.registry import integration_of, register_integration
+from langchain_reasc.models.integrations.findings import findings, reason_for_no_logprobs, reason_for_not_asking
+from langchain_reasc.models.integrations.integration import Integration, MovedSeed
+from langchain_reasc.models.integrations.preparation import leaves, moved_seed, prepared, without_n
+from langchain_reasc.models.integrations.registry import integration_of, register_integration
 
 __all__ = [
     "Integration",

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
-from langchain_reasc.token_signals import Floats, check_signals
+from langchain_reasc.method.token_signals import Floats, check_signals
 
 __all__ = ["SCORES", "Measure", "group_means", "response_score"]
 

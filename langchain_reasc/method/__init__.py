@@ -1,0 +1,4 @@
+"""The method, pure: from token signals to a decision. Knows of numbers and answers, nothing of LangChain or models.
+
+``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (what a response counts) → ``stopping``.
+"""

@@ -1,0 +1,6 @@
+"""The LangChain face of the method: :class:`ReASCRunnable` and what it answers with."""
+
+from langchain_reasc.runnable.result import ReASCResult, SampledResponse
+from langchain_reasc.runnable.runnable import ReASCRunnable
+
+__all__ = ["ReASCResult", "ReASCRunnable", "SampledResponse"]
