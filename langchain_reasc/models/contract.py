@@ -1,7 +1,7 @@
 """What our own backends and the core agree on, besides LangChain's ``BaseChatModel``.
 
-A response is an ``AIMessage``. Its ``response_metadata`` may carry the names below; whatever else is known of a response
-comes in LangChain's own places, or in the provider's ``logprobs`` (:mod:`langchain_reasc.models.logprobs`).
+A response is an ``AIMessage``. Its ``response_metadata`` may carry the names below; whatever else is known of it comes
+in LangChain's own places, or in the provider's ``logprobs`` (:mod:`langchain_reasc.models.logprobs`).
 """
 
 from collections.abc import AsyncIterator, Iterator

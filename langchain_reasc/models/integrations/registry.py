@@ -1,4 +1,4 @@
-"""Which :class:`~langchain_reasc.models.integrations.Integration` a chat model goes by; users and packages add their own."""
+"""Which :class:`~langchain_reasc.models.integrations.Integration` a chat model goes by; users may add their own."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
