@@ -3,7 +3,7 @@
 A *wave* is a handful of samples of one prompt drawn at once: an iterator over finished samples in order of completion.
 Once its ``stop`` flag is set it cuts off those that still run, and hands over what they had produced, so that nothing
 paid for goes uncounted.
-Models that sample in parallel themselves (:class:`~langchain_reasc.models.contract.ParallelSampler`) are given the whole
+Models that sample in parallel themselves (:class:`~langchain_reasc.models.contract.ParallelSampler`) are given a whole
 wave; any other chat model is streamed once per sample, because a stream can be closed in the middle.
 """
 
