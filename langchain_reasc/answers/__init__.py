@@ -11,10 +11,13 @@ from langchain_reasc.answers.extractors import (
     matching,
 )
 from langchain_reasc.answers.normalize import equivalent, normalize
+from langchain_reasc.answers.vote import Vote, vote_of
 
 __all__ = [
+    "EXTRACTION_VERSION",
     "AnswerSpec",
     "Extractor",
+    "Vote",
     "boxed",
     "choice",
     "equivalent",
@@ -23,4 +26,8 @@ __all__ = [
     "last_number",
     "matching",
     "normalize",
+    "vote_of",
 ]
+
+EXTRACTION_VERSION = 2
+"""Of the rules by which answers are found. Recordings name it: another version may find other answers in the same text."""

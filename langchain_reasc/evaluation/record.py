@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import Runnable
 
 from langchain_reasc._version import __version__
-from langchain_reasc.answers import extractor
+from langchain_reasc.answers import extractor, vote_of
 from langchain_reasc.evaluation.pool import Pool, read_pool
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.resume import resume
@@ -86,7 +86,7 @@ def record_pool(
         signals = kept.of(drawn)
         kept.append(question.id, signals, earlier=done)
         responses = [
-            _response(message, extract(str(message.text)), _score(measure, held))
+            _response(message, vote_of(message, extract).answer, _score(measure, held))
             for message, held in zip(drawn, signals, strict=True)
         ]
         line = {"id": question.id, "input": question.input, "reference": question.reference, "responses": responses}

@@ -28,10 +28,12 @@ class Response:
     Attributes:
         answer: the extracted, normalized answer; None when there is none (it then casts no vote).
         score: S(y), finite, or None where no confidence could be read.
+        cut_off: whether the response was cut off before its end: such a one is never accepted alone.
     """
 
     answer: str | None
     score: float | None = None
+    cut_off: bool = False
 
     def __post_init__(self) -> None:
         if self.score is not None and not math.isfinite(self.score):  # max(1, exp(nan)) would count it as a vote
@@ -202,7 +204,7 @@ class ReASC(StoppingRule):
         return [self._weight(response) for response in responses]
 
     def _accepts(self, response: Response) -> bool:
-        if self.gate is None or response.answer is None or response.score is None:
+        if self.gate is None or response.answer is None or response.score is None or response.cut_off:
             return False
         return response.score >= self.gate
 

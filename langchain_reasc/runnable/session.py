@@ -6,7 +6,7 @@ Knows nothing of threads or event loops: the synchronous and the asynchronous ru
 from collections.abc import Callable
 from dataclasses import replace
 
-from langchain_reasc.answers import Extractor
+from langchain_reasc.answers import Extractor, Vote, vote_of
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.method.confidence import Measure
@@ -135,14 +135,15 @@ class Session:
 
     def _read(self, sample: Sample) -> Response:
         assert sample.message is not None
-        answer = None
+        vote = Vote(None)
         try:
-            answer = self._extract(str(sample.message.text))
+            vote = vote_of(sample.message, self._extract)
         except ReASCError:
             raise
         except Exception as error:  # the user's extractor: one odd response must not lose the others
             self._notices[f"the answer extractor failed on a response: {error!r}"] = None
-        return Response(answer, self._scorer.score(sample.message, votes=answer is not None))
+        score = self._scorer.score(sample.message, votes=vote.answer is not None)
+        return Response(vote.answer, score, cut_off=vote.cut_off)
 
     def _sampled(self, samples: list[Sample]) -> tuple[SampledResponse, ...]:
         weights = dict(zip(self._responses, self._rule.weights(list(self._responses.values())), strict=True))
