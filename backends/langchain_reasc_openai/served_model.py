@@ -106,7 +106,7 @@ class ServedModel(ServerFields, SamplerFields, Closing):
         set_here = {name: overrides.get(name, getattr(self, name)) for name in names}
         limits = (overrides.get("max_tokens"), overrides.get("max_completion_tokens"), self.max_tokens)
         limit = next((one for one in limits if one is not None), None)
-        sampling = {**set_here, "max_tokens": limit, "stop": overrides.get("stop") or self.stop}
+        sampling = {**set_here, "max_tokens": limit}
         return {
             "model": str(overrides.get("model", self.model_name)),
             "sampling": {

@@ -10,6 +10,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
+from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
@@ -108,11 +109,23 @@ class PreparedModel:
         above = cast(RunnableConfig, {key: value for key, value in config.items() if key not in ("run_name", "run_id")})
         return merge_configs(self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]})
 
-    def fingerprint(self, messages: Sequence[BaseMessage] | None = None) -> Fingerprint:
-        """What a calibration measured on this source would hold for."""
+    def fingerprint(
+        self,
+        messages: Sequence[BaseMessage] | None = None,
+        *,
+        prompt: FixedPrompt | None = None,
+        answer: Any = None,
+    ) -> Fingerprint:
+        """What a calibration measured on this source would hold for.
+
+        Args:
+            messages: those of a call, for their system messages.
+            prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
+            answer: where the answer is in a response.
+        """
         if not isinstance(self.model, BaseChatModel):
             return Fingerprint()
-        return fingerprint_of(self.model, kwargs=self.kwargs, messages=messages)
+        return fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
 
 
 def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
