@@ -1,6 +1,7 @@
 """What samples are drawn from: a chat model, unwrapped from its bindings and made safe to sample."""
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -16,7 +17,9 @@ from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import (
+    PerConfig,
     findings,
+    is_configurable,
     moved_seed,
     prepared,
     reason_for_no_logprobs,
@@ -39,6 +42,8 @@ class PreparedModel:
         notices: what the caller should know of the model: what makes its samples the same, what was switched off.
         no_logprobs: why no confidence can be had from it, where that is known beforehand.
         unasked: why it was not asked for logprobs, although they are read and nobody said that it has none.
+        per_config: what it is under a call's config, where that decides; ``model`` is then what it is without one, and
+            the rest is known once it is :meth:`resolved`.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -47,16 +52,37 @@ class PreparedModel:
     notices: tuple[str, ...] = ()
     no_logprobs: str | None = None
     unasked: str | None = None
+    per_config: "PerConfig[PreparedModel] | None" = None
 
     @classmethod
     def of(cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, **kwargs: Any) -> "PreparedModel":
         """Unwrap ``model.bind(...)`` and ``model.with_config(...)``, and prepare the chat model inside.
 
         Args:
-            model: what the user gave.
+            model: what the user gave. One that is chosen or set by the config of a call is prepared as it is without
+                one, if it is anything then, and must be :meth:`resolved` for each call.
             logprobs: whether confidences will be read, so that a model which can return logprobs is asked to.
             **kwargs: further arguments of every call; they win over bound ones.
         """
+
+        def prepare(one: Runnable[LanguageModelInput, Any]) -> "PreparedModel":
+            # In a context of its own, or callbacks of a run around it would be taken for bound ones.
+            return Context().run(cls._of_one, one, logprobs=logprobs, kwargs=kwargs)
+
+        if not is_configurable(model):
+            return prepare(model)
+        per_config = PerConfig(model, prepare)
+        try:
+            default = per_config.under({})
+        except ConfigurationError:  # only the config of a call says what it is
+            return cls(model, without_n(kwargs), per_config=per_config)
+        return cls(default.model, default.kwargs, default.config, per_config=per_config)
+
+    @classmethod
+    def _of_one(
+        cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool, kwargs: Mapping[str, Any]
+    ) -> "PreparedModel":
+        kwargs = {**kwargs}
         config: RunnableConfig = {}
         while isinstance(model, RunnableBinding) and not model.config_factories:  # which hold listeners
             kwargs = {**model.kwargs, **kwargs}
@@ -71,6 +97,17 @@ class PreparedModel:
             reason_for_no_logprobs(model, kwargs),
             reason_for_not_asking(model, kwargs) if logprobs else None,
         )
+
+    def resolved(self, config: RunnableConfig) -> "PreparedModel":
+        """The model as it is under a call's config; to be called before :meth:`bind`.
+
+        It is the same for every config, unless ``configurable_fields``, ``configurable_alternatives`` or
+        ``init_chat_model`` leave something to it. The last few are kept, since each has a client, or a loaded file.
+
+        Raises:
+            ConfigurationError: there is no such model.
+        """
+        return self if self.per_config is None else self.per_config.under(config)
 
     def bind(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         """The same source with further arguments for every call."""
@@ -122,8 +159,11 @@ class PreparedModel:
             messages: those of a call, for their system messages.
             prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
             answer: where the answer is in a response.
+
+        Returns:
+            It; nothing is known of a model that is not a chat model, or that a call's config has yet to settle.
         """
-        if not isinstance(self.model, BaseChatModel):
+        if not isinstance(self.model, BaseChatModel) or self.per_config is not None:
             return Fingerprint()
         return fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
 
