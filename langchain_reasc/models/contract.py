@@ -6,10 +6,17 @@ in LangChain's own places, or in the provider's ``logprobs`` (:mod:`langchain_re
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+from uuid import UUID, uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.utils.utils import LC_ID_PREFIX
 
-__all__ = ["FailedSample", "ParallelSampler", "SampleStream"]
+__all__ = ["FailedSample", "ParallelSampler", "SampleStream", "sample_id"]
+
+
+def sample_id(run: UUID | None = None) -> str:
+    """The id of a sample's message that its provider did not name: after its run, as LangChain does, or a new one."""
+    return f"{LC_ID_PREFIX}-{run or uuid4()}"
 
 
 class FailedSample(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Self
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.models.closing import Closing
+from langchain_reasc.models.contract import sample_id
 from langchain_reasc_llama_cpp.engine.engine import Engine
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, Failed, Finished, GenerationRequest
 
@@ -132,6 +133,12 @@ def _receive(reader: weakref.ref[AsyncEvents], event: Event) -> None:
         events._request.cancelled = True
 
 
+def _named(message: AIMessage) -> AIMessage:
+    """With the id that messages of calls get from LangChain."""
+    message.id = sample_id()
+    return message
+
+
 class SampleStream(Closing):
     """Samples of one prompt, as ``(index, message)`` in the order they end.
 
@@ -152,7 +159,7 @@ class SampleStream(Closing):
         """
         for event in self._events:
             if isinstance(event, Completion):
-                return event.index, self._message(event)
+                return event.index, _named(self._message(event))
         raise StopIteration
 
     def cancel(self) -> None:
@@ -194,7 +201,7 @@ class AsyncSampleStream(Closing):
             raise StopAsyncIteration
         async for event in self._events:
             if isinstance(event, Completion):
-                return event.index, self._message(event)
+                return event.index, _named(self._message(event))
         raise StopAsyncIteration
 
     def cancel(self) -> None:
