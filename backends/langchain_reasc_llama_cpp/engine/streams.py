@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc.models.closing import Closing
 from langchain_reasc.models.contract import sample_id
-from langchain_reasc_llama_cpp.engine.engine import Engine
+from langchain_reasc_llama_cpp.engine.pacing import TakesRequests
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, Failed, Finished, GenerationRequest
 
 __all__ = ["AsyncEvents", "AsyncSampleStream", "Events", "SampleStream"]
@@ -22,7 +22,7 @@ MakeRequest = Callable[[Callable[[Event], None]], GenerationRequest]
 class Events:
     """Iterates over a request's events, from the thread that made it. Dropped, it cancels the request."""
 
-    def __init__(self, engine: Engine, make_request: MakeRequest) -> None:
+    def __init__(self, engine: TakesRequests, make_request: MakeRequest) -> None:
         """Submit the request.
 
         Raises:
@@ -72,7 +72,7 @@ class AsyncEvents:
     Dropped, it cancels the request.
     """
 
-    def __init__(self, engine: Engine, make_request: MakeRequest) -> None:
+    def __init__(self, engine: TakesRequests, make_request: MakeRequest) -> None:
         """Submit the request from inside a running loop.
 
         Raises:
@@ -85,7 +85,7 @@ class AsyncEvents:
         engine.submit(self._request)
 
     @classmethod
-    async def start(cls, engine: Engine, prepare: Callable[[], MakeRequest]) -> Self:
+    async def start(cls, engine: TakesRequests, prepare: Callable[[], MakeRequest]) -> Self:
         """Read the prompt in a thread of the loop's pool, so that a long one does not block the loop; then submit."""
         return cls(engine, await asyncio.to_thread(prepare))
 
@@ -179,7 +179,7 @@ class AsyncSampleStream(Closing):
     """:class:`SampleStream` for ``async for`` and ``async with``. The prompt is submitted when iteration begins."""
 
     def __init__(
-        self, engine: Engine, prepare: Callable[[], MakeRequest], message: Callable[[Completion], AIMessage]
+        self, engine: TakesRequests, prepare: Callable[[], MakeRequest], message: Callable[[Completion], AIMessage]
     ) -> None:
         self._engine, self._prepare, self._message = engine, prepare, message
         self._events: AsyncEvents | None = None
