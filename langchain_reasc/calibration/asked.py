@@ -82,9 +82,7 @@ def answer_name(spec: Any) -> str:
 
     Functions without a name of their own, lambdas and the like, are all ``custom`` and cannot be told apart.
     """
-    if isinstance(spec, str):
-        return spec
-    name = getattr(spec, "name", None) or getattr(spec, "__name__", None)
+    name = spec if isinstance(spec, str) else getattr(spec, "name", None) or getattr(spec, "__name__", None)
     return name if isinstance(name, str) and name != "<lambda>" else "custom"
 
 

@@ -131,7 +131,7 @@ def _metadata(
     source: PreparedModel, *, samples: int, answer: str, system: str | None, measure: Measure
 ) -> dict[str, Any]:
     fixed = _messages("{question}", system)
-    fingerprint = source.fingerprint(_messages("", system), prompt=fixed, answer=answer)
+    fingerprint = source.fingerprint(_messages("", system), prompt=fixed)
     return {
         "library_version": __version__,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -44,6 +44,7 @@ class PreparedModel:
         unasked: why it was not asked for logprobs, although they are read and nobody said that it has none.
         per_config: what it is under a call's config, where that decides; ``model`` is then what it is without one, and
             the rest is known once it is :meth:`resolved`.
+        later: arguments bound before it is resolved.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -53,6 +54,7 @@ class PreparedModel:
     no_logprobs: str | None = None
     unasked: str | None = None
     per_config: "PerConfig[PreparedModel] | None" = None
+    later: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, **kwargs: Any) -> "PreparedModel":
@@ -99,7 +101,7 @@ class PreparedModel:
         )
 
     def resolved(self, config: RunnableConfig) -> "PreparedModel":
-        """The model as it is under a call's config; to be called before :meth:`bind`.
+        """The model as it is under a call's config, for the samples of that call.
 
         It is the same for every config, unless ``configurable_fields``, ``configurable_alternatives`` or
         ``init_chat_model`` leave something to it. The last few are kept, since each has a client, or a loaded file.
@@ -107,13 +109,15 @@ class PreparedModel:
         Raises:
             ConfigurationError: there is no such model.
         """
-        return self if self.per_config is None else self.per_config.under(config)
+        return self if self.per_config is None else self.per_config.under(config).bind(self.later)
 
     def bind(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         """The same source with further arguments for every call."""
         if not kwargs:
             return self
         every = {**self.kwargs, **kwargs}
+        if self.per_config is not None:
+            return replace(self, kwargs=without_n(every), later={**self.later, **kwargs})
         notices = dict.fromkeys([*self.notices, *findings(self.model, every, logprobs=False)])
         return replace(self, kwargs=without_n(every), notices=tuple(notices))
 

@@ -121,7 +121,8 @@ def test_where_the_answer_is_counts_by_name() -> None:
     named = [("auto", "auto"), ("regex:(\\d+)", "regex:(\\d+)"), (boxed(), "boxed"), (weather, "weather")]
     assert [answer_name(spec) for spec, _ in named] == [name for _, name in named]
     assert answer_name(extractor("boxed") | extractor("number")) == "boxed | number"
-    assert answer_name(lambda text: text) == answer_name(Finder()) == "custom"
+    assert answer_name(lambda text: text) == answer_name(Finder()) == answer_name("<lambda>") == "custom"
+    assert answer_name(extractor(lambda text: text)) == "custom"
     assert answer_name(Finder().find) == "find"
     assert of(MODEL).answer is None
     assert of(MODEL, answer=boxed()).answer == "boxed"

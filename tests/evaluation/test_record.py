@@ -67,7 +67,7 @@ def test_what_an_older_recording_says_nothing_of_is_not_compared(tmp_path: Path)
     pool = record_pool(Guesser(), QUESTIONS[:2], tmp_path / "p.jsonl", samples=2)
     first, *rest = pool.path.read_text().splitlines()
     metadata = json.loads(first)
-    for name in ("prompt", "tools", "response_format", "grammar", "stop", "answer"):
+    for name in ("prompt", "tools", "response_format", "grammar", "stop"):
         del metadata["metadata"]["fingerprint"][name]
     pool.path.write_text("\n".join([json.dumps(metadata), *rest]) + "\n")
     assert len(record_pool(Guesser(), QUESTIONS, pool.path, samples=2).questions) == 4

@@ -184,9 +184,14 @@ def test_without_a_model_until_the_call(drawn: Any, served: Served) -> None:
     assert {request["model"] for request in served.requests} == {"m3"}
 
 
-def test_further_arguments_come_after(served: Served) -> None:
-    source = PreparedModel.of(initialised(served), stop=["A"]).resolved({"configurable": {"seed": 3}})
-    assert source.bind({"temperature": 0}).call_kwargs(2) == {"stop": ["A"], "temperature": 0, "seed": 5}
+def test_further_arguments_are_bound_before_or_after(served: Served) -> None:
+    source, config = PreparedModel.of(initialised(served), stop=["A"]), {"configurable": {"seed": 3}}
+    after = source.resolved(config).bind({"temperature": 0})
+    before = source.bind({"top_p": 1}).bind({"temperature": 0})
+    assert before.notices == (), "nobody knows yet"
+    assert after.call_kwargs(2) == {"stop": ["A"], "temperature": 0, "seed": 5}
+    assert before.resolved(config).call_kwargs(2) == {"stop": ["A"], "top_p": 1, "temperature": 0, "seed": 5}
+    assert len(after.notices) == len(before.resolved(config).notices) == 1
 
 
 def test_what_a_config_says_twice_is_made_once(served: Served) -> None:
