@@ -1,12 +1,13 @@
 """Which instructions llama.cpp was built for, and which of them this processor lacks."""
 
 import ctypes
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["AMX", "Processor", "lacking", "this_processor"]
+__all__ = ["AMX", "Processor", "lacking", "libraries", "this_processor"]
 
 AMX: Final = "AMX_INT8"
 
@@ -45,6 +46,15 @@ def this_processor() -> Processor:
     return Processor(fields.get("model name") or platform.processor() or platform.machine(), frozenset(flags.split()))
 
 
+def libraries(llama: Any) -> Path:
+    """The folder of llama.cpp's libraries, where llama-cpp-python finds them.
+
+    Args:
+        llama: the ``llama_cpp`` module.
+    """
+    return Path(os.environ.get("LLAMA_CPP_LIB_PATH") or Path(llama.__file__).parent / "lib")
+
+
 def lacking(llama: Any) -> list[str]:
     """The instruction sets that llama.cpp was built for and this processor does not have; none where that is unknown.
 
@@ -55,12 +65,11 @@ def lacking(llama: Any) -> list[str]:
         llama: the ``llama_cpp`` module.
     """
     flags = this_processor().flags
-    found = list((Path(llama.__file__).parent / "lib").glob("libggml-cpu.so"))
-    if not flags or not found:
+    if not flags:
         return []
     try:
-        library = ctypes.CDLL(str(found[0]))
-    except OSError:
+        library = ctypes.CDLL(str(libraries(llama) / "libggml-cpu.so"))
+    except OSError:  # a build that brings one for each kind of processor, and chooses
         return []
     return [name for name, flag in _FLAGS.items() if flag not in flags and _built_for(library, name)]
 

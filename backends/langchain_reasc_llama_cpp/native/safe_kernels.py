@@ -25,7 +25,7 @@ from langchain_reasc.exceptions import UnsupportedProcessorError
 from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.native.fingerprint import file_sha256
 from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader
-from langchain_reasc_llama_cpp.native.processor import AMX, lacking, this_processor
+from langchain_reasc_llama_cpp.native.processor import AMX, lacking, libraries, this_processor
 
 __all__ = ["check_processor", "may_repack"]
 
@@ -34,10 +34,8 @@ _SECONDS: Final = 60.0
 _DEADLY: Final = ("SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGABRT")  # others, SIGKILL say, are somebody else's doing
 _AMX_TYPES: Final = frozenset({2, 3, 8, 12, 13, 14, 23})
 """ggml types with AMX kernels (``qtype_has_amx_kernels``): Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_XS."""
-_REBUILD: Final = (
-    "build it on this machine, with AMX left out: CFLAGS=-U__AMX_INT8__ CXXFLAGS=-U__AMX_INT8__ pip install "
-    "--force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python"
-)
+_REBUILD: Final = "pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python"
+_WITHOUT_AMX: Final = f"CFLAGS=-U__AMX_INT8__ CXXFLAGS=-U__AMX_INT8__ {_REBUILD}"
 
 _logger: Final = logging.getLogger("langchain_reasc.llama_cpp")
 _trying: Final = threading.Lock()
@@ -78,8 +76,8 @@ def check_processor(llama: Any) -> None:
         missing = [] if outcome.tried and outcome.kernels != "none" else missing
     if missing:
         raise UnsupportedProcessorError(
-            f"the llama.cpp in {_folder(llama)} was built for a processor with {', '.join(missing)}; this one "
-            f"({this_processor().name}) lacks that, and would end the process; {_REBUILD}"
+            f"the llama.cpp in {libraries(llama)} was built for a processor with {', '.join(missing)}, which this one "
+            f"({this_processor().name}) lacks, so it would end the process. Build it on this machine: {_REBUILD}"
         )
 
 
@@ -99,14 +97,14 @@ def may_repack(llama: Any, header: GGUFHeader) -> bool:
         outcome = _outcome(llama)
     if outcome.kernels == "none":
         raise UnsupportedProcessorError(
-            f"the llama.cpp in {_folder(llama)} cannot be used on this processor ({this_processor().name}): "
-            f"{outcome.why}; {_REBUILD}"
+            f"the llama.cpp in {libraries(llama)} cannot be used on this processor ({this_processor().name}): "
+            f"{outcome.why}, and again without them. Build it on this machine: {_WITHOUT_AMX}"
         )
     if outcome.kernels == "plain":
         _logger.warning(
-            "%s is loaded with use_extra_bufts=False, which is slower, because llama.cpp's AMX kernels are not safe: "
-            "%s. To mend the llama.cpp in %s, %s",
-            *(header.path.name, outcome.why, _folder(llama), _REBUILD),
+            "%s is loaded with use_extra_bufts=False, which is slower, because the AMX kernels of the llama.cpp in %s "
+            "are not safe: %s. Build it without them: %s",
+            *(header.path.name, libraries(llama), outcome.why, _WITHOUT_AMX),
         )
     return outcome.kernels == "all"
 
@@ -160,7 +158,7 @@ def _run(llama: Any, kernels: str) -> str:
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}  # a graphics card has nothing to do with it
     try:
         with tempfile.TemporaryDirectory(prefix="reasc-trial-") as folder:
-            arguments = [str(_folder(llama).parent), str(embedded_model_path()), folder, kernels]
+            arguments = [str(Path(llama.__file__).parents[1]), str(embedded_model_path()), folder, kernels]
             done = subprocess.run(
                 [sys.executable, "-P", str(_PROGRAM), *arguments],
                 stdin=subprocess.DEVNULL,
@@ -193,14 +191,9 @@ def _signal(returncode: int) -> str:
         return ""
 
 
-def _folder(llama: Any) -> Path:
-    return Path(llama.__file__).parent
-
-
 def _memory(llama: Any) -> Path | None:
     """The file where the outcome for this build, processor and kernel is kept; None where there is no home for it."""
-    library = _folder(llama) / "lib"
-    builds = [file_sha256(path) for path in sorted(library.glob("*ggml-cpu*")) if not path.is_symlink()]
+    builds = [file_sha256(path) for path in sorted(libraries(llama).glob("*ggml-cpu*")) if not path.is_symlink()]
     processor = this_processor()
     known_by = [llama.__version__, *builds, processor.name, *sorted(processor.flags), platform.release()]
     key = hashlib.sha256("\n".join([file_sha256(_PROGRAM), *known_by]).encode()).hexdigest()[:16]
