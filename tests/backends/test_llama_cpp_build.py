@@ -55,15 +55,17 @@ def test_elsewhere_nothing_is_asked_or_added(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compiler", [name for name in ("g++", "clang++", "clang++-14") if shutil.which(name)])
 def test_real_compilers(compiler: str, tmp_path: Path) -> None:
-    """GCC has the fault up to version 12; clang never had it."""
+    """GCC 11.3 and 12.2 have the fault, 12.4, 13.3 and 14.2 do not, and clang never had it."""
     target = subprocess.run([compiler, "-dumpmachine"], capture_output=True, text=True, check=True).stdout
     if not target.startswith("x86_64"):
         pytest.skip("not a compiler for x86")
     options = compile_options(tmp_path, compiler, *X86)
-    about = subprocess.run([compiler, "-dumpversion"], capture_output=True, text=True, check=True).stdout
+    version = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True, check=False).stdout
     macros = subprocess.run([compiler, "-dM", "-E", "-x", "c", os.devnull], capture_output=True, text=True, check=True)
-    right = "__clang__" in macros.stdout or int(about.split(".")[0]) >= 13
-    assert (LEFT_OUT not in options) is right
+    gcc = () if "__clang__" in macros.stdout else tuple(int(part) for part in version.split(".")[:2])
+    if (11, 3) < gcc < (12, 0) or (12, 2) < gcc < (12, 4):
+        pytest.skip(f"nobody has looked at GCC {version}")
+    assert (LEFT_OUT not in options) is (not gcc or gcc >= (12, 4))
 
 
 class Clone:

@@ -4,6 +4,7 @@ import ctypes
 import os
 import platform
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,10 +39,11 @@ class Processor:
 def this_processor() -> Processor:
     """The processor of this machine. Its flags are known on Linux only."""
     try:
-        first = _CPUINFO.read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
+        with _CPUINFO.open(encoding="utf-8", errors="replace") as file:
+            first = list(takewhile(str.strip, file))  # an empty line ends the first core; there may be hundreds
     except OSError:
-        first = ""
-    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
+        first = []
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first)}
     flags = fields.get("flags") or fields.get("Features") or ""
     return Processor(fields.get("model name") or platform.processor() or platform.machine(), frozenset(flags.split()))
 

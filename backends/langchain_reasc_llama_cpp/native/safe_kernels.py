@@ -1,8 +1,8 @@
 """Keeps kernels that would end the process out of it: tries them once in a child process, and remembers the outcome.
 
-llama.cpp's AMX kernels die of SIGILL when GCC 12 or an older one compiled them (``backends/llama_cpp_build.cmake`` says
-why). Nothing in a wheel says what compiled it, so where a build has them, and a model would use them, a small quantised
-model is decoded in a child first. This happens once for each build and processor, and takes a second or two.
+llama.cpp's AMX kernels die of SIGILL when an older GCC compiled them (``backends/llama_cpp_build.cmake`` says why).
+Nothing in a wheel says what compiled it, so where a build has them, and a model would use them, a small quantised model
+is decoded in a child first. This happens once for each build and processor, and takes a second or two.
 """
 
 import hashlib
