@@ -26,22 +26,22 @@ class Configured(TransductiveBatch):
 
     model: Runnable[LanguageModelInput, Any]
     """A chat model (or a binding of one). Best is one that returns logprobs; it must sample (temperature above 0)."""
-    calibration: Calibration | Literal["online"] | Path | None = None
+    calibration: Calibration | Literal["online"] | str | Path | None = None
     """A calibration, the path of one, ``"online"`` to learn without labels, or None to count votes (ASC)."""
-    max_samples: int = Field(DEFAULT_BUDGET, ge=1)
+    max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """Samples per question at most."""
     answer: AnswerSpec = "auto"
     """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
-    concurrency: int = Field(4, ge=1)
+    concurrency: int = Field(default=4, ge=1)
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
     open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` lowers it."""
-    confidence: float = Field(DEFAULT_CONFIDENCE, gt=0.5, lt=1)
+    confidence: float = Field(default=DEFAULT_CONFIDENCE, gt=0.5, lt=1)
     """C_threshold: the posterior at which the evidence is sufficient."""
     on_missing_confidence: Literal["error", "count"] = "error"
     """What to do with a response without logprobs where a calibration needs them: refuse, or count it as one vote."""
-    sample_timeout: float | None = Field(None, gt=0)
+    sample_timeout: float | None = Field(default=None, gt=0)
     """Seconds a sample may take from its launch. One that takes longer has failed, which costs only itself."""
-    timeout: float | None = Field(None, gt=0)
+    timeout: float | None = Field(default=None, gt=0)
     """Seconds a question may take. Then what still runs is cut off, and the responses that have ended decide."""
     allow_fingerprint_mismatch: bool = False
     """Use a calibration that was measured on another model, prompt or sampling."""
@@ -64,7 +64,7 @@ class Configured(TransductiveBatch):
         self._source = PreparedModel.of(self.model, logprobs=self.calibration is not None)
         if self.calibration == "online":
             self._online = OnlineCalibrator(measure=self.measure or Measure(), fingerprint=self._source.fingerprint())
-        elif isinstance(self.calibration, Path):
+        elif isinstance(self.calibration, str | Path):
             self._calibration = load_calibration(self.calibration)
         elif isinstance(self.calibration, Calibration):
             self._calibration = self.calibration
