@@ -61,7 +61,7 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
 
     def batch(
         self,
-        inputs: list[LanguageModelInput],
+        inputs: Sequence[LanguageModelInput],
         config: RunnableConfig | list[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
@@ -73,7 +73,7 @@ class TransductiveBatch(RunnableSerializable[LanguageModelInput, AIMessage]):
 
     async def abatch(
         self,
-        inputs: list[LanguageModelInput],
+        inputs: Sequence[LanguageModelInput],
         config: RunnableConfig | list[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
