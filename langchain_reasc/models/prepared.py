@@ -18,12 +18,14 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import (
     PerConfig,
+    asks_for_logprobs,
     findings,
     is_configurable,
     moved_seed,
     prepared,
     reason_for_no_logprobs,
     reason_for_not_asking,
+    signals_of,
     without_n,
 )
 
@@ -42,6 +44,7 @@ class PreparedModel:
         notices: what the caller should know of the model: what makes its samples the same, what was switched off.
         no_logprobs: why no confidence can be had from it, where that is known beforehand.
         unasked: why it was not asked for logprobs, although they are read and nobody said that it has none.
+        logprobs_wanted: whether the user asked for logprobs, and so finds them in the winning message.
         per_config: what it is under a call's config, where that decides; ``model`` is then what it is without one, and
             the rest is known once it is :meth:`resolved`.
         later: arguments bound before it is resolved.
@@ -53,6 +56,7 @@ class PreparedModel:
     notices: tuple[str, ...] = ()
     no_logprobs: str | None = None
     unasked: str | None = None
+    logprobs_wanted: bool = True
     per_config: "PerConfig[PreparedModel] | None" = None
     later: Mapping[str, Any] = field(default_factory=dict)
 
@@ -98,6 +102,7 @@ class PreparedModel:
             findings(model, kwargs, logprobs=logprobs),
             reason_for_no_logprobs(model, kwargs),
             reason_for_not_asking(model, kwargs) if logprobs else None,
+            asks_for_logprobs(model, kwargs),
         )
 
     def resolved(self, config: RunnableConfig) -> "PreparedModel":
@@ -111,6 +116,11 @@ class PreparedModel:
         """
         return self if self.per_config is None else self.per_config.under(config).bind(self.later)
 
+    @property
+    def signals(self) -> tuple[str, ...] | None:
+        """The token signals that the model gives, those of most use first; None where nobody knows."""
+        return None if self.per_config else signals_of(self.model, self.kwargs)
+
     def bind(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         """The same source with further arguments for every call."""
         if not kwargs:
@@ -119,7 +129,8 @@ class PreparedModel:
         if self.per_config is not None:
             return replace(self, kwargs=without_n(every), later={**self.later, **kwargs})
         notices = dict.fromkeys([*self.notices, *findings(self.model, every, logprobs=False)])
-        return replace(self, kwargs=without_n(every), notices=tuple(notices))
+        wanted = self.logprobs_wanted or bool(kwargs.get("logprobs"))
+        return replace(self, kwargs=without_n(every), notices=tuple(notices), logprobs_wanted=wanted)
 
     @property
     def streams(self) -> bool:

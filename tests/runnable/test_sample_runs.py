@@ -1,6 +1,5 @@
 """A sample drawn together with others is traced as ``invoke`` would trace a call of its own, field by field."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,6 +13,7 @@ from openai_backend.fake_server import serving, vllm
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.sampling import Wave
 
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 openai = pytest.importorskip("langchain_reasc_openai")
@@ -96,7 +96,7 @@ def test_a_sample_s_run_says_what_invoke_says(runner: Any, model: Any, bound: di
     config: Any = {"tags": ["mine"], "metadata": {"user": 7}}
     source, drawn, called = PreparedModel.of(model.bind(**bound)), Told(), Told()
     own = {**config, "callbacks": [drawn], "run_id": above}
-    samples = runner.wave(source, MESSAGES, range(2, 4), own, threading.Event())
+    samples = runner.wave(Wave(source, MESSAGES, range(2, 4), own))
     assert [sample.error for sample in samples] == [None, None]
     for index in (2, 3):
         call = source.call_config({**config, "callbacks": [called]}, index)
@@ -121,7 +121,7 @@ def test_what_langsmith_is_sent_is_the_same(runner: Any, model: Any) -> None:
         tracer = Kept()
         config: Any = {"callbacks": [tracer], "metadata": {"user": 7}}
         if how == "wave":
-            runner.wave(source, MESSAGES, [0], config, threading.Event())
+            runner.wave(Wave(source, MESSAGES, [0], config))
         else:
             runner.invoke(source.model, MESSAGES, source.call_config(config, 0), **source.call_kwargs(0))
         [run] = Kept.sent
@@ -139,7 +139,7 @@ def test_messages_are_named_after_their_runs(runner: Any, model: Any) -> None:
 
 
 def test_where_nobody_listens_they_have_ids_too(runner: Any, model: Any) -> None:
-    samples = runner.wave(PreparedModel.of(model), MESSAGES, range(3), {}, threading.Event())
+    samples = runner.wave(Wave(PreparedModel.of(model), MESSAGES, range(3), {}))
     ids = {sample.message.id for sample in samples}
     assert len(ids) == 3
     assert all(UUID(id_.removeprefix("lc_run--")) and id_.startswith("lc_run--") for id_ in ids)
