@@ -23,6 +23,9 @@ _TRACED = "ls_structured_output_format"
 _NOT_SENT = ("model", "stream", "reasoning", "truncation", "include", "context_management")
 """What ChatOpenAI sends of itself but the client says again, or that only the Responses API takes."""
 
+_CLIENTS = ("client", "async_client", "root_client", "root_async_client")
+"""What ChatOpenAI connects with, and keeps in fields."""
+
 
 class ServedModel(ServerFields, SamplerFields, Closing):
     """A model on one or several servers."""
@@ -64,6 +67,11 @@ class ServedModel(ServerFields, SamplerFields, Closing):
         """Set up what copies of the model share."""
         super().model_post_init(context)
         self._connection = Connection()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the fields that were given, the key among them, for another process: it connects anew."""
+        kept = self.model_fields_set - {*_CLIENTS, "openai_api_base"}
+        return _remade, (type(self), {name: getattr(self, name) for name in kept})
 
     @classmethod
     def get_lc_namespace(cls) -> list[str]:
@@ -157,3 +165,7 @@ class ServedModel(ServerFields, SamplerFields, Closing):
         if server.streamed_logprobs is False and (request.get("logprobs") or server.streamed_usage is False):
             request[WHOLE] = True
         return request
+
+
+def _remade(kind: type[ServedModel], fields: dict[str, Any]) -> ServedModel:
+    return kind(**fields)

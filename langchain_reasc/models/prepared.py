@@ -82,7 +82,7 @@ class PreparedModel:
             default = per_config.under({})
         except ConfigurationError:  # only the config of a call says what it is
             return cls(model, without_n(kwargs), per_config=per_config)
-        return cls(default.model, default.kwargs, default.config, per_config=per_config)
+        return replace(default, notices=(), no_logprobs=None, unasked=None, per_config=per_config)
 
     @classmethod
     def _of_one(
