@@ -100,7 +100,7 @@ def calibrate(
             )
         wanted = {question.id for question in questions}
     else:
-        from langchain_reasc.evaluation.pool import read_pool
+        from langchain_reasc.evaluation.reading import read_pool
 
         recorded = read_pool(pool or Path())
         wanted = {question.id for question in recorded.questions[:limit]}

@@ -58,7 +58,7 @@ def replay(
 
     reasc replay pool.jsonl --signal token_logprob --score mean --json > result.json
     """
-    from langchain_reasc.evaluation.pool import read_pool
+    from langchain_reasc.evaluation.reading import read_pool
 
     recorded = read_pool(pool)
     measures = measures_for(recorded, signal=signal, signals=signals, score=score, window=window)
