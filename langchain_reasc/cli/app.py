@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 from langchain_reasc._version import __version__
 from langchain_reasc.cli import ask, calibrate, demo, probe, record, replay
 from langchain_reasc.cli.console import stderr
+from langchain_reasc.cli.wording import in_options, speak_plainly
 from langchain_reasc.exceptions import ReASCError
 
 __all__ = ["app", "main"]
@@ -31,6 +32,10 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 
 class _Commands(TyperGroup):
     """Turns the library's errors into one line and an exit code, whoever calls the app."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        speak_plainly()
+        return super().main(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -78,4 +83,4 @@ def _root(
 def _escaped(error: Exception) -> str:
     from rich.markup import escape
 
-    return escape(" ".join(str(error).split()))
+    return escape(in_options(" ".join(str(error).split())))

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from langchain_reasc.cli.wording import in_options
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -26,7 +28,7 @@ def remark(text: str) -> None:
     """Something the user should know, beside the result."""
     from rich.markup import escape
 
-    stderr().print(f"[dim]{escape(text)}[/]", soft_wrap=True, highlight=False)
+    stderr().print(f"[dim]{escape(in_options(text))}[/]", soft_wrap=True, highlight=False)
 
 
 def print_json(data: Any) -> None:
@@ -34,7 +36,8 @@ def print_json(data: Any) -> None:
     import json
     import sys
 
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    spelled_out = not str(sys.stdout.encoding).lower().startswith("utf")  # escapes say what no other letters do
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=spelled_out) + "\n")
 
 
 @contextmanager

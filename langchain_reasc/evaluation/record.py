@@ -81,7 +81,7 @@ def record_pool(
         "samples": samples,
         "answer": answer if isinstance(answer, str) else {"function": extract.name},
         "system": system,
-        "template": template and [list(turn) for turn in template.fixed],
+        "template": [list(turn) for turn in template.fixed] if template else None,
         "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},
     }
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -139,8 +139,8 @@ def _told(pool: Pool, asked: set[str], *, left_out: int) -> Iterator[str]:
     if without:
         cut_off = sum(response.cut_off for response in without)
         yield (
-            f"{len(without)} of {len(responses)} responses have no answer"
-            + (f"; {cut_off} of them were cut off before their end" if cut_off else "")
+            f"{len(without)} of {len(responses)} responses have no answer ({cut_off} of them were cut off); "
+            "answer=... says where it is, max_tokens=... how long a response may be"
         )
 
 

@@ -44,6 +44,8 @@ def regrade(
     changed = 0
     for held, line in zip(pool.questions, lines[1:], strict=True):
         line["reference"] = relabelled.get(held.id, line["reference"])
+        for stored in line["responses"] if votes or held.id in relabelled else ():
+            stored.pop("correct", None)
         for stored, vote in zip(line["responses"], votes.get(held.id, ()), strict=held.id in votes):
             changed += stored["answer"] != vote["answer"]
             stored.update(vote)

@@ -35,15 +35,14 @@ class Template:
             raise ConfigurationError(f"the template has no {PLACEHOLDER} in it, so no question could be put there")
 
     @classmethod
-    def read(cls, given: str, *, system: str | None = None) -> "Template":
+    def read(cls, given: str) -> "Template":
         """The template that ``--template`` names.
 
         Args:
             given: a text with ``{question}`` in it, a file that holds one, or a ``.json`` file with a list of messages.
-            system: a system message in front of it all.
 
         Raises:
-            ConfigurationError: no such file, no ``{question}``, an unknown role, or two system messages.
+            ConfigurationError: no such file, no ``{question}``, or an unknown role.
         """
         turns: list[BaseMessage] = []
         if _is_file(given):
@@ -53,7 +52,7 @@ class Template:
             turns = [HumanMessage(given)]
         else:
             raise ConfigurationError(f"no template at {given!r}: it is no file, and no text either; give {_SHAPE}")
-        return cls(turns).after(system)
+        return cls(turns)
 
     def after(self, system: str | None) -> "Template":
         """This template with a system message in front.
