@@ -26,6 +26,10 @@ help:
 
 demo: $(VENV)/.demo
 	@$(BIN)/reasc demo --plot
+	@printf '%s\n' '' 'The command is $(BIN)/reasc (source $(BIN)/activate, and it is reasc). Next:' \
+	  '  $(BIN)/reasc ask "Ada has 7 cups. Ada buys 5 cups. How many cups now?" --trace' \
+	  '  $(BIN)/reasc calibrate questions.jsonl --model my.gguf     your model, your data' \
+	  '  $(BIN)/reasc --help'
 
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest

@@ -1,11 +1,12 @@
 """``reasc ask``: a question in, the answer out, with what was spent and why it stopped."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.console import print_json, remark, stderr, stdout
+from langchain_reasc.cli.console import ending, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import embedded, open_model
 from langchain_reasc.cli.options import (
     AnswerSpec,
@@ -76,7 +77,9 @@ def ask(
     from langchain_reasc.evaluation.template import Template
     from langchain_reasc.runnable.runnable import ReASCRunnable
 
-    text = typer.get_text_stream("stdin").read().strip() if question == "-" else question.strip()
+    # Where the terminal is said to speak ASCII, Python passes other letters on as bytes; they are UTF-8 all the same.
+    given = os.fsencode(question).decode("utf-8", "replace")
+    text = (typer.get_text_stream("stdin").read() if question == "-" else given).strip()
     if not text:
         raise typer.BadParameter("the question is empty")
     prompt = (read_template(template, system=system) or Template()).after(system)
@@ -111,10 +114,10 @@ def _show(result: "ReASCResult") -> None:
 
 
 def _without_answer(result: "ReASCResult") -> str:
-    text = " ".join(str(result.message.text).split())
+    end = ending(str(result.message.text))
     return (
-        f"no answer was found in {result.decision.samples} responses, of which one ends {text[-80:]!r}; --answer says "
-        "where it is, --max-tokens allows longer responses"
+        f"no answer was found; samples: {result.decision.samples}, one of which ends {end}. --answer says where the "
+        "answer is, --max-tokens allows longer responses"
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from langchain_reasc.cli.checks import output_file
-from langchain_reasc.cli.console import remark, stdout
+from langchain_reasc.cli.console import ending, remark, stdout
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
@@ -122,7 +122,7 @@ def calibrate(
     console = stdout()
     for line in explained(calibration):
         console.print(line, soft_wrap=True, markup=False)
-    remark(f'wrote {out}; use it with ReASCRunnable(model=..., calibration="{out}")')
+    remark(f'wrote {out}; use it with reasc ask --calibration {out}, or ReASCRunnable(calibration="{out}", model=...)')
 
 
 def calibrate_pool(
@@ -177,12 +177,8 @@ def _nothing_right(questions: "Sequence[PoolQuestion]") -> Iterator[str]:
         "says where it is, and if the label is the wrong field, --answer-field names the right one:"
     )
     for question, response in firsts[:_SHOWN]:
-        end = "" if response.text is None else f", in a response that ends {_end(response.text)!r}"
+        end = "" if response.text is None else f", in a response that ends {ending(response.text)}"
         yield f"  label {question.reference!r}, answer {response.answer!r}{end}"
-
-
-def _end(text: str) -> str:
-    return text if len(text) <= 60 else f"...{text[-60:]}"
 
 
 def explained(calibration: "Calibration") -> Iterator[str]:
@@ -196,7 +192,7 @@ def explained(calibration: "Calibration") -> Iterator[str]:
     yield f"Confidence measure  {calibration.measure}"
     if auroc:
         interval = f"[{auroc.low:.2f}, {auroc.high:.2f}]"
-        yield f"                    tells right from wrong with AUROC {auroc.value:.2f} {interval}{held_out}"
+        yield f"                    AUROC of right against wrong {auroc.value:.2f} {interval}{held_out}"
     for other in calibration.rejected:
         measure = Measure(other.signal, other.score, other.window)
         yield f"  rather than       {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})"

@@ -9,7 +9,7 @@ from langchain_reasc.cli.wording import in_options
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["print_json", "progress", "remark", "stderr", "stdout"]
+__all__ = ["ending", "print_json", "progress", "remark", "stderr", "stdout"]
 
 _WIDTH = 100  # of tables where there is no terminal to ask
 
@@ -29,6 +29,12 @@ def remark(text: str) -> None:
     from rich.markup import escape
 
     stderr().print(f"[dim]{escape(in_options(text))}[/]", soft_wrap=True, highlight=False)
+
+
+def ending(text: str, length: int = 60) -> str:
+    """How a text ends, on one line and in quotes."""
+    line = " ".join(text.split())
+    return repr(line) if len(line) <= length else f"...{line[-length:]!r}"
 
 
 def print_json(data: Any) -> None:

@@ -130,7 +130,8 @@ def _worked(pool: "Pool", calibration: "Calibration", samples: int) -> "Worked":
     _heading("One question, sample by sample")
     worked = pick_worked(pool, calibration, max_samples=samples)
     stdout().print(f"{worked.question.input} (answer: {worked.question.reference})", markup=False)
-    stdout().print(worked_table(worked))
+    console = stdout()
+    console.print(worked_table(worked, plain=not console.encoding.startswith("utf")))
     return worked
 
 
@@ -155,7 +156,7 @@ def _live(model: Any, pool: "Pool", calibration: "Calibration", samples: int) ->
         spent, full = spent + tokens, full + all_tokens
         right = "right" if account["answer"] == question.reference else f"wrong, it is {question.reference}"
         stdout().print(
-            f"{account['answer']!s:>8} ({right}): {account['reason']} after {account['samples']} of {samples} samples, "
+            f"{account['answer']!s:>4} ({right}): {account['reason']} after {account['samples']} of {samples} samples, "
             f"{tokens} tokens instead of {all_tokens}",
             markup=False,
         )

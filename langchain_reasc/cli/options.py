@@ -41,7 +41,7 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=r"A GGUF file, hf:OWNER/REPOSITORY/FILE.gguf, or with --url its name there. \[default: the shipped one]",
+        help=r"A GGUF file, hf:OWNER/REPO/FILE.gguf, or with --url its name there. \[default: the shipped one]",
     ),
 ]
 Urls = Annotated[

@@ -11,7 +11,6 @@ _OPTIONS = {
     r"allow_fingerprint_mismatch=True": "--allow-mismatch",
     r"pass calibration=None for ASC": "count votes with --calibration none",
     r"on_missing_confidence='count'": "--calibration none",
-    r"signal='auto'": "--signal auto",
     r"answer=\.\.\.": "--answer",
     r"max_tokens=\.\.\.": "--max-tokens",
     r", or pass a function from text to an answer": "",

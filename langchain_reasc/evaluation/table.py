@@ -25,21 +25,26 @@ _FULL_WITH_COST = {**_FULL, _METHOD: 25, _COST: 7}  # 100
 _NARROW = {_METHOD: 17, _ACCURACY: 16, _SAMPLES: 7, _TOKENS: 6, _TO_SC: 4, _TO_ASC: 4, _DIFFERENCE: 19}  # 79
 _NARROW_WITH_COST = {name: width for name, width in {**_NARROW, _METHOD: 16, _COST: 6}.items() if name != _TO_SC}  # 80
 
+_PLAIN_HEAD = box.Box(
+    "    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True
+)  # SIMPLE_HEAD where there are no lines
+
 
 def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None:
     """The table, narrow where there is no room for all of it, with what has to be known to read it."""
-    console.print(comparison(rows, width=console.width, delta=_delta(console)), crop=False, no_wrap=True)
+    plain = not console.encoding.startswith("utf")
+    console.print(comparison(rows, width=console.width, plain=plain), crop=False, no_wrap=True)
     for line in footnotes(run, rows):
-        console.print(escape(line).replace("Δ", _delta(console)), soft_wrap=not console.is_terminal)
+        console.print(escape(line).replace("Δ", _delta(plain)), soft_wrap=not console.is_terminal)
 
 
-def comparison(rows: Sequence[Row], *, width: int = 100, delta: str = "Δ") -> Group:
+def comparison(rows: Sequence[Row], *, width: int = 100, plain: bool = False) -> Group:
     """One row per method and measure: the methods that count votes, then ReASC by each measure.
 
     Args:
         rows: of :func:`~langchain_reasc.evaluation.metrics.summarize`.
         width: columns there are room for. Below 80 nothing is left out; a terminal breaks such lines.
-        delta: how a difference is written.
+        plain: of ASCII alone.
     """
     with_cost = any(row.tflops is not None for row in rows)
     full, narrow = (_FULL_WITH_COST, _NARROW_WITH_COST) if with_cost else (_FULL, _NARROW)
@@ -49,28 +54,29 @@ def comparison(rows: Sequence[Row], *, width: int = 100, delta: str = "Δ") -> G
         section = [row for row in rows if row.spec == spec]
         if spec is not None:
             parts.append(Text(f" ReASC by {_section(section[0])}", style="italic", overflow="fold", no_wrap=False))
-        table = _empty(columns, header=not parts, delta=delta)
+        table = _empty(columns, header=not parts, plain=plain)
         for row in section:
-            cells = _cells(row, narrow=columns is narrow)
+            cells = _cells(row, columns)
             table.add_row(*(cells[name] for name in columns))
         parts.append(table)
     return Group("", *parts, "")
 
 
-def _delta(console: Console) -> str:
-    return "Δ" if console.encoding.startswith("utf") else "Delta"
+def _delta(plain: bool) -> str:
+    return "Delta" if plain else "Δ"
 
 
 def _width(columns: Mapping[str, int]) -> int:
     return sum(columns.values()) + len(columns) - 1
 
 
-def _empty(columns: Mapping[str, int], *, header: bool, delta: str) -> Table:
+def _empty(columns: Mapping[str, int], *, header: bool, plain: bool) -> Table:
     """A table of fixed column widths, so that several of them align."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=header, padding=0, width=_width(columns))
+    style = _PLAIN_HEAD if plain else box.SIMPLE_HEAD
+    table = Table(box=style, show_edge=False, show_header=header, padding=0, width=_width(columns))
     for name, width in columns.items():
         justify: Literal["left", "right"] = "left" if name == _METHOD else "right"
-        table.add_column(name.replace("Δ", delta), justify=justify, width=width, no_wrap=name != _METHOD)
+        table.add_column(name.replace("Δ", _delta(plain)), justify=justify, width=width, no_wrap=name != _METHOD)
     return table
 
 
@@ -115,9 +121,9 @@ def _live_rules(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         yield f"A live run{which} is the row '{name}': {why}."
 
 
-def worked_table(worked: Worked) -> Table:
-    """The evidence growing sample by sample under ReASC, with ASC's posterior beside it."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def worked_table(worked: Worked, *, plain: bool = False) -> Table:
+    """The evidence growing sample by sample under ReASC, with ASC's posterior beside it; ``plain``: in ASCII alone."""
+    table = Table(box=_PLAIN_HEAD if plain else box.SIMPLE_HEAD, pad_edge=False)
     for name in ("#", "Answer", "Score", "Weight", "Evidence", "P(ReASC)", "P(ASC)", "Decision"):
         table.add_column(name, justify="left" if name in ("Answer", "Evidence", "Decision") else "right")
     for at, counted in enumerate(worked.asc):
@@ -141,10 +147,10 @@ def _course(at: int, worked: Worked) -> str:
     return f"{' and '.join(last)} {'stop' if len(last) > 1 else 'stops'}" if last else "go on"
 
 
-def _cells(row: Row, *, narrow: bool) -> dict[str, str]:
-    separator = "," if narrow else ", "
+def _cells(row: Row, columns: Mapping[str, int]) -> dict[str, str]:
+    separator = ", " if columns[_ACCURACY] == _FULL[_ACCURACY] else ","
     return {
-        _METHOD: f" {escape(row.method)}".replace(", ", ",\n   " if narrow else ", "),
+        _METHOD: f" {escape(row.method)}".replace(", ", ", " if columns[_METHOD] == _FULL[_METHOD] else ",\n   "),
         _ACCURACY: _interval(row.accuracy, "{:.1f}", separator),
         _SAMPLES: f"{row.samples.value:.2f}",
         _TOKENS: f"{row.tokens.value:,.0f}" if row.tokens.value < 99_999.5 else f"{row.tokens.value / 1000:,.0f}k",
