@@ -26,7 +26,7 @@ help:
 
 demo: $(VENV)/.demo
 	@$(BIN)/reasc demo --plot
-	@printf '%s\n' '' 'The command is $(BIN)/reasc (source $(BIN)/activate, and it is reasc). Next:' \
+	@printf '%s\n' '' 'The command is $(BIN)/reasc; after "source $(BIN)/activate" it is just reasc. Next:' \
 	  '  $(BIN)/reasc ask "Ada has 7 cups. Ada buys 5 cups. How many cups now?" --trace' \
 	  '  $(BIN)/reasc calibrate questions.jsonl --model my.gguf     your model, your data' \
 	  '  $(BIN)/reasc --help'
