@@ -26,9 +26,9 @@ help:
 
 demo: $(VENV)/.demo
 	@$(BIN)/reasc demo --plot
-	@printf '%s\n' '' 'The command is $(BIN)/reasc; after "source $(BIN)/activate" it is just reasc. Next:' \
-	  '  $(BIN)/reasc ask "Ada has 7 cups. Ada buys 5 cups. How many cups now?" --trace' \
-	  '  $(BIN)/reasc calibrate questions.jsonl --model my.gguf     your model, your data' \
+	@printf '%s\n' '' 'The command is $(BIN)/reasc ("source $(BIN)/activate" makes it reasc).' 'Next:' \
+	  '  $(BIN)/reasc ask "Kira has 7 roses and wants 12. How many more?" --trace' \
+	  '  $(BIN)/reasc calibrate questions.jsonl --model my.gguf    your own model' \
 	  '  $(BIN)/reasc --help'
 
 test: $(VENV)/.test

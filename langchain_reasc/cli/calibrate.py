@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from langchain_reasc.evaluation.pool import Pool, PoolQuestion
     from langchain_reasc.evaluation.scoring import MeasureSpec
 
-__all__ = ["calibrate", "calibrate_pool", "explained"]
+__all__ = ["calibrate", "calibrate_pool", "check_signals", "explained"]
 
 _SHOWN = 3  # examples
 
@@ -108,7 +108,7 @@ def calibrate(
                 system=system,
                 template=fixed,
                 concurrency=concurrency or (8 if url else 1),
-                check_first=partial(_check_signals, spec=spec),
+                check_first=partial(check_signals, spec=spec),
             )
         wanted = {question.id for question in questions}
     else:
@@ -150,7 +150,7 @@ def calibrate_pool(
     return calibration
 
 
-def _check_signals(pool: "Pool", spec: "MeasureSpec") -> None:
+def check_signals(pool: "Pool", spec: "MeasureSpec") -> None:
     """Refuse a measure that the model's responses cannot give, before all of them are paid for."""
     from langchain_reasc.exceptions import PoolError
     from langchain_reasc.method.confidence import Measure

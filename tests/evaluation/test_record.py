@@ -169,7 +169,10 @@ def test_at_least_one_question_is_in_flight(tmp_path: Path) -> None:
         ({"system": "Be brief."}, "now it is"),
         ({"model": Guesser(seed=1)}, "seed 0, now it is 1"),
         ({"samples": 3}, "samples 2, now it is 3"),
-        ({"template": Template([HumanMessage("Q: {question}")])}, "template None, now it is [['human', 'Q: {question}']]"),
+        (
+            {"template": Template([HumanMessage("Q: {question}")])},
+            "template None, now it is [['human', 'Q: {question}']]",
+        ),
         ({"questions": [LabelledQuestion("q0", "something else", "6")]}, "another question with id 'q0'"),
     ],
 )

@@ -122,7 +122,7 @@ def test_what_a_function_found_cannot_be_found_again(tmp_path: Path) -> None:
     record_pool(Guesser(), QUESTIONS[:2], path, samples=2, answer=mine)
     assert len(record_pool(Guesser(), QUESTIONS, path, samples=2, answer=mine).questions) == 4
     record_pool(Guesser(), QUESTIONS, tmp_path / "other.jsonl", samples=2, answer="boxed")
-    with pytest.raises(PoolError, match="by 'boxed' .*, now they are to be found by the function 'mine'"):
+    with pytest.raises(PoolError, match=r"by 'boxed' .*, now they are to be found by the function 'mine'"):
         record_pool(Spent(), QUESTIONS, tmp_path / "other.jsonl", samples=2, answer=mine)
     _aged(path, extraction_version=1)
     with pytest.raises(PoolError, match="no extractor is named in its metadata"):

@@ -96,7 +96,9 @@ def test_a_recording_asks_with_its_template_and_remembers_it(tmp_path: Path) -> 
 
     template = Template([HumanMessage("1 + 1?"), AIMessage("2"), HumanMessage("Q: {question}")])
     path = tmp_path / "p.jsonl"
-    pool = record_pool(Recorder(), [LabelledQuestion("a", "3?", "3")], path, samples=1, system="Add.", template=template)
+    pool = record_pool(
+        Recorder(), [LabelledQuestion("a", "3?", "3")], path, samples=1, system="Add.", template=template
+    )
     assert asked == [["Add.", "1 + 1?", "2", "Q: 3?"]]
     assert pool.metadata["template"] == [["human", "1 + 1?"], ["ai", "2"], ["human", "Q: {question}"]]
     assert pool.questions[0].input == "3?"
