@@ -30,4 +30,4 @@ __all__ = [
 ]
 
 EXTRACTION_VERSION = 2
-"""Of the rules by which answers are found. Recordings name it: another version may find other answers in the same text."""
+"""The version of the rules by which answers are found. Recordings name it: another may find other answers."""

@@ -1,5 +1,6 @@
 """What a pool keeps of a response, so that its vote can be read again when the rules for finding answers change."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,18 +13,31 @@ from langchain_reasc.exceptions import ConfigurationError, PoolError
 
 __all__ = ["extracted_again", "kept_of", "message_of", "votes_again"]
 
-_FINISH_REASONS = ("finish_reason", "stop_reason", "done_reason")  # OpenAI's name, Anthropic's, Ollama's
+# How responses end, in the words of OpenAI, Anthropic, Ollama, Bedrock, Gemini, OpenRouter and OpenAI's Responses API.
+_ENDINGS = (
+    *("finish_reason", "stop_reason", "done_reason", "stopReason", "finishReason", "native_finish_reason", "status"),
+    "incomplete_details",
+)
 
 
 def kept_of(message: AIMessage) -> dict[str, Any]:
     """What is written of a message beside its counts: all that its vote depends on, and no more."""
-    refusal = message.additional_kwargs.get("refusal") or _refusal_block(message)
-    held = {"tool_calls": message.tool_calls, "invalid_tool_calls": message.invalid_tool_calls, "refusal": refusal}
     metadata = message.response_metadata
+    endings = {name: metadata[name] for name in _ENDINGS if metadata.get(name) is not None}
+    reason = next(iter(endings.values()), None)
+    beside = {
+        "content": None if isinstance(message.content, str) else message.content,
+        "tool_calls": message.tool_calls,
+        "invalid_tool_calls": message.invalid_tool_calls,
+        "additional_kwargs": {"refusal": refusal} if (refusal := message.additional_kwargs.get("refusal")) else None,
+        "response_metadata": endings if endings.keys() - {"finish_reason"} else None,
+    }
+    # Some integrations put what is no JSON there, such as an enumeration's member.
+    plain = json.loads(json.dumps({name: value for name, value in beside.items() if value}, default=_plain))
     return {
         "text": str(message.text),
-        "finish_reason": next((metadata[name] for name in _FINISH_REASONS if metadata.get(name)), None),
-        **{name: value for name, value in held.items() if value},
+        "finish_reason": None if reason is None else str(_plain(reason)),
+        **({"message": plain} if plain else {}),
     }
 
 
@@ -31,14 +45,13 @@ def message_of(response: PoolResponse) -> AIMessage | None:
     """The message that :func:`kept_of` was given, as far as its vote depends on it; None where no text was kept."""
     if response.text is None:
         return None
-    refusal = {"refusal": response.refusal} if response.refusal else {}
-    return AIMessage(
-        [response.text, {"type": "refusal", **refusal}] if refusal else response.text,
-        tool_calls=response.tool_calls or [],
-        invalid_tool_calls=response.invalid_tool_calls or [],
-        additional_kwargs=refusal,
-        response_metadata={"finish_reason": response.finish_reason} if response.finish_reason else {},
-    )
+    reason = {"finish_reason": response.finish_reason} if response.finish_reason else {}
+    beside = response.message if isinstance(response.message, dict) else {}  # others may mean something else by it
+    return AIMessage(**{"content": response.text, "response_metadata": reason, **beside})
+
+
+def _plain(value: Any) -> Any:
+    return getattr(value, "value", value if isinstance(value, str) else str(value))
 
 
 def votes_again(question: PoolQuestion, extract: Extractor) -> list[Vote]:
@@ -91,9 +104,3 @@ def _with(question: PoolQuestion, votes: list[Vote]) -> PoolQuestion:
 def _differing(before: tuple[PoolQuestion, ...], after: tuple[PoolQuestion, ...]) -> Iterator[int]:
     for one, other in zip(before, after, strict=True):
         yield sum(a.answer != b.answer for a, b in zip(one.responses, other.responses, strict=True))
-
-
-def _refusal_block(message: AIMessage) -> str | None:
-    blocks = message.content if isinstance(message.content, list) else []
-    said = [block.get("refusal") for block in blocks if isinstance(block, dict) and block.get("type") == "refusal"]
-    return "\n".join(map(str, said)) or None

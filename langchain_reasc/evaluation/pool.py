@@ -41,9 +41,10 @@ class PoolResponse(_Line):
     prompt_tokens: Count | None = None
     finish_reason: str | None = None
     cut_off: bool = Field(False, description="Whether it ended before its end; it is then never accepted alone.")
-    tool_calls: Any = Field(None, description="As LangChain has them; left out where there are none.")
-    invalid_tool_calls: Any = None
-    refusal: Any = Field(None, description="What the model said in refusing.")
+    message: Any = Field(
+        None,
+        description="What a vote depends on besides text and finish reason, such as tool calls, as LangChain has it.",
+    )
     correct: bool | None = Field(None, description="Whether it is right; from answer and reference when absent.")
 
 

@@ -24,7 +24,7 @@ from langchain_reasc.evaluation.template import Template
 from langchain_reasc.exceptions import ConfidenceError, ContextOverflowError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.runnable.result import output_tokens
+from langchain_reasc.models.usage import output_tokens
 
 __all__ = ["record_pool"]
 
@@ -167,5 +167,5 @@ def _response(message: AIMessage, vote: Vote, score: float | None) -> dict[str, 
         "cut_off": vote.cut_off,
         "score": score,
         "prompt_tokens": usage["input_tokens"] if usage else None,
-        "completion_tokens": output_tokens(message)[0],
+        "completion_tokens": output_tokens(message),
     }

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,10 @@ def test_a_question_under_another_name_is_not_paid_for_twice(tmp_path: Path) -> 
     assert len(record_pool(Guesser(), twin, path, samples=1).questions) == 5, "the same text may be asked twice"
 
 
+class Ended(Enum):
+    EARLY = "MAX_TOKENS"
+
+
 CALL = {"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
 BROKEN = {"name": "add", "args": "{", "id": "c2", "error": None, "type": "invalid_tool_call"}
 
@@ -160,6 +165,10 @@ BROKEN = {"name": "add", "args": "{", "id": "c2", "error": None, "type": "invali
         AIMessage([{"type": "text", "text": "6? "}, {"type": "refusal", "refusal": "I will not say 7."}]),
         AIMessage("", additional_kwargs={"refusal": "I will not say 7."}),
         AIMessage("6", response_metadata={"finish_reason": "content_filter"}),
+        AIMessage("6", response_metadata={"finish_reason": "stop", "native_finish_reason": "MAX_TOKENS"}),
+        AIMessage("6", response_metadata={"status": "incomplete", "incomplete_details": {"reason": "max_tokens"}}),
+        AIMessage("6", response_metadata={"finishReason": Ended.EARLY}),
+        AIMessage([{"type": "text", "text": "5? ", "phase": "commentary"}, {"type": "text", "text": "6"}]),
     ],
 )
 def test_a_vote_is_the_same_when_it_is_read_from_the_pool(message: AIMessage) -> None:
@@ -172,8 +181,10 @@ def test_a_vote_is_the_same_when_it_is_read_from_the_pool(message: AIMessage) ->
         message.tool_calls,
         message.invalid_tool_calls,
     )
-    reason = next(iter(message.response_metadata.values()), None)
-    assert again.response_metadata.get("finish_reason") == reason
+    ended = {name: getattr(value, "value", value) for name, value in message.response_metadata.items()}
+    assert again.response_metadata == ended
+    if message.tool_calls or "refusal" in str(message):
+        assert again.additional_kwargs == message.additional_kwargs and again.content == message.content
 
 
 def test_what_is_no_text_keeps_its_spelling(tmp_path: Path) -> None:
