@@ -121,11 +121,12 @@ def record_pool(
 
 def _provenance(source: PreparedModel, prompt: Template) -> dict[str, Any]:
     """What a pool's responses came from, and when."""
+    fingerprint = source.fingerprint(prompt.messages(""), prompt=prompt.fixed)
     return {
         "library_version": __version__,
         "extraction_version": EXTRACTION_VERSION,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "fingerprint": source.fingerprint(prompt.messages("")).model_dump(mode="json", exclude_none=True),
+        "fingerprint": fingerprint.model_dump(mode="json", exclude_none=True),
         "seed": getattr(source.model, "seed", None),
     }
 

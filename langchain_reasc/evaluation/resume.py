@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from langchain_reasc.evaluation.kept_signals import KeptSignals
 from langchain_reasc.evaluation.pool import Pool
@@ -16,6 +16,9 @@ from langchain_reasc.evaluation.signals_file import intact_length, load_signals,
 from langchain_reasc.exceptions import PoolError
 
 __all__ = ["resume"]
+
+# Of a fingerprint; what a recording from before says nothing of is not compared.
+_SINCE_VERSION_2: Final = ("prompt", "tools", "response_format", "grammar", "stop")
 
 
 def resume(
@@ -52,13 +55,12 @@ def resume(
 
 
 def _check_settings(pool: Pool, metadata: Mapping[str, Any]) -> None:
-    """Refuse to mix two recordings. What an earlier version of this library did not write down is not compared."""
+    """Refuse to mix two recordings."""
     then, now = _settings(pool.metadata), _settings(metadata)
-    names = [*now, *then] if "extraction_version" in pool.metadata else [name for name in now if name in then]
-    for name in dict.fromkeys(names):
-        if then.get(name) != now.get(name):
+    for name in now:
+        if then.get(name) != now[name] and (name in then or name not in _SINCE_VERSION_2):
             raise PoolError(
-                f"{pool.path} was recorded with {name} {then.get(name)!r}, now it is {now.get(name)!r}; record into "
+                f"{pool.path} was recorded with {name} {then.get(name)!r}, now it is {now[name]!r}; record into "
                 "another file, or delete this one"
             )
 
@@ -86,7 +88,7 @@ def _settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
     own = {name: metadata.get(name) for name in ("samples", "seed", "system", "template")}
     fingerprint = metadata.get("fingerprint")
     told = fingerprint if isinstance(fingerprint, dict) else {"fingerprint": fingerprint}
-    return {name: value for name, value in told.items() if name != "answer"} | own
+    return own | {name: value for name, value in told.items() if name != "answer"}
 
 
 def _is_torn_start(data: bytes) -> bool:

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_reasc.models.contract import FailedSample
+from langchain_reasc.models.contract import FailedSample, sample_id
 from langchain_reasc_openai.routing.reading import message_of, received_tokens
 
 __all__ = ["Drawn"]
@@ -68,5 +68,5 @@ class Drawn:
         if self.shares_prompt:
             tokens = received_tokens(self.chunks)
             usage = UsageMetadata(input_tokens=0, output_tokens=tokens, total_tokens=tokens)
-        update: dict[str, Any] = {"response_metadata": metadata}
+        update: dict[str, Any] = {"response_metadata": metadata, "id": message.id or sample_id()}
         return message.model_copy(update=update if usage is None else {**update, "usage_metadata": usage})
