@@ -79,6 +79,6 @@ def _votes(pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[
 
 
 def _named(rules: Mapping[str, Any]) -> str:
-    spec, version = rules["answer"], rules["extraction_version"] or "an earlier version"
+    spec, version = rules["answer"], rules["extraction_version"]
     how = repr(spec) if isinstance(spec, str) else f"the function {dict(spec or {}).get('function')!r}"
-    return f"{how} (rules {version if isinstance(version, str) else f'version {version}'})"
+    return f"{how} (rules of {'an earlier version' if version is None else f'version {version}'})"
