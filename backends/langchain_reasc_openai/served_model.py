@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models.base import LangSmithParams
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.closing import Closing
@@ -23,6 +22,9 @@ _TRACED = "ls_structured_output_format"
 _NOT_SENT = ("model", "stream", "reasoning", "truncation", "include", "context_management")
 """What ChatOpenAI sends of itself but the client says again, or that only the Responses API takes."""
 
+_CLIENTS = ("client", "async_client", "root_client", "root_async_client")
+"""What ChatOpenAI connects with, and keeps in fields."""
+
 
 class ServedModel(ServerFields, SamplerFields, Closing):
     """A model on one or several servers."""
@@ -38,19 +40,7 @@ class ServedModel(ServerFields, SamplerFields, Closing):
 
     _connection: Connection = PrivateAttr()
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            model: str,
-            base_url: str | Sequence[str] | None = None,
-            api_key: SecretStr | str | None = None,
-            preset: str = "auto",
-            **fields: Any,
-        ) -> None: ...
-
-    else:
+    if not TYPE_CHECKING:  # type checkers see the signature of the class that is made
 
         def __init__(self, **fields: Any) -> None:
             aliases = {field.alias for field in type(self).model_fields.values() if field.alias}
@@ -64,6 +54,11 @@ class ServedModel(ServerFields, SamplerFields, Closing):
         """Set up what copies of the model share."""
         super().model_post_init(context)
         self._connection = Connection()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the fields that were given, the key among them, for another process: it connects anew."""
+        kept = self.model_fields_set - {*_CLIENTS, "openai_api_base"}
+        return _remade, (type(self), {name: getattr(self, name) for name in kept})
 
     @classmethod
     def get_lc_namespace(cls) -> list[str]:
@@ -157,3 +152,7 @@ class ServedModel(ServerFields, SamplerFields, Closing):
         if server.streamed_logprobs is False and (request.get("logprobs") or server.streamed_usage is False):
             request[WHOLE] = True
         return request
+
+
+def _remade(kind: type[ServedModel], fields: dict[str, Any]) -> ServedModel:
+    return kind(**fields)

@@ -184,7 +184,7 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
 
     def batch(
         self,
-        inputs: list[LanguageModelInput],
+        inputs: Sequence[LanguageModelInput],
         config: RunnableConfig | list[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
@@ -206,7 +206,7 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
 
     async def abatch(
         self,
-        inputs: list[LanguageModelInput],
+        inputs: Sequence[LanguageModelInput],
         config: RunnableConfig | list[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
