@@ -1,5 +1,6 @@
 """The commands, and how they fail."""
 
+from inspect import cleandoc
 from typing import Any
 
 import typer
@@ -53,6 +54,11 @@ class _Commands(TyperGroup):
             raise typer.Exit(130) from None
 
 
+def _reflowed(docstring: str) -> str:
+    """Paragraphs of one line each, which a terminal of any width breaks for itself."""
+    return "\n\n".join(" ".join(paragraph.splitlines()) for paragraph in cleandoc(docstring).split("\n\n"))
+
+
 app = typer.Typer(
     cls=_Commands,
     help=_HELP,
@@ -63,7 +69,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (demo.demo, ask.ask, calibrate.calibrate, record.record, replay.replay, probe.probe):
-    app.command()(command)
+    app.command(help=_reflowed(command.__doc__ or ""))(command)
 
 
 def main() -> None:

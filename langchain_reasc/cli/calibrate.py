@@ -75,7 +75,8 @@ def calibrate(
 
     One response to each of 128 questions is enough. A calibration holds for this model file, these sampling parameters
     and this system message; ReASCRunnable refuses it elsewhere. Responses are kept beside the calibration, so that an
-    interrupted run goes on, and another signal can be tried without the model (--pool).
+    interrupted run goes on, corrected labels count without new responses, and another signal can be tried without the
+    model (--pool).
 
     [bold]Examples[/]
 

@@ -57,13 +57,16 @@ def record(
 ) -> None:
     """Record 16 responses to each question, with token signals beside them, for `reasc replay`.
 
-    Interrupt it whenever you like: the same command goes on where it stopped.
+    Interrupt it whenever you like: the same command goes on where it stopped. Corrected labels and another --answer
+    count for what is recorded already, without a new response.
 
     [bold]Examples[/]
 
     reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf
 
     reasc record quiz.csv --out quiz.jsonl --model qwen.gguf --answer choice --limit 200
+
+    reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf --template "{question} Think step by step."
 
     reasc record gsm8k.jsonl --out pool.jsonl --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
     """

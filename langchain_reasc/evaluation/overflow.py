@@ -3,9 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from langchain_core import exceptions as core
-
-from langchain_reasc.exceptions import ContextOverflowError
+from langchain_core.exceptions import ContextOverflowError
 
 __all__ = ["is_overflow"]
 
@@ -25,7 +23,7 @@ def is_overflow(error: BaseException) -> bool:
 
 
 def _says_so(error: BaseException) -> bool:
-    if isinstance(error, ContextOverflowError | core.ContextOverflowError):
+    if isinstance(error, ContextOverflowError):  # LangChain's, and so ours
         return True
     status = getattr(error, "status_code", None)  # None in the middle of a stream
     return status == 413 or (status in (None, 400, 422) and bool(_SAID.search(str(error))))
