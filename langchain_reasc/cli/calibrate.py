@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langchain_reasc.cli.checks import output_file
+from langchain_reasc.cli.checks import keep_apart, output_file
 from langchain_reasc.cli.console import ending, remark, stdout
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
@@ -90,6 +90,7 @@ def calibrate(
     """
     if (data is None) == (pool is None):
         raise typer.BadParameter("give either DATA, to be answered by the model, or --pool, with recorded responses")
+    keep_apart(out, data or pool)
     spec = measure_spec(signal, score, window)
     fixed = read_template(template, system=system)
     if data is not None:

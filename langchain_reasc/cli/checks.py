@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-__all__ = ["all_signals", "answer_spec", "output_file", "output_folder", "picture", "probability"]
+__all__ = ["all_signals", "answer_spec", "keep_apart", "output_file", "output_folder", "picture", "probability"]
 
 
 def probability(value: float) -> float:
@@ -44,6 +44,12 @@ def output_file(path: Path | None) -> Path | None:
     if path.exists() and not os.access(path, os.W_OK):
         raise typer.BadParameter(f"{path} may not be written")
     return path
+
+
+def keep_apart(out: Path, read: Path | None) -> None:
+    """Refuse to write over what is read."""
+    if read is not None and out.resolve() == read.resolve():
+        raise typer.BadParameter(f"--out {out} is the file that is read, and would be lost; name another one")
 
 
 def output_folder(path: Path) -> Path:

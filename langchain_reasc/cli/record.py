@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.checks import output_file
+from langchain_reasc.cli.checks import keep_apart, output_file
 from langchain_reasc.cli.console import progress, remark
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
@@ -72,6 +72,7 @@ def record(
     """
     from langchain_reasc.evaluation.questions import read_questions
 
+    keep_apart(out, data)
     fixed = read_template(template, system=system)
     questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
     options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}

@@ -249,3 +249,12 @@ def test_a_calibration_ends_where_the_first_response_has_no_confidence(tmp_path:
         check_signals(bare, "auto")
     check_signals(read_pool(write_lines(tmp_path / "e.jsonl", question("a", response(None, 0)))), "auto")
     check_signals(read_pool(write_pool(tmp_path / "s.jsonl", questions=1)), "auto")
+
+
+@pytest.mark.parametrize("command", [("record",), ("calibrate",), ("calibrate", "--pool")])
+def test_what_is_read_is_not_written_over(tmp_path: Path, command: tuple[str, ...]) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=60)
+    before = path.read_bytes()
+    refused = reasc(*command, path, "--out", tmp_path / "." / "p.jsonl", code=2)
+    assert "is the file that is read" in " ".join(refused.stderr.replace("│", "").split())
+    assert path.read_bytes() == before
