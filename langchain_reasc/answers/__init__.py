@@ -9,6 +9,7 @@ from langchain_reasc.answers.extractors import (
     json_field,
     last_number,
     matching,
+    message_extractor,
 )
 from langchain_reasc.answers.normalize import equivalent, normalize
 from langchain_reasc.answers.vote import Vote, vote_of
@@ -25,9 +26,10 @@ __all__ = [
     "json_field",
     "last_number",
     "matching",
+    "message_extractor",
     "normalize",
     "vote_of",
 ]
 
-EXTRACTION_VERSION = 2
+EXTRACTION_VERSION = 3
 """Of the rules by which answers are found. Recordings name it: another version may find other answers in the same text."""
