@@ -1,4 +1,28 @@
-"""Answers: found in a response's text, and normalized so that equal ones vote together."""
+"""Answers: what a response votes for, in a spelling in which equal answers vote together.
+
+The answer is a property of the message. The first rule that fits decides:
+
+================================  ======================================================================================
+a response                        votes for
+================================  ======================================================================================
+read by ``message_extractor(f)``  what ``f`` returns for its ``AIMessage``, whatever is below
+that refuses, or was filtered     nothing: a ``refusal`` block or field, or a finish reason that says so
+with an invalid tool call         nothing; unless its text is read by a function or ``json:``
+with tool calls                   its calls: the multiset of ``{name, args}``, without ids. A function or ``json:`` reads its
+                                  text instead, if the text has an answer; cut off, it votes for nothing
+whose reasoning never ended       nothing
+that was cut off                  what its text states explicitly (a closed box, ``<answer>``, ``####``, a sentence that ends
+                                  "the answer is ...", a complete JSON object; of a pattern, a match with words or marks
+                                  around its group), and never through the gate. A function's finding may be half an
+                                  answer, so that it does not count
+any other                         what the extractor finds in its text, reasoning left out (tags such as ``<think>``, Harmony's
+                                  channels; blocks and fields of reasoning are no text)
+================================  ======================================================================================
+
+``auto`` takes what the response says its answer is (box, ``<answer>``, ``####``, "the answer is", in some 15 languages), the last
+such statement where there are several; else the number that it comes down to: the last one, aside from courtesies, notes
+and subordinate clauses. It never depends on what is installed. Answers are compared after :func:`normalize`.
+"""
 
 from langchain_reasc.answers.extractors import (
     AnswerSpec,
@@ -9,6 +33,7 @@ from langchain_reasc.answers.extractors import (
     json_field,
     last_number,
     matching,
+    mathematical,
     message_extractor,
 )
 from langchain_reasc.answers.normalize import equivalent, normalize
@@ -26,6 +51,7 @@ __all__ = [
     "json_field",
     "last_number",
     "matching",
+    "mathematical",
     "message_extractor",
     "normalize",
     "vote_of",

@@ -9,19 +9,25 @@ __all__ = ["closing_number", "last_number_in"]
 
 _TAIL = 4000
 _LINES = 40
+_CUT_THROUGH = 100
+"""Characters at the beginning of a piece of text in which a number may be the rest of one."""
 _REMARK = re.compile(
     r"""[\s*_(>\#-]*(?:
         let\ me\ know|(?:i\ )?hope\ (?:this|that|it)|feel\ free|would\ you\ like|do\ you\ (?:want|have)|is\ there\ anything|
         if\ (?:you|anything)|please\ (?:note|let)|thanks|thank\ you|have\ a\ (?:great|nice|good)|best,|cheers|good\ luck|
-        great\ question|happy\ to|i'?m\ happy|i\ can\ (?:also\ )?explain|
+        great\ question|does\ (?:that|this)|remember|disclaimer|tips?\b|key\ takeaways|i\ hope|happy\ to|i'?m\ happy|i\ can\ (?:also\ )?explain|
         (?:note|n\.?b|p\.?s|hint|remark|check|verification|explanation|reference|source|hinweis|nota)\b\s*[:.*]|
-        this\ response|-{3,}|={3,}|\Z) | \s*\([^()]*\)[\s.!]*\Z""",
+        this\ response|-{3,}|={3,}|\Z) | [^\n]{0,300}\?\s*\Z | \s*\([^()]*\)[\s.!]*\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\s\d])")
 _BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
 _ASIDE = re.compile(r"\s*\([^()\n]*\)[\s.!]*\Z")
-_SUBORDINATE = re.compile(r",?\s(?:since|because|while|although|whereas|given\ that|compared)\s|,\s(?:who|which|where|as)\s")
+_SUBORDINATE = re.compile(
+    r",?\s(?:since|because|while|although|whereas|given\ that|compared)\s|,\s(?:who|where|as|having)\s"
+    r"|,\swhich\s(?!is\b|equals|gives|makes|comes|leaves)"
+    r"|\s(?:of|in|for|from|with|among)\s(?:the|his|her|their|its|these|those|all)\s(?=\$?\d)|\sin\s(?=(?:19|20)\d\d\b)"
+)
 
 
 def closing_number(text: str) -> str | None:
@@ -44,9 +50,7 @@ def last_number_in(text: str) -> str | None:
         return None
     size = 600
     while size < len(text):
-        piece = text[-size:]
-        piece = piece[len(piece) - len(piece.lstrip()) :].partition("\n")[2] if "\n" in piece else piece.partition(" ")[2]
-        if found := last_quantity(in_plain_marks(piece)):
+        if found := last_quantity(in_plain_marks(text[-size:]), since=_CUT_THROUGH):
             return found
         size *= 4
     return last_quantity(in_plain_marks(text))

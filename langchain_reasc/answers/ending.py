@@ -26,7 +26,15 @@ _REASONS: dict[str, Ending] = {
     }.items()
     for reason in reasons.split()
 }
-_FIELDS = ("finish_reason", "stop_reason", "done_reason", "stopReason", "finishReason", "native_finish_reason", "status")
+_FIELDS = (
+    "finish_reason",
+    "stop_reason",
+    "done_reason",
+    "stopReason",
+    "finishReason",
+    "native_finish_reason",
+    "status",
+)
 
 
 def ending_of(message: AIMessage) -> Ending:

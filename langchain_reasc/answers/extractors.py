@@ -136,7 +136,7 @@ def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | No
 
 def boxed() -> Extractor:
     """The content of the last ``\\boxed{...}``, braces balanced, without its unit."""
-    return Extractor(_boxed, "boxed", explicit=_boxed)
+    return Extractor(_boxed, "boxed", explicit=partial(_boxed, cut_off=True))
 
 
 def last_number() -> Extractor:
@@ -191,8 +191,8 @@ def _auto(text: str) -> str | None:
     return None if "\\boxed{" in text else closing_number(text)
 
 
-def _boxed(text: str) -> str | None:
-    inside = boxed_content(text)
+def _boxed(text: str, *, cut_off: bool = False) -> str | None:
+    inside = boxed_content(text, cut_off=cut_off)
     return None if inside is None else without_unit(inside)
 
 

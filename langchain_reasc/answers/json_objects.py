@@ -25,6 +25,8 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
         None without such an object, or where the field is null, NaN or infinite.
     """
     keys = path.split(".")
+    if f'"{keys[0]}"' not in text:
+        return None
     for start, end, inside_unclosed in reversed(_outermost(text)):
         if cut_off and inside_unclosed:
             continue

@@ -15,7 +15,9 @@ _SIGNS = str.maketrans(
     | {hidden: "" for hidden in "\u200b\u2060\ufeff"}
     | {"⁄": "/", "，": ",", "：": ":", "（": "(", "）": ")", "％": "%", "＄": "$"}
 )
-_FRACTIONS = dict(zip("½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞", "1/2 1/3 2/3 1/4 3/4 1/5 2/5 3/5 4/5 1/6 5/6 1/8 3/8 5/8 7/8".split(), strict=True))
+_FRACTIONS = dict(
+    zip("½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞", "1/2 1/3 2/3 1/4 3/4 1/5 2/5 3/5 4/5 1/6 5/6 1/8 3/8 5/8 7/8".split(), strict=True)
+)
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
 _WRAPPERS = r"text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|operatorname|mbox|emph|underline|boxed|fbox"
@@ -28,7 +30,9 @@ _DEGREES = re.compile(r"\s?\^\s?\{?\s?\\circ\s?\}?(?:\s?[CF]\b)?|\s?°(?:\s?[CF]
 _FRAC = re.compile(r"\\[dtc]?frac(?![a-zA-Z])")
 _SMALL_FRAC = re.compile(r"(-?)\s?\\frac(?:\{\s?(-?\d+)\s?\}|\s?(\d)\s?)(?:\{\s?(\d+)\s?\}|(\d))")
 _ROOT = re.compile(r"\\sqrt\s?([0-9a-zA-Z])")
-_TEN_TO_THE = re.compile(r"(?<=\d)\s?(?:×|x|\*|·|⋅|\\times|\\cdot)\s?10\s?\^\s?(?:\{\s?([-+]?\d+)\s?\}|([-+]?\d+))", re.IGNORECASE)
+_TEN_TO_THE = re.compile(
+    r"(?<=\d)\s?(?:×|x|\*|·|⋅|\\times|\\cdot)\s?10\s?\^\s?(?:\{\s?([-+]?\d+)\s?\}|([-+]?\d+))", re.IGNORECASE
+)
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,9}),(?=\d{1,2}\s?(?:€|EUR\b|Euro\b|\\?%))", re.IGNORECASE)
 
 
@@ -62,13 +66,18 @@ def unwrapped(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def boxed_content(text: str) -> str | None:
-    """The content of the last ``\\boxed{...}``, braces balanced; None without one, or where it was cut off."""
+def boxed_content(text: str, *, cut_off: bool = False) -> str | None:
+    """The content of the last ``\\boxed{...}``, braces balanced; None without one, or where it was cut off.
+
+    A box without braces (``\\boxed 7``) shows no end, so that in a text that was cut off it is none.
+    """
     opening = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
     if opening < 0 or not (command := _BOX.match(text, opening)):
         return None
     rest = text[command.end() : command.end() + _LONGEST_BOX].lstrip(" ")
-    if not rest.startswith("{"):  # \boxed 7
+    if not rest.startswith("{"):
+        if cut_off:
+            return None
         bare = re.match(r"-?\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])", rest)
         return bare[0] if bare else None
     depth = 0
@@ -90,5 +99,5 @@ def _without_latex(text: str) -> str:
     text = unwrapped(_THIN_GROUP.sub("", text)).replace("{,}", ".").replace("\\$", "$").replace("\\%", "%")
     text = _GAP.sub(" ", _DEGREES.sub("", _FORMATTING.sub("", text)))
     text = _FRAC.sub(r"\\frac", text)
-    text = _SMALL_FRAC.sub(r"\1 \2\3/\4\5", text)  # the space keeps a whole number in front apart
+    text = _SMALL_FRAC.sub(r" \1\2\3/\4\5", text)  # the space keeps a whole number in front apart
     return _ROOT.sub(r"\\sqrt{\1}", text)

@@ -37,18 +37,20 @@ QUANTITY = re.compile(
 )
 """A quantity in running text; a sign belongs to it unless it stands between two of them, as in ``10-3``."""
 
+_DIGIT = re.compile(r"\d")
 _SPELLED = re.compile(rf"(?P<sign>[-+]?)\ ?{_NUMBER}", _FLAGS)
 _TIME = re.compile(rf"{_CLOCK}|{_HOUR}|{_RATIO}", _FLAGS)
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 
-def last_quantity(text: str) -> str | None:
-    """The last quantity of a text in plain marks, as it is written there."""
+def last_quantity(text: str, *, since: int = 0) -> str | None:
+    """The last quantity of a text in plain marks, as it is written there; none that begins before ``since`` counts."""
     end = len(text)
-    while end > 0:  # from the end, so that a long text costs no more than its tail
+    while end > since:  # from the end, so that a long text costs no more than its tail
         start = max(end - _WINDOW, 0)
-        if re.search(r"\d", text[start:end]):
-            if found := [match[0] for match in QUANTITY.finditer(text, max(start - _LONGEST_TOKEN, 0))]:
+        if _DIGIT.search(text, start, end):
+            near = QUANTITY.finditer(text, max(start - _LONGEST_TOKEN, 0), end + _LONGEST_TOKEN)
+            if found := [match[0] for match in near if match.start() >= since]:
                 return found[-1]
         end = start
     return None
