@@ -2,26 +2,27 @@
 
 The answer is a property of the message. The first rule that fits decides:
 
-================================  ======================================================================================
-a response                        votes for
-================================  ======================================================================================
-read by ``message_extractor(f)``  what ``f`` returns for its ``AIMessage``, whatever is below
-that refuses, or was filtered     nothing: a ``refusal`` block or field, or a finish reason that says so
-with an invalid tool call         nothing; unless its text is read by a function or ``json:``
-with tool calls                   its calls: the multiset of ``{name, args}``, without ids. A function or ``json:`` reads its
-                                  text instead, if the text has an answer; cut off, it votes for nothing
-whose reasoning never ended       nothing
-that was cut off                  what its text states explicitly (a closed box, ``<answer>``, ``####``, a sentence that ends
-                                  "the answer is ...", a complete JSON object; of a pattern, a match with words or marks
-                                  around its group), and never through the gate. A function's finding may be half an
-                                  answer, so that it does not count
-any other                         what the extractor finds in its text, reasoning left out (tags such as ``<think>``, Harmony's
-                                  channels; blocks and fields of reasoning are no text)
-================================  ======================================================================================
+==============================  =======================================================================================
+a response                      votes for
+==============================  =======================================================================================
+read by ``message_extractor``   what its function returns for the ``AIMessage``, whatever stands below
+that refuses, or was filtered   nothing: it has a ``refusal`` block or field, or a finish reason that says so
+with an invalid tool call       nothing; what a function or ``json:`` finds in its text goes before
+with tool calls                 its calls: the multiset of ``{name, args}``, without ids; cut off, nothing; what a
+                                function or ``json:`` finds in its text goes before
+whose reasoning never ended     nothing
+that was cut off                what its text states explicitly, and never through the gate: a closed box, ``<answer>``,
+                                ``####``, "the answer is ..." up to the end of the sentence, a complete JSON object, a
+                                pattern's match that has words or marks around its group. What a function finds may be
+                                half an answer: it does not count
+any other                       what the extractor finds in its text. Reasoning is left out: tags such as ``<think>``,
+                                Harmony's channels; blocks and fields of reasoning are no text
+==============================  =======================================================================================
 
-``auto`` takes what the response says its answer is (box, ``<answer>``, ``####``, "the answer is", in some 15 languages), the last
-such statement where there are several; else the number that it comes down to: the last one, aside from courtesies, notes
-and subordinate clauses. It never depends on what is installed. Answers are compared after :func:`normalize`.
+``auto`` takes what the response says its answer is (a box, ``<answer>``, ``####``, "the answer is" in some 15
+languages), the last such statement where there are several; else the number that it comes down to: the last one, aside
+from courtesies, notes and subordinate clauses. It never depends on what is installed. Answers are compared after
+:func:`normalize`.
 """
 
 from langchain_reasc.answers.extractors import (
@@ -58,4 +59,4 @@ __all__ = [
 ]
 
 EXTRACTION_VERSION = 3
-"""Of the rules by which answers are found. Recordings name it: another version may find other answers in the same text."""
+"""Of the rules by which answers are found. Recordings name it: another version may find others in the same text."""

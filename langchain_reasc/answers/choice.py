@@ -14,12 +14,14 @@ _WRONG = r"""(?!\W{0,3}\s*(?:is|are|was|were|cannot|can't|isn't)\b\s*
     (?:also\ |too\ |clearly\ )?(?:wrong|incorrect|false|not|out|impossible|be|invalid))"""
 _NO_ARTICLE = r"(?![\w'’]|\s+(?!(?:because|since|as|for|is|and|or|but|not|although|which)\b)[a-z])"
 """Behind a letter that stands alone: "C because", but not "A dog" or "I think"."""
-_RIGHT = r"""(?:(?:is|seems|looks|must\ be)\s+(?:the\s+|clearly\s+|therefore\s+)*(?:right|correct|best|true|answer|only|one)
-    |remains|fits|works|makes\ (?:the\ most\ )?sense)\b"""
+_RIGHT = r"""(?:
+      (?:is|seems|looks|must\ be)\s+(?:the\s+|clearly\s+|therefore\s+)*(?:right|correct|best|true|answer|only|one)
+    | remains|fits|works|makes\ (?:the\ most\ )?sense)\b"""
 _CHOSEN = r"""\b(?i:
-      it\ is|it's|(?:it\ )?(?:must|should|would)\ be|i\ (?:would\ |will\ )?(?:choose|pick|select)|go(?:ing)?\ with|choose
+      it\ is|it's|(?:it\ )?(?:must|should|would)\ be|i\ (?:would\ |will\ )?(?:choose|pick|select)|choose
+    | go(?:ing)?\ with
     | leaves(?:\ us\ with)?|fits\ is|(?:choice|option|letter|answer)(?:\ (?:is|that\ fits\ is|would\ be))?
-    | therefore|hence|thus|so
+    | i'd\ (?:say|choose|pick)|therefore|hence|thus|so|clearly|obviously
     )(?:\s|[:,–—-])+(?:(?i:option|choice|answer)\s+)?"""
 
 
@@ -39,6 +41,7 @@ class ChoiceFinder:
         self._field = _compiled(rf'"(?:answer|choice|option|letter)"\s*:\s*"[(\[]?({one})\b')
         self._right = _compiled(rf"{either}\W{{0,3}}\s*{_RIGHT}")
         self._chosen = _compiled(rf"{_CHOSEN}{said}{_WRONG}")
+        self._ending = re.compile(rf"\bis\s+\(?({one})\)?[^\w\n]*$", re.MULTILINE)
         self._leading = _compiled(rf"\W*(?:{either}|{small})(?=[).:\]]*(?:\s+\S|\W*\Z))")
         self._alone = re.compile(rf"^[^\w\n]{{0,20}}({one})[^\w\n]{{0,20}}$", re.MULTILINE)
         self._bracketed = _compiled(rf"\(({one})\){_WRONG}")
@@ -61,7 +64,7 @@ class ChoiceFinder:
         return None if cut_off else self._implied(_MARKUP.sub("", in_plain_marks(text[-_TAIL:])))
 
     def _implied(self, text: str) -> str | None:
-        called = [found for pattern in (self._right, self._chosen) if (found := _last(pattern, text))]
+        called = [found for pattern in (self._right, self._chosen, self._ending) if (found := _last(pattern, text))]
         if called:
             return _letter(max(called, key=re.Match.start))
         line = text.rstrip().rpartition("\n")[2]

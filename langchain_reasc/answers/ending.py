@@ -9,22 +9,18 @@ __all__ = ["Ending", "ending_of", "is_refusal"]
 
 Ending = Literal["whole", "cut off", "filtered", "refused", "malformed call"]
 
+_CUT_OFF = """length max_tokens max_output_tokens max_new_tokens max_length model_length
+    model_context_window_exceeded context_length_exceeded token_limit time_limit limit time incomplete pause_turn
+    error error_limit abort aborted cancelled canceled"""
+_FILTERED = """content_filter content_filtered content-filter safety image_safety recitation blocklist
+    prohibited_content spii language guardrail_intervened error_toxic model_armor sensitive moderation"""
+_MALFORMED = """malformed_function_call malformed_tool_call malformed_tool_use malformed_model_output
+    unexpected_tool_call"""
 _REASONS: dict[str, Ending] = {
-    reason: ending
-    for ending, reasons in {
-        "cut off": (
-            "length max_tokens max_output_tokens max_new_tokens max_completion_tokens max_length model_length token_limit limit "
-            "model_context_window_exceeded context_length_exceeded time_limit time error error_limit incomplete abort aborted "
-            "cancelled canceled pause_turn"
-        ),
-        "filtered": (
-            "content_filter content_filtered content-filter safety recitation blocklist prohibited_content spii language "
-            "image_safety guardrail_intervened error_toxic model_armor sensitive moderation"
-        ),
-        "refused": "refusal refused",
-        "malformed call": "malformed_function_call malformed_tool_call malformed_tool_use unexpected_tool_call malformed_model_output",
-    }.items()
-    for reason in reasons.split()
+    **dict.fromkeys(_CUT_OFF.split(), "cut off"),
+    **dict.fromkeys(_MALFORMED.split(), "malformed call"),
+    **dict.fromkeys(_FILTERED.split(), "filtered"),
+    **dict.fromkeys(("refusal", "refused"), "refused"),
 }
 _FIELDS = (
     "finish_reason",

@@ -1,4 +1,4 @@
-"""Where a response says itself what its answer is: a box, ``<answer>``, ``####``, "the answer is" in several languages."""
+"""Where a response says itself what its answer is: a box, ``<answer>``, ``####``, "the answer is" in many languages."""
 
 import re
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def explicit_answer(text: str, *, cut_off: bool = False) -> str | None:
 
 
 def marked_answer(text: str, *, cut_off: bool = False) -> str | None:
-    """The content of the last box; else of the last ``<answer>``, or a field of that name; else what follows ``####``."""
+    """The content of the last box; else of the last ``<answer>``, or field of that name; else what follows ``####``."""
     inside = boxed_content(text, cut_off=cut_off)
     if inside is not None and inside.strip():
         return without_unit(inside)
@@ -73,7 +73,7 @@ def marked_answer(text: str, *, cut_off: bool = False) -> str | None:
 
 
 def statements(text: str, *, cut_off: bool = False) -> Iterator[tuple[str, bool]]:
-    """What stands behind "the answer is" and the like, the last first, and whether that language has decimal commas."""
+    """What stands behind "the answer is" and the like, the last first, and whether its language has decimal commas."""
     lowered = _lowered(text)
     for at, cue in _cues(lowered):
         behind = text[at + len(cue) : at + len(cue) + _REACH]

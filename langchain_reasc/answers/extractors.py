@@ -38,8 +38,8 @@ class Extractor:
     Attributes:
         find: text (with ``reads_message``, the message) -> raw answer, or None.
         name: shown in messages.
-        explicit: the same for the text of a response that was cut off, where only what it explicitly states is an answer;
-            None: such a response casts no vote.
+        explicit: the same for the text of a response that was cut off, where only what it explicitly states is an
+            answer; None: such a response casts no vote.
         over_tool_calls: whether its finding is the answer of a response that also calls tools.
         reads_message: whether ``find`` is given the ``AIMessage``.
         canonical: raw answer -> the spelling in which equal answers agree.
@@ -87,10 +87,10 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     """The extractor a name or a function stands for.
 
     Args:
-        spec: ``"auto"`` (what the response says its answer is, else the number it comes down to), ``"boxed"``, ``"number"``
-            (the last one), ``"choice"``, ``"math"`` (like auto, and equal formulas agree), ``"regex:PATTERN"`` (its first
-            group), ``"json:FIELD"`` (dots descend), ``"text"`` (the whole response), or any function from text to an
-            answer or None.
+        spec: ``"auto"`` (what the response says its answer is, else the number it comes down to), ``"boxed"``,
+            ``"number"`` (the last one), ``"choice"``, ``"math"`` (like auto, and equal formulas agree),
+            ``"regex:PATTERN"`` (its first group), ``"json:FIELD"`` (dots descend), ``"text"`` (the whole response), or
+            any function from text to an answer or None.
 
     Raises:
         ConfigurationError: an unknown name or an invalid pattern.
@@ -99,7 +99,7 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     if isinstance(spec, Extractor):
         return spec
     if callable(spec):
-        return Extractor(spec, getattr(spec, "__name__", "custom"), over_tool_calls=True)
+        return Extractor(spec, _name_of(spec), over_tool_calls=True)
     kind, _, rest = spec.partition(":")
     if kind == "regex" and rest:
         return matching(rest)
@@ -115,8 +115,8 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     }
     if spec not in named:
         raise ConfigurationError(
-            f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, math, text, regex:PATTERN, json:FIELD, "
-            "or pass a function from text to an answer"
+            f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, math, text, regex:PATTERN, "
+            "json:FIELD, or pass a function from text to an answer"
         )
     return named[spec]()
 
@@ -130,8 +130,7 @@ def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | No
         find: message -> answer, or None.
         name: shown in messages; None for the function's.
     """
-    name = name or getattr(find, "__name__", "custom")
-    return Extractor(find, name, over_tool_calls=True, reads_message=True)
+    return Extractor(find, name or _name_of(find), over_tool_calls=True, reads_message=True)
 
 
 def boxed() -> Extractor:
@@ -151,7 +150,7 @@ def choice(letters: str = "ABCDEFGHIJ") -> Extractor:
 
 
 def mathematical() -> Extractor:
-    """As ``auto``, with answers that are equal as mathematics voting together: ``\\frac{1}{\\sqrt{2}}`` and ``\\sqrt{2}/2``.
+    """As ``auto``, and what is equal as mathematics votes together: ``\\frac{1}{\\sqrt{2}}`` and ``\\sqrt{2}/2``.
 
     Raises:
         MissingExtraError: math-verify is not installed.
@@ -202,9 +201,13 @@ def _explicit_number(text: str) -> str | None:
 
 
 def _is_cued(match: re.Match[str]) -> bool:
-    """Whether a match holds words or marks beside its group, and ends before the text does: then it states the answer."""
+    """Whether a match has words or marks around its group, and ends before the text does: then it states an answer."""
     group = match[1] if match.re.groups else match[0]
     return match.end() < len(match.string) and bool(re.search(r"\w|#", match[0].replace(group or "", "", 1)))
+
+
+def _name_of(find: Callable[..., Any]) -> str:
+    return str(getattr(find, "__name__", "custom"))
 
 
 def _as_text(response: str | AIMessage) -> str:

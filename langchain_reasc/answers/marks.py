@@ -1,9 +1,10 @@
-"""LaTeX and typographic spellings in plain marks: ``\\dfrac{3}{4}`` as ``3/4``, ``–5`` as ``-5``, ``3 \\times 10^{8}`` as ``3e8``.
+"""LaTeX and typographic spellings in plain marks: ``\\dfrac{3}{4}`` as ``3/4``, ``–5`` as ``-5``, ``3 × 10^8`` as 3e8.
 
 All in linear time, since the text comes from a model and may be anything.
 """
 
 import re
+import unicodedata
 
 __all__ = ["boxed_content", "in_plain_marks", "unwrapped"]
 
@@ -15,12 +16,12 @@ _SIGNS = str.maketrans(
     | {hidden: "" for hidden in "\u200b\u2060\ufeff"}
     | {"⁄": "/", "，": ",", "：": ":", "（": "(", "）": ")", "％": "%", "＄": "$"}
 )
-_FRACTIONS = dict(
-    zip("½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞", "1/2 1/3 2/3 1/4 3/4 1/5 2/5 3/5 4/5 1/6 5/6 1/8 3/8 5/8 7/8".split(), strict=True)
-)
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
-_WRAPPERS = r"text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|operatorname|mbox|emph|underline|boxed|fbox"
+_WRAPPERS = (
+    r"text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|operatorname|mbox|emph|underline|"
+    r"boxed|fbox"
+)
 _BRACES = re.compile(rf"\\[{{}}]|\\(?:{_WRAPPERS})\s?\{{|[{{}}]")
 _BOX = re.compile(r"\\(?:boxed|fbox)")
 _FORMATTING = re.compile(r"\\(?:left|right|displaystyle|textstyle|big[lr]?|Big[lr]?)(?![A-Za-z])|\\!|\\[()\[\]]")
@@ -37,7 +38,7 @@ _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,9}),(?=\d{1,2}\s?(?:€|EUR\b|Eur
 
 
 def in_plain_marks(text: str) -> str:
-    """The text with LaTeX's and typography's spellings of numbers and formats made plain; words are left as they are."""
+    """The text with LaTeX's and typography's spellings of numbers and formats made plain; words stay as they are."""
     if not text.isascii():
         text = _ascii_signs(text)
     if "\\" in text or "{" in text:
@@ -90,9 +91,13 @@ def boxed_content(text: str, *, cut_off: bool = False) -> str | None:
 
 def _ascii_signs(text: str) -> str:
     text = text.translate(_SIGNS)
-    text = re.sub("[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]", lambda sign: f" {_FRACTIONS[sign[0]]}", text)
+    text = re.sub("[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]", lambda sign: f" {_spelled_out(sign[0])}", text)
     text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda raised: f"^{raised[0].translate(_RAISED)}", text)
     return re.sub(r"[^\x00-\x7f]", lambda sign: str(int(sign[0])) if sign[0].isdecimal() else sign[0], text)
+
+
+def _spelled_out(fraction: str) -> str:
+    return unicodedata.normalize("NFKC", fraction).replace("⁄", "/")
 
 
 def _without_latex(text: str) -> str:

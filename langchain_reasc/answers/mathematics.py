@@ -1,8 +1,8 @@
-"""Answers that are equal as mathematics: one spelling for ``\\frac{1}{\\sqrt{2}}`` and ``\\sqrt{2}/2``, with math-verify.
+"""Answers that are equal as mathematics: one spelling for ``\\frac{1}{\\sqrt{2}}`` and ``\\sqrt{2}/2``, by math-verify.
 
-math-verify limits its time with signals, which raise outside of the main thread, and some formulas would take for ever. So it
-runs in a process of its own (:mod:`.mathematics_worker`), started with the first answer that needs it. An answer that takes
-longer than it may keeps its plain spelling, and the process is replaced.
+math-verify limits its time with signals, which raise outside of the main thread, and some formulas would take for ever.
+So it runs in a process of its own (:mod:`.mathematics_worker`), started with the first answer that needs it. An answer
+that takes longer than it may keeps its plain spelling, and the process is replaced.
 """
 
 import atexit

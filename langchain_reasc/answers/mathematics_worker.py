@@ -1,7 +1,7 @@
 """The process in which math-verify reads formulas: a JSON string a line in, the canonical spelling or null out.
 
-Run as a file by :mod:`.mathematics`; it imports nothing of this package. It ends when its input does, when a formula takes
-much longer than it may, and when one wants too much memory.
+Run as a file by :mod:`.mathematics`; it imports nothing of this package. It ends when its input does, and when a
+formula takes much longer than it may.
 """
 
 import json

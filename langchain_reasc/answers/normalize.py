@@ -23,7 +23,7 @@ _GAP = re.compile(
 _MATH = re.compile(r"[-+*/^=<>|]|\\[a-z]|^[(\[{].*[)\]}]$")
 _BRACED_POWER = re.compile(r"\^\{(\w)\}")
 _UNIT = re.compile(
-    r"(?P<number>.*?[\d])\s?(?P<unit>(?!(?:[ap]\.?m|and|or|to|of|in|x|times|plus|minus|than|is)\b)"
+    r"(?P<number>.*?\d(?:\s?(?:thousand|million|billion|trillion))?)\s?(?P<unit>(?!(?:[ap]\.?m|and|or|to|of|in|x|times|plus|minus|than|is)\b)"
     r"[^\W\d_]+\.?(?:[ /][^\W\d_]+\.?){0,3}(?:\^-?\d)?)",
     re.IGNORECASE,
 )
@@ -32,9 +32,9 @@ _UNIT = re.compile(
 def normalize(answer: str) -> str:
     """The canonical form of an answer: numbers plainly written, signs of currency and formats dropped, text casefolded.
 
-    ``"$1,000.0"`` gives ``"1000"``, ``"1/2"`` and ``"\\frac{1}{2}"`` give ``"0.5"``, ``"x = 5"`` ``"5"``, ``"(1, 2)"`` ``"(1,2)"``,
-    ``" Blue. "`` ``"blue"``. A response's tool calls keep their letters as they are. Normalizing twice changes nothing, and
-    takes time in proportion to the length.
+    ``"$1,000.0"`` gives ``"1000"``, ``"1/2"`` and ``"\\frac{1}{2}"`` give ``"0.5"``, ``"x = 5"`` gives ``"5"``,
+    ``"(1, 2)"`` ``"(1,2)"``, ``" Blue. "`` ``"blue"``. Tool calls keep their letters as they are. Normalizing twice
+    changes nothing. It takes time in proportion to the length.
     """
     if calls := canonical_calls(answer):
         return calls

@@ -1,7 +1,8 @@
 """What counts as one quantity in running text, and the canonical spelling of a number.
 
-A quantity is one token: ``1,234.5``, ``1.234,56``, ``1 000 000``, ``3/4``, ``1 1/2``, ``3.2e-4``, ``10^8``, ``$1.5 million``; and so
-is a time (``3:45 PM``), a date (``2024-01-15``) and a ratio (``3:2``). Text comes here in plain marks (:mod:`.marks`).
+A quantity is one token: ``1,234.5``, ``1.234,56``, ``1 000 000``, ``3/4``, ``1 1/2``, ``3.2e-4``, ``10^8``,
+``$1.5 million``; and so is a time (``3:45 PM``), a date (``2024-01-15``) and a ratio (``3:2``). Text comes here in
+plain marks (:mod:`.marks`).
 """
 
 import re
@@ -59,7 +60,8 @@ def last_quantity(text: str, *, since: int = 0) -> str | None:
 def read_quantity(text: str) -> str | None:
     """The canonical spelling of a text that is nothing but a quantity, else None.
 
-    ``"1.234,50"`` gives ``"1234.5"``, ``"1 1/2"`` ``"1.5"``, ``"2/6"`` ``"1/3"``, ``"3.2e-4"`` ``"0.00032"``, ``"3:45pm"`` ``"3:45 pm"``.
+    ``"1.234,50"`` gives ``"1234.5"``, ``"1 1/2"`` ``"1.5"``, ``"2/6"`` ``"1/3"``, ``"3.2e-4"`` ``"0.00032"``, and
+    ``"3:45pm"`` ``"3:45 pm"``.
     """
     if match := _SPELLED.fullmatch(text):
         value = _value(match)

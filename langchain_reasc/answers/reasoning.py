@@ -1,7 +1,7 @@
 """What a model thought aloud before it answered, and what it then said.
 
-Servers without a reasoning parser, and many chat templates, leave it in the text. Read here are the marks that vLLM's and
-SGLang's reasoning parsers know: tags in pairs, Harmony's channels, and Granite's two headings.
+Servers without a reasoning parser leave it in the text. Known here are the marks that vLLM's and SGLang's reasoning
+parsers know: tags in pairs, Harmony's channels, and Granite's two headings.
 """
 
 import re
@@ -61,7 +61,5 @@ def without_reasoning(text: str) -> str | None:
 
 
 def _final_channel(text: str) -> str | None:
-    last = None
-    for last in _FINAL.finditer(text):
-        pass
-    return re.split(r"<\|\w+\|>", text[last.end() :], maxsplit=1)[0] if last else None
+    ends = [channel.end() for channel in _FINAL.finditer(text)]
+    return re.split(r"<\|\w+\|>", text[ends[-1] :], maxsplit=1)[0] if ends else None

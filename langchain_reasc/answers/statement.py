@@ -18,7 +18,7 @@ _ASIDE = re.compile(r"\s\([^()]*\)[\s.!*]*\Z")
 _CLAUSE = re.compile(
     r"\s*[,;:–—-]?\s(?:because|since|which\s(?!is\b|equals|gives|makes|comes|leaves)|who|whose|where|while|although|though|"
     r"given|compared|whereas|after\s|as\s|if\s|for\s\d)"
-    r"|[,;]\s(?:so|and\sthe|and\sso|but|not|i\.?e\.?|or\sabout|or\sapprox|approx|rounded)\b|\s—\s|\s–\s",
+    r"|[,;]\s(?:so|and\sthe|and\sso|but|not|i\.?e\.?|or\sabout|or\sapprox|approx|rounded)\b|\sand\snot\s|\s—\s|\s–\s",
     re.IGNORECASE,
 )
 _HEDGE = re.compile(

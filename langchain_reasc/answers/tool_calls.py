@@ -11,8 +11,9 @@ __all__ = ["calls_answer", "canonical_calls"]
 def calls_answer(calls: Iterable[Mapping[str, Any]]) -> str | None:
     """The calls as canonical JSON, or None where they cannot be written as such.
 
-    Calls are sorted, and so are their arguments; ids are dropped; a number is a number, so that ``1`` and ``1.0`` agree, but
-    ``true`` and ``"1"`` are others. Strings count letter by letter: a path or a name is not a matter of spelling.
+    Calls are sorted, and so are their arguments; ids are dropped; a number is a number, so that ``1`` and ``1.0``
+    agree, but ``true`` and ``"1"`` are others. Strings count letter by letter: a path or a name is no matter of
+    spelling.
 
     Args:
         calls: each with ``name`` and ``args``.

@@ -49,21 +49,22 @@ def vote_of(message: AIMessage, extract: Extractor) -> Vote:
         return Vote(None, why_none=REFUSAL)
     if ending == "filtered":
         return Vote(None, why_none=FILTERED)
-    if not extract.over_tool_calls:
-        if message.invalid_tool_calls or ending == "malformed call":
-            return Vote(None, cut_off, INVALID_CALLS)
-        if message.tool_calls:
-            return _vote_of_calls(message, cut_off)
+    malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
+    calls = malformed or bool(message.tool_calls)
     text = without_reasoning(_spoken(message))
-    if text is None:
-        return Vote(None, cut_off, CUT_OFF if cut_off else UNENDED)
-    return _vote(extract.from_cut_off(text) if cut_off else extract(text), cut_off)
+    if text is not None and (extract.over_tool_calls or not calls):
+        vote = _vote(extract.from_cut_off(text) if cut_off else extract(text), cut_off)
+        if vote.answer is not None or not calls:
+            return vote
+    if calls:
+        return Vote(None, cut_off, INVALID_CALLS) if malformed else _vote_of_calls(message, cut_off)
+    return Vote(None, cut_off, CUT_OFF if cut_off else UNENDED)
 
 
 def _vote(answer: str | None, cut_off: bool) -> Vote:
-    if answer is None:
-        return Vote(None, cut_off, CUT_OFF if cut_off else NO_ANSWER)
-    return Vote(answer, cut_off)
+    if answer is not None:
+        return Vote(answer, cut_off)
+    return Vote(None, cut_off, CUT_OFF if cut_off else NO_ANSWER)
 
 
 def _vote_of_calls(message: AIMessage, cut_off: bool) -> Vote:
