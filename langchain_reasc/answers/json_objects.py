@@ -3,14 +3,23 @@
 import json
 import math
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 __all__ = ["field_of_last_object"]
 
 _DEEPEST = 32
-"""Levels of braces and brackets that are read: what is deeper is no answer, and each level may be read once more."""
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
-_BRACE = re.compile(r"[{}\[\]]")
+"""Levels of braces and brackets in an object that is read: so each character is parsed so many times at most."""
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
+_OPENING = re.compile(r"[{\[]")
+
+
+class _Pair(NamedTuple):
+    """A pair of braces: text[start:end], and the levels from it to the deepest in it."""
+
+    start: int
+    end: int
+    height: int
 
 
 def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str | None:
@@ -27,53 +36,43 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
     keys = path.split(".")
     if f'"{keys[0]}"' not in text:
         return None
-    for start, end, inside_unclosed in reversed(_outermost(text)):
-        if cut_off and inside_unclosed:
-            continue
-        for value in _objects(text, start, end):
-            found, has_it = _descend(value, keys)
-            if has_it:
-                return _written(found)
+    for value in _last_first(text, cut_off):
+        found, has_it = _descend(value, keys)
+        if has_it:
+            return _written(found)
     return None
 
 
-def _outermost(text: str) -> list[tuple[int, int, bool]]:
-    """(start, end, whether inside a brace that never closes) of each balanced pair of braces that is in no other."""
+def _last_first(text: str, cut_off: bool) -> Iterator[dict[str, Any]]:
+    """The objects that are in no other one; where braces hold no JSON, those among what they hold."""
+    pairs, unclosed = _pairs(text)
+    done = len(text)  # what begins behind it is inside an object that has been read
+    for pair in reversed(pairs):  # the order of closing, backwards: around before inside, the last first
+        if pair.end > done or pair.height > _DEEPEST or (cut_off and unclosed < pair.start):
+            continue
+        if (value := _parsed(text[pair.start : pair.end])) is not None:
+            done = pair.start
+            yield value
+
+
+def _pairs(text: str) -> tuple[list[_Pair], int]:
+    """The balanced pairs of braces in the order in which they close, and where the first brace is that never does."""
+    pairs: list[_Pair] = []
     stack: list[tuple[str, int]] = []
-    pairs: list[tuple[int, int, bool]] = []
+    heights = [0]
     at = 0
-    while token := (_TOKEN if stack else _BRACE).search(text, at):  # a quotation mark outside of objects is prose
+    while token := (_TOKEN if stack else _OPENING).search(text, at):  # outside of objects a quotation mark is prose
         at, mark = token.end(), token[0]
         if mark in "{[":
             stack.append((mark, token.start()))
+            heights.append(0)
         elif mark in "}]" and stack and stack[-1][0] == {"}": "{", "]": "["}[mark]:
             _, start = stack.pop()
+            height = heights.pop() + 1
+            heights[-1] = max(heights[-1], height)
             if mark == "}":
-                while pairs and pairs[-1][0] > start:
-                    pairs.pop()
-                pairs.append((start, at, False))
-    unclosed = [start for mark, start in stack if mark == "{"]
-    return [(start, end, bool(unclosed) and unclosed[0] < start) for start, end, _ in pairs]
-
-
-def _objects(text: str, start: int, end: int, depth: int = 0) -> list[Any]:
-    """The object between two braces; where those hold no JSON, the objects among what they hold, the last first."""
-    inside = text[start:end]
-    if _depth(inside) <= _DEEPEST and (value := _parsed(inside)) is not None:
-        return [value]
-    if depth >= _DEEPEST:
-        return []
-    inner = _outermost(text[start + 1 : end - 1])
-    shifted = [(start + 1 + first, start + 1 + last) for first, last, _ in reversed(inner)]
-    return [value for first, last in shifted for value in _objects(text, first, last, depth + 1)]
-
-
-def _depth(text: str) -> int:
-    deepest = depth = 0
-    for token in _TOKEN.finditer(text):
-        depth += 1 if token[0] in "{[" else -1 if token[0] in "}]" else 0
-        deepest = max(deepest, depth)
-    return deepest
+                pairs.append(_Pair(start, at, height))
+    return pairs, next((start for mark, start in stack if mark == "{"), len(text))
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
