@@ -158,6 +158,10 @@ class OnlineCalibrator:
         self._calibration: Calibration | None = None
         self._lock = threading.Lock()
 
+    def goes_with(self, measure: Measure, fingerprint: Fingerprint) -> bool:
+        """Whether it learns of this measure and this model."""
+        return (measure, fingerprint) == (self.measure, self._fingerprint)
+
     @property
     def calibration(self) -> Calibration | None:
         """The latest calibration, or None while too little has been seen."""

@@ -22,7 +22,7 @@ from langchain_reasc.evaluation.signals_file import TokenSignals
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.runnable.result import output_tokens
+from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.sampling import Sample, draw
 
 __all__ = ["record_pool"]
@@ -193,6 +193,6 @@ def _response(message: AIMessage, answer: str | None, score: float | None) -> di
         "answer": answer,
         "score": score,
         "prompt_tokens": usage["input_tokens"] if usage else None,
-        "completion_tokens": output_tokens(message)[0],
+        "completion_tokens": output_tokens(message),
         "finish_reason": message.response_metadata.get("finish_reason"),
     }

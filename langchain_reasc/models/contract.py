@@ -5,11 +5,49 @@ in LangChain's own places, or in the provider's ``logprobs`` (:mod:`langchain_re
 """
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-__all__ = ["FailedSample", "ParallelSampler", "SampleStream"]
+__all__ = [
+    "CANCELLED",
+    "FAILED_ATTEMPTS",
+    "FINISH_REASON",
+    "RECEIVED_TOKENS",
+    "TOKEN_SIGNALS",
+    "TOKEN_SIGNALS_INFO",
+    "USAGE_ESTIMATED",
+    "FailedSample",
+    "ParallelSampler",
+    "SampleStream",
+    "is_cancelled",
+]
+
+TOKEN_SIGNALS: Final = "token_signals"
+"""Signal name -> one float per generated token, as a model in this process computes them from its own logits."""
+
+TOKEN_SIGNALS_INFO: Final = "token_signals_info"
+"""What those are made of: ``top_k`` (k) and ``vocabulary_size`` (V)."""
+
+FINISH_REASON: Final = "finish_reason"
+"""Why the response ended, in the provider's word; :data:`CANCELLED` where we cut it off."""
+
+CANCELLED: Final = "cancelled"
+"""The finish reason of a response that was cut off once nobody needed the rest of it."""
+
+RECEIVED_TOKENS: Final = "received_tokens"
+"""Tokens that had arrived of a response that came without usage."""
+
+FAILED_ATTEMPTS: Final = "failed_attempts"
+"""Requests that a backend had to make again: a list of dicts with ``error`` and ``received_tokens``."""
+
+USAGE_ESTIMATED: Final = "usage_estimated"
+"""True where ``usage_metadata`` was counted from what had arrived, because the provider's own never came."""
+
+
+def is_cancelled(message: AIMessage) -> bool:
+    """Whether the response was cut off by us."""
+    return message.response_metadata.get(FINISH_REASON) == CANCELLED
 
 
 class FailedSample(NamedTuple):
@@ -39,7 +77,7 @@ class SampleStream(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Take live sequences out; they still come out of the iterator, with ``finish_reason="cancelled"``."""
+        """Cut off what still runs, from any thread; it still comes out of the iterator, as :data:`CANCELLED`."""
 
     def close(self) -> None:
         """Cancel, and drop what was not handed over."""

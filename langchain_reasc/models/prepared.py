@@ -15,11 +15,13 @@ from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import (
+    asks_for_logprobs,
     findings,
     moved_seed,
     prepared,
     reason_for_no_logprobs,
     reason_for_not_asking,
+    signals_of,
     without_n,
 )
 
@@ -38,6 +40,7 @@ class PreparedModel:
         notices: what the caller should know of the model: what makes its samples the same, what was switched off.
         no_logprobs: why no confidence can be had from it, where that is known beforehand.
         unasked: why it was not asked for logprobs, although they are read and nobody said that it has none.
+        logprobs_wanted: whether the user asked for logprobs, and so finds them in the winning message.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -46,6 +49,7 @@ class PreparedModel:
     notices: tuple[str, ...] = ()
     no_logprobs: str | None = None
     unasked: str | None = None
+    logprobs_wanted: bool = True
 
     @classmethod
     def of(cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, **kwargs: Any) -> "PreparedModel":
@@ -69,7 +73,17 @@ class PreparedModel:
             findings(model, kwargs, logprobs=logprobs),
             reason_for_no_logprobs(model, kwargs),
             reason_for_not_asking(model, kwargs) if logprobs else None,
+            asks_for_logprobs(model, kwargs),
         )
+
+    def resolved(self, config: RunnableConfig) -> "PreparedModel":
+        """The same source where nothing is configurable."""
+        return self
+
+    @property
+    def signals(self) -> tuple[str, ...] | None:
+        """The token signals that the model gives, those of most use first; None where nobody knows."""
+        return signals_of(self.model, self.kwargs)
 
     def bind(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         """The same source with further arguments for every call."""
@@ -77,7 +91,8 @@ class PreparedModel:
             return self
         every = {**self.kwargs, **kwargs}
         notices = dict.fromkeys([*self.notices, *findings(self.model, every, logprobs=False)])
-        return replace(self, kwargs=without_n(every), notices=tuple(notices))
+        wanted = self.logprobs_wanted or bool(kwargs.get("logprobs"))
+        return replace(self, kwargs=without_n(every), notices=tuple(notices), logprobs_wanted=wanted)
 
     @property
     def streams(self) -> bool:

@@ -2,16 +2,20 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.ai import UsageMetadata, add_usage
 
 from langchain_reasc.method.stopping import Decision
-from langchain_reasc.models.logprobs import count_tokens
+from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
+from langchain_reasc.models.usage import estimated_usage, is_estimated, output_tokens, reported_usage
 from langchain_reasc.sampling import Sample
 
 __all__ = ["ReASCResult", "SampledResponse", "Usage"]
+
+_SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO})
+_LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +50,30 @@ class Usage:
     """Tokens paid for one question, over all its samples.
 
     Attributes:
-        input_tokens: prompt tokens, as often as the model was given the prompt.
-        cached_tokens: those of them that were not computed again (a shared prefill).
-        output_tokens: generated tokens, of unused and cancelled samples too.
-        unused_output_tokens: those of samples the decision does not rest on.
+        bill: the sum as LangChain has it: prompt tokens as often as the model was given the prompt, generated tokens of
+            unused and cancelled samples too, and of both what providers tell in detail (cached, reasoning, audio).
+        unused_output_tokens: generated tokens of samples that the decision does not rest on.
         estimated: whether some sample came without usage and its tokens were counted from what arrived.
     """
 
-    input_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
+    bill: UsageMetadata
     unused_output_tokens: int = 0
     estimated: bool = False
+
+    @property
+    def input_tokens(self) -> int:
+        """Prompt tokens."""
+        return self.bill["input_tokens"]
+
+    @property
+    def cached_tokens(self) -> int:
+        """Those of them that were not computed again (a shared prefill)."""
+        return self.bill.get("input_token_details", {}).get("cache_read", 0)
+
+    @property
+    def output_tokens(self) -> int:
+        """Generated tokens."""
+        return self.bill["output_tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,48 +105,31 @@ class ReASCResult:
         return tuple(response.error for response in self.responses if response.error is not None)
 
 
-def output_tokens(message: AIMessage | None) -> tuple[int, bool]:
-    """Tokens generated for a message, and whether that is counted rather than reported."""
-    if message is None:
-        return 0, True
-    if (usage := _reported(message)) is not None:
-        return usage["output_tokens"], False
-    listed = count_tokens(message.response_metadata) or message.response_metadata.get("received_tokens")
-    return listed or -(-len(str(message.text)) // 4), True  # four characters a token, where nothing says better
-
-
 def failures_told(samples: Sequence[Sample]) -> list[str]:
     """Notices of samples that failed, and of requests that a backend had to make again (``failed_attempts``)."""
     failed = sum(sample.status == "failed" for sample in samples)
     told = [f"{failed} of {len(samples)} samples failed"] if failed else []
     metadata = [sample.message.response_metadata for sample in samples if sample.message]
-    attempts = [attempt for one in metadata for attempt in one.get("failed_attempts", ())]
+    attempts = [attempt for one in metadata for attempt in one.get(FAILED_ATTEMPTS, ())]
     if attempts:
-        lost = sum(attempt.get("received_tokens", 0) for attempt in attempts)
+        lost = sum(attempt.get(RECEIVED_TOKENS, 0) for attempt in attempts)
         told.append(f"{len(attempts)} requests failed and were made again; {lost} tokens that had come were lost")
     return told
 
 
-def _reported(message: AIMessage | None) -> UsageMetadata | None:
-    """The usage that came with a response, where it can be true: not below zero, nor no token for a text."""
-    usage = message.usage_metadata if message else None
-    if not message or usage is None or min(usage["input_tokens"], usage["output_tokens"]) < 0:
-        return None
-    return None if usage["output_tokens"] == 0 and (message.text or message.tool_calls) else usage
-
-
 def total_usage(samples: Sequence[Sample], used: Collection[int]) -> Usage:
     """Add up a question's samples; ``used`` are the indices of those that the decision rests on."""
-    reported = [usage for sample in samples if (usage := _reported(sample.message)) is not None]
-    prompt = max((usage["input_tokens"] for usage in reported), default=0)
-    counts = {sample.index: output_tokens(sample.message) for sample in samples}
+    drawn = {sample.index: sample.message for sample in samples if sample.message is not None}
+    reported = {index: usage for index, message in drawn.items() if (usage := reported_usage(message)) is not None}
+    # All samples had the same prompt, so one that came without usage cost what the others did.
+    prompt = max((usage["input_tokens"] for usage in reported.values()), default=0)
+    bill = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+    for index, message in drawn.items():
+        bill = add_usage(bill, reported.get(index) or estimated_usage(message, prompt_tokens=prompt))
     return Usage(
-        # All samples had the same prompt, so one that was cut off before its usage came cost what the others did.
-        input_tokens=sum(usage["input_tokens"] for usage in reported) + prompt * (len(samples) - len(reported)),
-        cached_tokens=sum(usage.get("input_token_details", {}).get("cache_read", 0) or 0 for usage in reported),
-        output_tokens=sum(count for count, _ in counts.values()),
-        unused_output_tokens=sum(count for index, (count, _) in counts.items() if index not in used),
-        estimated=any(estimated for _, estimated in counts.values()),
+        bill,
+        unused_output_tokens=sum(output_tokens(message) for index, message in drawn.items() if index not in used),
+        estimated=any(map(is_estimated, drawn.values())),
     )
 
 
@@ -142,6 +141,7 @@ def winning_message(
     *,
     method: str,
     without_confidence: int = 0,
+    keep_logprobs: bool = True,
 ) -> AIMessage:
     """The most trusted response that gives the winning answer, carrying the account of the decision."""
     used = [response for response in responses if response.used and response.message is not None]
@@ -167,12 +167,8 @@ def winning_message(
         },
         "notices": list(notices),
     }
-    # Per-token signals stay in ReASCResult.responses: a message lives on in histories and traces.
-    kept = {key: value for key, value in winner.response_metadata.items() if not key.startswith("token_signals")}
-    bill = UsageMetadata(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        total_tokens=usage.input_tokens + usage.output_tokens,
-        input_token_details={"cache_read": usage.cached_tokens},
-    )
-    return winner.model_copy(update={"response_metadata": {**kept, "reasc": account}, "usage_metadata": bill})
+    # Per-token figures stay in ReASCResult.responses: a message lives on in histories, traces and checkpoints, and the
+    # logprobs of 1,000 tokens with 20 alternatives each are 0.9 MB.
+    dropped = _SIGNALS if keep_logprobs else _SIGNALS | _LOGPROBS
+    kept = {key: value for key, value in winner.response_metadata.items() if key not in dropped}
+    return winner.model_copy(update={"response_metadata": {**kept, "reasc": account}, "usage_metadata": usage.bill})

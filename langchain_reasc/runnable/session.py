@@ -1,8 +1,10 @@
-"""One question's course: which samples to launch next, and whether the decision has fallen.
+"""One question: which samples to launch next, and whether the decision has fallen.
 
-Knows nothing of threads or event loops: the synchronous and the asynchronous runnable feed it finished samples.
+Knows nothing of threads or event loops: the synchronous and the asynchronous solver feed it finished samples.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,11 +14,11 @@ from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Cap, Decision, ReASC, Response, StoppingRule, decide
 from langchain_reasc.models.logprobs import Provenance
+from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.result import (
     ReASCResult,
     SampledResponse,
     failures_told,
-    output_tokens,
     total_usage,
     winning_message,
 )
@@ -24,6 +26,8 @@ from langchain_reasc.runnable.scorer import Scorer
 from langchain_reasc.sampling import Sample
 
 __all__ = ["ResponseListener", "Session"]
+
+logger = logging.getLogger(__name__)
 
 ResponseListener = Callable[[SampledResponse, Decision], None]
 
@@ -40,6 +44,7 @@ class Session:
         required: whether a response without confidence is an error.
         calibration: what the scores are compared with; None lets them be made of anything.
         notices: what to tell the caller from the start.
+        keep_logprobs: whether the winning message keeps the provider's logprobs, which are large.
         on_response: called with each response and the decision after it, in launch order.
     """
 
@@ -54,6 +59,7 @@ class Session:
         required: bool,
         calibration: Calibration | None = None,
         notices: tuple[str, ...] = (),
+        keep_logprobs: bool = True,
         on_response: ResponseListener | None = None,
     ) -> None:
         self._rule, self._capped = rule, rule | Cap(max_samples)
@@ -61,7 +67,10 @@ class Session:
         self._scorer = Scorer(measure, calibration=calibration, required=required)
         self._max_samples, self._concurrency = max_samples, concurrency
         self._alone_first = isinstance(rule, ReASC) and rule.gate is not None
+        self._keep_logprobs = keep_logprobs
         self._on_response = on_response
+        self._without_vote: Counter[str] = Counter()  # why -> responses
+        self._warned = False
         self._notices = dict.fromkeys(notices)  # an ordered set
         self._samples: dict[int, Sample] = {}
         self._responses: dict[int, Response] = {}
@@ -69,14 +78,25 @@ class Session:
         self._expired = False
         self.decision: Decision | None = None
 
-    def next_wave(self) -> range:
-        """The samples to launch now; empty once decided or when the budget is spent."""
+    @property
+    def wanted(self) -> int:
+        """Samples to launch now; 0 once decided or when the budget is spent.
+
+        Raises:
+            ReASCError: nothing but failures have come, so that more of the same would only cost more.
+        """
         launched = len(self._samples)
         if self.decision or self._expired or launched >= self._max_samples:
-            return range(0)
+            return 0
         self._give_up_if_all_failed()
+        self._warn_if_nothing_votes()
         size = 1 if launched == 0 and self._alone_first else self._concurrency
-        return range(launched, min(launched + size, self._max_samples))
+        return min(size, self._max_samples - launched)
+
+    def launch(self, count: int) -> range:
+        """The next ``count`` samples."""
+        launched = len(self._samples)
+        return range(launched, launched + count)
 
     def add(self, sample: Sample) -> bool:
         """Take a finished sample; True once the decision has fallen."""
@@ -119,11 +139,23 @@ class Session:
         samples = [self._samples[index] for index in sorted(self._samples)]
         usage = total_usage(samples, used=self._responses)
         responses = self._sampled(samples)
-        notices = [*self._notices, *self._scorer.notices(len(self._responses)), *failures_told(samples)]
+        notices = [
+            *self._notices,
+            *self._votes_told(),
+            *self._scorer.notices(len(self._responses)),
+            *failures_told(samples),
+        ]
         method = "reasc" if isinstance(self._rule, ReASC) and self._rule.weight != "count" else "asc"
         message = winning_message(
-            responses, decision, usage, notices, method=method, without_confidence=self._scorer.missed
+            responses,
+            decision,
+            usage,
+            notices,
+            method=method,
+            without_confidence=self._scorer.missed,
+            keep_logprobs=self._keep_logprobs,
         )
+        logger.debug("answer %r after %d of %d samples: %s", decision.answer, decision.samples, len(samples), decision)
         return ReASCResult(message, decision, responses, usage, tuple(notices))
 
     def _consider(self, sample: Sample) -> None:
@@ -142,6 +174,8 @@ class Session:
             raise
         except Exception as error:  # the user's extractor: one odd response must not lose the others
             self._notices[f"the answer extractor failed on a response: {error!r}"] = None
+        if vote.why_none:
+            self._without_vote[vote.why_none] += 1
         score = self._scorer.score(sample.message, votes=vote.answer is not None)
         return Response(vote.answer, score, cut_off=vote.cut_off)
 
@@ -157,11 +191,29 @@ class Session:
                 answer=(response := self._responses.get(sample.index, unread)).answer,
                 score=response.score,
                 weight=weights.get(sample.index, 0.0) if response.answer is not None else 0.0,
-                output_tokens=output_tokens(sample.message)[0],
+                output_tokens=output_tokens(sample.message),
                 error=sample.error,
             )
             for sample in samples
         )
+
+    def _votes_told(self) -> list[str]:
+        """Notices of responses that cast no vote, or one that alone would not have been enough."""
+        seen, told = len(self._responses), []
+        if without := self._without_vote.total():
+            reasons = "; ".join(f"{why} ({count})" for why, count in self._without_vote.most_common())
+            told.append(f"{without} of {seen} responses cast no vote: {reasons}")
+        if cut := sum(response.cut_off and response.answer is not None for response in self._responses.values()):
+            told.append(
+                f"{cut} of {seen} responses were cut off after they had said their answer: it counts as a vote, but is "
+                "never accepted alone; allow the model more tokens"
+            )
+        return told
+
+    def _warn_if_nothing_votes(self) -> None:
+        if self._responses and not self._warned and all(one.answer is None for one in self._responses.values()):
+            self._warned = True
+            logger.warning("%s; sampling goes on to the budget", "; ".join(self._votes_told()))
 
     def _give_up_if_all_failed(self) -> None:
         """After nothing but failures more of the same would only cost more; one alone may have been bad luck."""

@@ -1,18 +1,13 @@
 """Drawing samples from a chat model: in waves, cancellable, every paid token counted.
 
-A *wave* is a handful of samples of one prompt drawn at once: an iterator over finished samples in order of completion.
-Once its ``stop`` flag is set it cuts off those that still run, and hands over what they had produced, so that nothing
-paid for goes uncounted.
-Models that sample in parallel themselves (:class:`~langchain_reasc.models.contract.ParallelSampler`) are given a whole
-wave; any other chat model is streamed once per sample, because a stream can be closed in the middle.
+A :class:`Wave` is a handful of samples of one prompt drawn at once; :func:`drawn` gives them in order of completion.
 """
 
-import threading
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, closing
 from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.exceptions import ConfigurationError
@@ -20,38 +15,25 @@ from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.sampling.parallel import aparallel, parallel
 from langchain_reasc.sampling.sample import Sample
 from langchain_reasc.sampling.separate import aseparate, separate
-from langchain_reasc.sampling.time_limit import TimeLimit
+from langchain_reasc.sampling.wave import Wave
 
-__all__ = ["Sample", "adraw", "awave", "draw", "wave"]
+__all__ = ["Sample", "Wave", "adrawn", "draw", "drawn"]
 
 
-def wave(
-    source: PreparedModel,
-    messages: list[BaseMessage],
-    indices: Sequence[int],
-    config: RunnableConfig,
-    stop: threading.Event,
-    limit: TimeLimit | None = None,
-) -> Generator[Sample]:
-    """Draw the samples ``indices`` of one prompt; set ``stop`` between two of them to cut off the rest.
+def drawn(wave: Wave) -> Generator[Sample]:
+    """The samples of a wave as they end, until it is stopped (``wave.cutoff``).
 
-    A failing sample, or one that takes longer than the limit, comes out with its error and costs only itself.
+    Those that still run are then cut off and handed over with what they had produced, so that nothing paid for goes
+    uncounted. A failing sample, or one that takes longer than the limit, comes out with its error and costs only
+    itself. A model that samples in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is given
+    the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle.
     """
-    draw_them = parallel if source.sampler else separate
-    return draw_them(source, messages, indices, config, stop, limit)
+    return parallel(wave) if wave.model.sampler else separate(wave)
 
 
-def awave(
-    source: PreparedModel,
-    messages: list[BaseMessage],
-    indices: Sequence[int],
-    config: RunnableConfig,
-    stop: threading.Event,
-    limit: TimeLimit | None = None,
-) -> AsyncGenerator[Sample]:
-    """The asynchronous :func:`wave`."""
-    draw_them = aparallel if source.sampler else aseparate
-    return draw_them(source, messages, indices, config, stop, limit)
+def adrawn(wave: Wave) -> AsyncGenerator[Sample]:
+    """The asynchronous :func:`drawn`."""
+    return aparallel(wave) if wave.model.sampler else aseparate(wave)
 
 
 def draw(
@@ -64,11 +46,12 @@ def draw(
     config: RunnableConfig | None = None,
 ) -> list[Sample]:
     """Draw ``n`` samples, ``concurrency`` at a time, deciding nothing; in launch order."""
-    source, messages = PreparedModel.of(model, logprobs=True), to_messages(value)
-    drawn: list[Sample] = []
+    prepared, messages, config = PreparedModel.of(model, logprobs=True), to_messages(value), ensure_config(config)
+    samples: list[Sample] = []
     for indices in _batches(first, n, concurrency):
-        drawn += wave(source, messages, indices, ensure_config(config), threading.Event())
-    return sorted(drawn, key=lambda sample: sample.index)
+        with closing(drawn(Wave(prepared, messages, indices, config))) as wave:
+            samples += wave
+    return sorted(samples, key=lambda sample: sample.index)
 
 
 async def adraw(
@@ -81,11 +64,12 @@ async def adraw(
     config: RunnableConfig | None = None,
 ) -> list[Sample]:
     """The asynchronous :func:`draw`."""
-    source, messages = PreparedModel.of(model, logprobs=True), to_messages(value)
-    drawn: list[Sample] = []
+    prepared, messages, config = PreparedModel.of(model, logprobs=True), to_messages(value), ensure_config(config)
+    samples: list[Sample] = []
     for indices in _batches(first, n, concurrency):
-        drawn += [sample async for sample in awave(source, messages, indices, ensure_config(config), threading.Event())]
-    return sorted(drawn, key=lambda sample: sample.index)
+        async with aclosing(adrawn(Wave(prepared, messages, indices, config))) as wave:
+            samples += [sample async for sample in wave]
+    return sorted(samples, key=lambda sample: sample.index)
 
 
 def _batches(first: int, n: int, size: int) -> list[range]:

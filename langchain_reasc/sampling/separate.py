@@ -1,140 +1,138 @@
-"""Waves of any chat model: one stream per sample, because a stream can be closed in the middle."""
+"""Waves of any chat model: one stream per sample, because a stream can be cut off in the middle."""
 
 import asyncio
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from contextvars import copy_context
+from typing import Final
 
-from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AIMessage, BaseMessage
 
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.contract import is_cancelled
+from langchain_reasc.models.cutoff import CUTOFF
+from langchain_reasc.models.usage import reported_usage
 from langchain_reasc.sampling.sample import Sample, merged, streamed
-from langchain_reasc.sampling.time_limit import TimeLimit
+from langchain_reasc.sampling.wave import Wave
 
 __all__ = ["aseparate", "separate"]
 
+_GRACE: Final = 1.0  # seconds in which samples that were given up end by themselves; chat models need but a moment
 Chunks = list[BaseMessage]
 
 
-def separate(
-    source: PreparedModel,
-    messages: list[BaseMessage],
-    indices: Sequence[int],
-    config: RunnableConfig,
-    stop: threading.Event,
-    limit: TimeLimit | None,
-) -> Generator[Sample]:
-    """See :func:`langchain_reasc.sampling.wave`."""
-    finished: queue.SimpleQueue[Sample] = queue.SimpleQueue()
-    running: dict[int, Chunks] = {index: [] for index in indices}
+def separate(wave: Wave) -> Generator[Sample]:
+    """See :func:`langchain_reasc.sampling.drawn`."""
+    came: queue.SimpleQueue[Sample | None] = queue.SimpleQueue()
+    running: dict[int, Chunks] = {index: [] for index in wave.indices}
 
     def one(index: int, chunks: Chunks) -> None:
-        finished.put(_one(source, messages, index, config, stop, chunks))
+        came.put(_one(wave, index, chunks))
 
-    ends = None if limit is None else time.monotonic() + limit.seconds
+    ends = None if wave.limit is None else time.monotonic() + wave.limit.seconds
     try:
-        for index, chunks in running.items():
-            # Nobody waits for a daemon: not a server that hangs, when the time is over, and not the interpreter's end.
-            run = (copy_context().run, (one, index, chunks))
-            threading.Thread(target=run[0], args=run[1], name=f"reasc-{index}", daemon=True).start()
-        while running:
-            try:
-                sample = finished.get(timeout=None if ends is None else max(0.0, ends - time.monotonic()))
-            except queue.Empty:
-                break
-            del running[sample.index]
-            yield sample
-        for index, chunks in running.items():
-            assert limit is not None
-            yield _failed(index, list(chunks), limit.error())
-    finally:  # also on Ctrl-C: streams end at their next token
-        stop.set()
+        with wave.cutoff.heard_by(lambda: came.put(None)):
+            for index, chunks in running.items():
+                # Nobody waits for a daemon: not for a tool's server that hangs, and not at the interpreter's end.
+                run = (copy_context().run, (one, index, chunks))
+                threading.Thread(target=run[0], args=run[1], name=f"reasc-{index}", daemon=True).start()
+            while running:
+                try:
+                    sample = came.get(timeout=None if ends is None else max(0.0, ends - time.monotonic()))
+                except queue.Empty:
+                    if wave.cutoff.given_up:
+                        break
+                    assert wave.limit is not None
+                    wave.cutoff.give_up(wave.limit.error())
+                    continue
+                if sample is None:
+                    ends = time.monotonic() + _GRACE if wave.cutoff.given_up else ends
+                elif running.pop(sample.index, None) is not None:
+                    yield sample
+            for index, chunks in running.items():
+                yield _given_up(wave, index, list(chunks))
+    finally:  # also on Ctrl-C
+        wave.cutoff.give_up()
 
 
-async def aseparate(
-    source: PreparedModel,
-    messages: list[BaseMessage],
-    indices: Sequence[int],
-    config: RunnableConfig,
-    stop: threading.Event,
-    limit: TimeLimit | None,
-) -> AsyncGenerator[Sample]:
+async def aseparate(wave: Wave) -> AsyncGenerator[Sample]:
     """The asynchronous :func:`separate`."""
-    tasks = [asyncio.create_task(_aone(source, messages, index, config, stop, limit)) for index in indices]
+    loop = asyncio.get_running_loop()
+    tasks = [asyncio.create_task(_aone(wave, index), name=f"reasc-{index}") for index in wave.indices]
+
+    def heard() -> None:
+        if wave.cutoff.given_up:
+            for task in tasks:
+                loop.call_later(_GRACE, task.cancel)
+
+    expire = None
+    if wave.limit is not None:
+        expire = loop.call_later(wave.limit.seconds, wave.cutoff.give_up, wave.limit.error())
     waiting = set(tasks)
     try:
-        while waiting:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in sorted(done, key=tasks.index):
-                # A task cancelled before its first step never reached the handler inside.
-                yield Sample(indices[tasks.index(task)], None, "cancelled") if task.cancelled() else task.result()
-                if stop.is_set() and source.streams:  # a cancelled `ainvoke` leaves its run open in tracers
-                    for other in waiting:
-                        other.cancel()
+        with wave.cutoff.heard_by(lambda: loop.call_soon_threadsafe(heard)):
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in sorted(done, key=tasks.index):
+                    yield task.result()
     finally:
-        stop.set()
-        for task in tasks:
+        if expire:
+            expire.cancel()
+        wave.cutoff.give_up()
+        if waiting:
+            await asyncio.wait(waiting, timeout=_GRACE)
+        for task in waiting:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def _one(
-    source: PreparedModel,
-    messages: list[BaseMessage],
-    index: int,
-    config: RunnableConfig,
-    stop: threading.Event,
-    chunks: Chunks,
-) -> Sample:
-    call, arguments = source.call_config(config, index), source.call_kwargs(index)
+def _one(wave: Wave, index: int, chunks: Chunks) -> Sample:
+    CUTOFF.set(wave.cutoff)
+    model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
     try:
-        if not source.streams:
-            return Sample(index, merged([source.model.invoke(messages, call, **arguments)]))
-        with closing(source.stream(messages, call, **arguments)) as stream:
+        if not model.streams:
+            return _ended(wave, index, merged([model.model.invoke(wave.messages, call, **arguments)]))
+        with closing(model.stream(wave.messages, call, **arguments)) as stream:
             for chunk in stream:
                 chunks.append(chunk)
-                if stop.is_set():
-                    return Sample(index, merged(chunks), "cancelled")
-        return Sample(index, streamed(chunks))
+        return _ended(wave, index, streamed(chunks))
     except Exception as error:
         return _failed(index, chunks, error)
 
 
-async def _aone(
-    source: PreparedModel,
-    messages: list[BaseMessage],
-    index: int,
-    config: RunnableConfig,
-    stop: threading.Event,
-    limit: TimeLimit | None,
-) -> Sample:
+async def _aone(wave: Wave, index: int) -> Sample:
+    CUTOFF.set(wave.cutoff)
     chunks: Chunks = []
-    call, arguments = source.call_config(config, index), source.call_kwargs(index)
-    timer = asyncio.timeout(limit.seconds if limit else None)
+    model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
     try:
-        async with timer:
-            if not source.streams:
-                return Sample(index, merged([await source.model.ainvoke(messages, call, **arguments)]))
-            async with aclosing(source.astream(messages, call, **arguments)) as stream:
-                async for chunk in stream:
-                    chunks.append(chunk)
-                    # Python 3.11's `wait_for`, in ChatOpenAI, loses a cancellation that comes together with a token.
-                    if stop.is_set():
-                        return Sample(index, merged(chunks), "cancelled")
-                    ends = timer.when()
-                    if limit and ends is not None and asyncio.get_running_loop().time() >= ends:
-                        raise limit.error()
-            return Sample(index, streamed(chunks))
+        if not model.streams:
+            return _ended(wave, index, merged([await model.model.ainvoke(wave.messages, call, **arguments)]))
+        async with aclosing(model.astream(wave.messages, call, **arguments)) as stream:
+            async for chunk in stream:
+                chunks.append(chunk)
+        return _ended(wave, index, streamed(chunks))
     except asyncio.CancelledError:
-        if not stop.is_set():
+        if not wave.cutoff.given_up:
             raise
-        return Sample(index, merged(chunks) if chunks else None, "cancelled")
+        return _given_up(wave, index, chunks)
     except Exception as error:
-        return _failed(index, chunks, limit.error() if limit and timer.expired() else error)
+        return _failed(index, chunks, error)
+
+
+def _ended(wave: Wave, index: int, message: AIMessage) -> Sample:
+    if is_cancelled(message):
+        return Sample(index, message, "cancelled")
+    if (usage := reported_usage(message)) is not None:
+        wave.cutoff.prompt_tokens = usage["input_tokens"]
+    return Sample(index, message)
+
+
+def _given_up(wave: Wave, index: int, chunks: Chunks) -> Sample:
+    if wave.cutoff.error is None:
+        return Sample(index, merged(chunks) if chunks else None, "cancelled")
+    return _failed(index, chunks, wave.cutoff.error)
 
 
 def _failed(index: int, chunks: Chunks, error: Exception) -> Sample:

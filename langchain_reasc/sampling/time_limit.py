@@ -30,7 +30,7 @@ class TimeLimit:
 
 
 class QuestionClock:
-    """Runs from when it is made."""
+    """Runs from when it is made, but for the time in which the question waits for others."""
 
     def __init__(
         self, *, question: float | None, sample: float | None, clock: Callable[[], float] = time.monotonic
@@ -44,6 +44,17 @@ class QuestionClock:
         """
         self._question, self._sample, self._clock = question, sample, clock
         self._begun = clock()
+        self._paused: float | None = None
+
+    def pause(self) -> None:
+        """The question waits: for a place among others, or for their first responses."""
+        self._paused = self._clock()
+
+    def resume(self) -> None:
+        """The question goes on."""
+        if self._paused is not None:
+            self._begun += self._clock() - self._paused
+            self._paused = None
 
     @property
     def over(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc.sampling import awave, wave
+from langchain_reasc.sampling import adrawn, drawn
 
 
 class Runner:
@@ -32,11 +32,11 @@ class Runner:
         return list(runnable.stream(*args, **kwargs))
 
     def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
-        drawn = []
-        for sample in wave(*args):
-            drawn.append(sample)
+        samples = []
+        for sample in drawn(*args):
+            samples.append(sample)
             then(sample)
-        return drawn
+        return samples
 
 
 class AsyncRunner:
@@ -60,14 +60,14 @@ class AsyncRunner:
         return _run(_collected(runnable.astream(*args, **kwargs)))
 
     def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
-        async def drawn() -> list[Any]:
+        async def all_drawn() -> list[Any]:
             samples = []
-            async for sample in awave(*args):
+            async for sample in adrawn(*args):
                 samples.append(sample)
                 then(sample)
             return samples
 
-        return _run(drawn())
+        return _run(all_drawn())
 
 
 @pytest.fixture(params=[Runner, AsyncRunner], ids=["sync", "async"])

@@ -1,6 +1,5 @@
 """Models that sample in parallel themselves: whole waves, one traced run per sample, a stop that cancels the stream."""
 
-import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import FailedSample
 from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.sampling import Wave, drawn
 
 from .fakes import Scripted
 from .test_tracing import Runs
@@ -99,10 +99,8 @@ def test_a_sample_that_failed_costs_only_itself_and_what_it_had_said_is_paid(run
 
 
 def test_a_wave_abandoned_in_the_middle_closes_its_stream_and_runs() -> None:
-    from langchain_reasc.sampling import wave
-
     model, runs = parallel(), Runs()
-    samples = wave(PreparedModel.of(model), to_messages("q"), range(4), {"callbacks": [runs]}, threading.Event())
+    samples = drawn(Wave(PreparedModel.of(model), to_messages("q"), range(4), {"callbacks": [runs]}))
     next(samples)
     samples.close()
     assert model.streams[0][2].closed

@@ -14,7 +14,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.prepared import PreparedModel, to_messages
-from langchain_reasc.sampling import Sample
+from langchain_reasc.sampling import Sample, Wave
 
 from .fakes import CONFIG, Reply, Scripted, saying
 
@@ -31,9 +31,7 @@ WRAPPINGS = {
 
 def drawn(runner: Any, model: Runnable[Any, Any], n: int = 3, config: RunnableConfig | None = None) -> list[Sample]:
     source = PreparedModel.of(model, logprobs=True)
-    return sorted(
-        runner.wave(source, to_messages("q"), range(n), config or {}, threading.Event()), key=lambda s: s.index
-    )
+    return sorted(runner.wave(Wave(source, to_messages("q"), range(n), config or {})), key=lambda s: s.index)
 
 
 @pytest.fixture

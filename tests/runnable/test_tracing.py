@@ -81,7 +81,7 @@ def test_cut_off_and_failed_samples_end_their_runs(runner: Any, runs: Runs) -> N
     reasc = ReASCRunnable(model=model, concurrency=6)
     runner.solve(reasc, "q", {"callbacks": [runs]}, on_response=lambda _, decision: decision.stop and go.set())
     ended = sorted(runs.ended[run_id] for run_id in runs.of("model"))
-    assert ended == ["end"] * 4 + ["error"] * 2
+    assert ended == ["end"] * 5 + ["error"]
 
 
 def test_a_failing_call_ends_its_runs(runner: Any, runs: Runs) -> None:

@@ -8,7 +8,7 @@ import pytest
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
 from langchain_reasc.models.prepared import PreparedModel, to_messages
-from langchain_reasc.sampling import draw
+from langchain_reasc.sampling import Wave, draw
 
 from .fakes import PROMPT_TOKENS, TIMEOUT, Reply, Scripted, saying
 
@@ -17,18 +17,19 @@ DOWN = Reply("", error=ConnectionError("down"))
 
 
 def test_stop_cuts_running_streams_off_within_one_chunk(runner: Any) -> None:
-    first, rest, stop = threading.Event(), threading.Event(), threading.Event()
+    first, rest = threading.Event(), threading.Event()
     endless = Reply("a b c", endless=True, opens=rest, wait_at=3)
     model = saying(Reply("done", opens=first), endless, endless)
 
     def then(sample: Any) -> None:
         if sample.index == 0:
-            stop.set()
+            wave.cutoff.stop()
             rest.set()
 
     begun = threading.Thread(daemon=True, target=lambda: _when_blocked(model, 2, first))
     begun.start()
-    samples = runner.wave(PreparedModel.of(model), MESSAGES, range(3), {}, stop, then=then)
+    wave = Wave(PreparedModel.of(model), MESSAGES, range(3), {})
+    samples = runner.wave(wave, then=then)
     begun.join(TIMEOUT)
     assert [sample.status for sample in samples] == ["complete", "cancelled", "cancelled"]
     for sample in samples[1:]:
@@ -47,9 +48,8 @@ def _when_blocked(model: Scripted, n: int, then: threading.Event) -> None:
 def test_a_failing_sample_costs_only_itself(runner: Any) -> None:
     broken = Reply("half a", error=ConnectionError("reset"))
     model = saying("1", broken, DOWN, "1")
-    samples = sorted(
-        runner.wave(PreparedModel.of(model), MESSAGES, range(4), {}, threading.Event()), key=lambda sample: sample.index
-    )
+    samples = runner.wave(Wave(PreparedModel.of(model), MESSAGES, range(4), {}))
+    samples.sort(key=lambda sample: sample.index)
     assert [sample.status for sample in samples] == ["complete", "failed", "failed", "complete"]
     assert samples[1].message.text == "half a"
     assert samples[2].message is None

@@ -4,14 +4,20 @@ No package is imported for it: classes are known by name. Your own class, or one
 :func:`register_integration`.
 """
 
-from langchain_reasc.models.integrations.findings import findings, reason_for_no_logprobs, reason_for_not_asking
+from langchain_reasc.models.integrations.findings import (
+    findings,
+    reason_for_no_logprobs,
+    reason_for_not_asking,
+    signals_of,
+)
 from langchain_reasc.models.integrations.integration import Integration, MovedSeed
-from langchain_reasc.models.integrations.preparation import leaves, moved_seed, prepared, without_n
+from langchain_reasc.models.integrations.preparation import asks_for_logprobs, leaves, moved_seed, prepared, without_n
 from langchain_reasc.models.integrations.registry import integration_of, register_integration
 
 __all__ = [
     "Integration",
     "MovedSeed",
+    "asks_for_logprobs",
     "findings",
     "integration_of",
     "leaves",
@@ -20,5 +26,6 @@ __all__ = [
     "reason_for_no_logprobs",
     "reason_for_not_asking",
     "register_integration",
+    "signals_of",
     "without_n",
 ]

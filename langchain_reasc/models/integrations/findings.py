@@ -1,6 +1,6 @@
 """What makes the samples of a model worthless or its confidence unreadable, said in words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from langchain_core.runnables import Runnable
@@ -9,7 +9,7 @@ from langchain_reasc.models.integrations.integration import Integration
 from langchain_reasc.models.integrations.preparation import Leaf, leaves
 from langchain_reasc.models.integrations.registry import integration_of, is_known
 
-__all__ = ["findings", "reason_for_no_logprobs", "reason_for_not_asking"]
+__all__ = ["findings", "reason_for_no_logprobs", "reason_for_not_asking", "signals_of"]
 
 _REGISTER: Final = "if it returns some, say so with langchain_reasc.models.integrations.register_integration"
 _MIXED: Final = "the seed is the same for every sample, since models that fall back on one another name it differently"
@@ -56,6 +56,22 @@ def reason_for_not_asking(model: Runnable[Any, Any], arguments: Mapping[str, Any
             f"and top_logprobs; {_REGISTER}, or bind what asks for them"
         )
     return None
+
+
+def signals_of(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The token signals that can be had of a model, those of most use first; None where that is not known."""
+    every = [leaf for leaf in leaves(model, arguments)]
+    if not every or not all(map(is_known, (leaf.model for leaf in every))):
+        return None
+    each = [_signals(leaf) for leaf in every]
+    return tuple(name for name in each[0] if all(name in other for other in each))
+
+
+def _signals(leaf: Leaf) -> tuple[str, ...]:
+    own = getattr(leaf.model, "signals", None)
+    if isinstance(own, Sequence) and own:  # a model of ours, which computes them itself
+        return tuple(map(str, own))
+    return () if integration_of(leaf.model).logprobs is None else ("top_k", "token_logprob", "neg_entropy")
 
 
 def _of_sampling(leaf: Leaf, integration: Integration) -> Iterator[str]:

@@ -8,10 +8,12 @@ from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFal
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import RunnableConfigurableAlternatives, RunnableConfigurableFields
 
+from langchain_reasc.models.contract import ParallelSampler
+from langchain_reasc.models.cuttable import cuttable
 from langchain_reasc.models.integrations.integration import PASSED_ON
 from langchain_reasc.models.integrations.registry import integration_of
 
-__all__ = ["Leaf", "leaves", "moved_seed", "prepared", "without_n"]
+__all__ = ["Leaf", "asks_for_logprobs", "leaves", "moved_seed", "prepared", "without_n"]
 
 
 class Leaf(NamedTuple):
@@ -80,7 +82,14 @@ def prepared(
     if not isinstance(model, BaseChatModel):
         return model, {}
     update, added = _changes(model, arguments, logprobs=logprobs)
-    return model.model_copy(update=update), added
+    copy = model.model_copy(update=update)
+    return copy if isinstance(copy, ParallelSampler) else cuttable(copy), added
+
+
+def asks_for_logprobs(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> bool:
+    """Whether the user asked for logprobs, and not ReASC alone."""
+    every = [(leaf, integration_of(leaf.model)) for leaf in leaves(model, arguments)]
+    return any(one.logprobs and one.given(leaf.model, leaf.arguments, one.logprobs) for leaf, one in every)
 
 
 def without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:

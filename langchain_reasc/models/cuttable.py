@@ -1,0 +1,136 @@
+"""Cutting off a chat model in the middle of a response, so that its run ends in good order.
+
+LangChain ends the run of a stream that is closed early as an error without usage, and never that of an ``ainvoke`` that
+is cancelled. Here it is the model's own stream that ends: with one more chunk, which says that the response was cut off
+and what it cost as far as can be told. What LangChain makes of the chunks is then a whole run of a short response.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs.chat_generation import merge_chat_generation_chunks
+
+from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
+from langchain_reasc.models.cutoff import CUTOFF, Cutoff, aread, read
+from langchain_reasc.models.usage import counted_tokens
+
+__all__ = ["cuttable"]
+
+ModelT = TypeVar("ModelT", bound=BaseChatModel)
+
+
+def cuttable(model: ModelT) -> ModelT:
+    """Let a model end its responses when the :data:`~langchain_reasc.models.cutoff.CUTOFF` of the context says so.
+
+    Args:
+        model: a copy of the user's; it is changed.
+    """
+    wrappers = {"_stream": _stream, "_astream": _astream, "_generate": _generate, "_agenerate": _agenerate}
+    for name, wrapper in wrappers.items():
+        # On the instance: its class stays what it was, for registries and `isinstance`.
+        object.__setattr__(model, name, wrapper(model, getattr(type(model), name).__get__(model)))
+    # LangChain's bridge for `stream_events(version="v3")` overwrites what earlier chunks said of their tokens.
+    object.__setattr__(model, "_should_use_protocol_streaming", lambda **_: False)
+    return model
+
+
+def _stream(model: BaseChatModel, original: Any) -> Any:
+    @wraps(original)
+    def stream(messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        chunks, cutoff = original(messages, *args, **kwargs), CUTOFF.get()
+        return chunks if cutoff is None else read(chunks, cutoff, _Ending(model, messages, cutoff).chunk)
+
+    return stream
+
+
+def _astream(model: BaseChatModel, original: Any) -> Any:
+    @wraps(original)
+    def astream(messages: list[BaseMessage], *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        chunks, cutoff = original(messages, *args, **kwargs), CUTOFF.get()
+        return chunks if cutoff is None else aread(chunks, cutoff, _Ending(model, messages, cutoff).chunk)
+
+    return astream
+
+
+def _generate(model: BaseChatModel, original: Any) -> Any:
+    @wraps(original)
+    def generate(messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        cutoff = CUTOFF.get()
+        if cutoff is None:
+            return cast(ChatResult, original(messages, *args, **kwargs))
+
+        def once() -> Iterator[ChatResult]:
+            yield original(messages, *args, **kwargs)
+
+        with closing(read(once(), cutoff, _Ending(model, messages, cutoff).result, whole=True)) as results:
+            return next(results)
+
+    return generate
+
+
+def _agenerate(model: BaseChatModel, original: Any) -> Any:
+    @wraps(original)
+    async def agenerate(messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        cutoff = CUTOFF.get()
+        if cutoff is None:
+            return cast(ChatResult, await original(messages, *args, **kwargs))
+
+        async def once() -> AsyncIterator[ChatResult]:
+            yield await original(messages, *args, **kwargs)
+
+        async with aclosing(aread(once(), cutoff, _Ending(model, messages, cutoff).result, whole=True)) as results:
+            return await anext(results)
+
+    return agenerate
+
+
+class _Ending:
+    """How a response ends that was cut off."""
+
+    def __init__(self, model: BaseChatModel, messages: list[BaseMessage], cutoff: Cutoff) -> None:
+        self._model, self._messages, self._cutoff = model, messages, cutoff
+
+    def chunk(self, before: list[ChatGenerationChunk]) -> ChatGenerationChunk:
+        """The last chunk of a stream: why it ended, and the usage that has not come."""
+        whole = merge_chat_generation_chunks(before)
+        said = whole.message if whole else AIMessageChunk(content="")
+        told = {**((whole and whole.generation_info) or {}), **said.response_metadata}
+        ended: dict[str, Any] = {} if told.get(FINISH_REASON) else {FINISH_REASON: CANCELLED, **self._model_name(told)}
+        missing = self._missing_usage(AIMessage(content=said.content, response_metadata=told), said, ended)
+        return ChatGenerationChunk(
+            message=AIMessageChunk(
+                content="" if isinstance(said.content, str) else [], usage_metadata=missing, chunk_position="last"
+            ),
+            generation_info=ended | ({USAGE_ESTIMATED: True} if missing else {}),
+        )
+
+    def result(self, _: object) -> ChatResult:
+        """In place of a whole response, of which nothing has come."""
+        chunk = self.chunk([])
+        message = AIMessage(content="", usage_metadata=chunk.message.usage_metadata)  # type: ignore[attr-defined]
+        return ChatResult(generations=[ChatGeneration(message=message, generation_info=chunk.generation_info)])
+
+    def _model_name(self, told: dict[str, Any]) -> dict[str, str]:
+        """Its name, by which LangChain's handlers count usage, and which most models tell with their last chunk."""
+        name = self._model._get_ls_params().get("ls_model_name")
+        return {"model_name": name} if name and "model_name" not in told else {}
+
+    def _missing_usage(self, said: AIMessage, chunk: BaseMessage, ended: dict[str, Any]) -> UsageMetadata | None:
+        """What is to be added to the usage that has come: some models tell of the prompt first, most only at last."""
+        come: UsageMetadata | None = getattr(chunk, "usage_metadata", None)
+        if come and not ended:
+            return None
+        prompt = 0 if come and come["input_tokens"] else self._prompt_tokens()
+        output = max(0, counted_tokens(said) - (come["output_tokens"] if come else 0))
+        return UsageMetadata(input_tokens=prompt, output_tokens=output, total_tokens=prompt + output)
+
+    def _prompt_tokens(self) -> int:
+        """As another sample of the same prompt has told, or as LangChain estimates."""
+        return self._cutoff.prompt_tokens or count_tokens_approximately(self._messages)

@@ -1,0 +1,202 @@
+"""Many inputs at once, bounded together, and given up together."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import get_executor_for_config
+from langchain_core.runnables.utils import gated_coro
+
+from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.runnable.online_batch import starts
+from langchain_reasc.runnable.progress import Progress, shown
+from langchain_reasc.runnable.runs import AsyncRun, Run
+from langchain_reasc.runnable.solver import Question, Solver, Start
+from langchain_reasc.sampling import Sample
+from langchain_reasc.sampling.slots import AsyncSlots, Slots
+
+__all__ = ["Batch"]
+
+Outcome = tuple[int, AIMessage | Exception]
+
+
+@dataclass(slots=True)
+class _Begun:
+    """An input whose run is open and whose first sample is drawn."""
+
+    run: Any
+    question: Question
+    sample: Sample
+
+
+class Batch:
+    """The inputs of one call.
+
+    ``max_concurrency`` of the first config bounds the inputs at work, and the samples in flight of all together.
+    With a calibrator the first sample of every input is drawn, below its own run, before any is decided (Algorithm 2).
+
+    Args:
+        solver: answers each.
+        name: of each input's run, where its config has none.
+        inputs: whatever the chat model takes.
+        configs: one per input.
+        kwargs: passed to every call of the model.
+        return_exceptions: whether an input that fails comes out with its error; else the error ends the batch, and
+            nothing more is paid for.
+        progress: see :class:`~langchain_reasc.runnable.progress.Progress`.
+    """
+
+    def __init__(
+        self,
+        solver: Solver,
+        name: str,
+        inputs: Sequence[LanguageModelInput],
+        configs: Sequence[RunnableConfig],
+        kwargs: Mapping[str, Any],
+        *,
+        return_exceptions: bool,
+        progress: Progress,
+    ) -> None:
+        self._solver, self._name, self._inputs, self._configs, self._kwargs = solver, name, inputs, configs, kwargs
+        self._return_exceptions, self._progress = return_exceptions, progress
+        self._cutoff = Cutoff()
+
+    def completed(self) -> Iterator[Outcome]:
+        """(index, winning response) in order of completion."""
+        slots, begun = Slots(self._limit), self._nothing_begun()
+        with get_executor_for_config(self._configs[0]) as threads, shown(self._progress, len(begun)) as move:
+            try:
+                if self._solver.calibrator:
+                    begun = list(threads.map(partial(self._begin, slots), range(len(begun))))
+                pairs = zip(begun, self._starts(begun), strict=True)
+                running = {threads.submit(self._decide, slots, index, *pair): index for index, pair in enumerate(pairs)}
+                for done in as_completed(running):
+                    move()
+                    yield running[done], done.result()
+            finally:  # after a failure, or Ctrl-C, nothing more is begun, and what runs is cut off
+                self._cutoff.give_up()
+                threads.shutdown(wait=False, cancel_futures=True)
+                for one in _open(begun):
+                    one.run.fail(_unanswered())
+
+    async def acompleted(self) -> AsyncGenerator[Outcome]:
+        """The asynchronous :meth:`completed`."""
+        slots, begun = AsyncSlots(self._limit), self._nothing_begun()
+        gate = asyncio.Semaphore(self._limit or len(begun))
+        tasks: list[asyncio.Task[Outcome]] = []
+        with shown(self._progress, len(begun)) as move:
+            try:
+                if self._solver.calibrator:
+                    beginning = (gated_coro(gate, self._abegin(slots, index)) for index in range(len(begun)))
+                    begun = await _all([asyncio.ensure_future(one) for one in beginning])
+                starts = await asyncio.to_thread(self._starts, begun)  # fits mixtures
+                tasks = [
+                    asyncio.create_task(gated_coro(gate, self._adecide(slots, index, *pair)))
+                    for index, pair in enumerate(zip(begun, starts, strict=True))
+                ]
+                for done in asyncio.as_completed(tasks):
+                    outcome = await done
+                    move()
+                    yield outcome
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                for one in _open(begun):
+                    await one.run.fail(_unanswered())
+
+    @property
+    def _limit(self) -> int | None:
+        return self._configs[0].get("max_concurrency")
+
+    def _nothing_begun(self) -> list[_Begun | Exception | None]:
+        return [None] * len(self._inputs)
+
+    def _starts(self, begun: Sequence[_Begun | Exception | None]) -> Sequence[Start | None]:
+        """Algorithm 2 on the first samples that came; inputs that could not be begun are left out."""
+        samples = {index: one.sample for index, one in enumerate(begun) if isinstance(one, _Begun)}
+        if not samples or self._solver.calibrator is None:
+            return [None] * len(begun)
+        made = dict(zip(samples, starts(list(samples.values()), self._solver), strict=True))
+        return [made.get(index) for index in range(len(begun))]
+
+    def _begin(self, slots: Slots, index: int) -> _Begun | Exception:
+        run = Run(self._name, self._inputs[index], self._configs[index])
+        try:
+            question = run.step(partial(self._question, index))
+            return _Begun(run, question, run.step(lambda config: self._solver.first(question, config, slots)))
+        except Exception as error:
+            return error
+
+    async def _abegin(self, slots: AsyncSlots, index: int) -> _Begun | Exception:
+        run = AsyncRun(self._name, self._inputs[index], self._configs[index])
+        try:
+            question, sample = await run.step(partial(self._afirst, slots, index))
+            return _Begun(run, question, sample)
+        except Exception as error:
+            return error
+
+    async def _afirst(self, slots: AsyncSlots, index: int, config: RunnableConfig) -> tuple[Question, Sample]:
+        question = self._question(index, config)
+        return question, await self._solver.afirst(question, config, slots)
+
+    def _decide(self, slots: Slots, index: int, begun: _Begun | Exception | None, start: Start | None) -> Any:
+        def answer(config: RunnableConfig) -> AIMessage:
+            question = begun.question if isinstance(begun, _Begun) else self._question(index, config)
+            return self._solver.solve(question, config, slots=slots, start=start).message
+
+        try:
+            if isinstance(begun, Exception):
+                raise begun
+            run = begun.run if begun else Run(self._name, self._inputs[index], self._configs[index])
+            return run.last(answer)
+        except Exception as error:
+            if not self._return_exceptions:
+                raise
+            return error
+
+    async def _adecide(
+        self, slots: AsyncSlots, index: int, begun: _Begun | Exception | None, start: Start | None
+    ) -> Outcome:
+        async def answer(config: RunnableConfig) -> AIMessage:
+            question = begun.question if isinstance(begun, _Begun) else self._question(index, config)
+            return (await self._solver.asolve(question, config, slots=slots, start=start)).message
+
+        try:
+            if isinstance(begun, Exception):
+                raise begun
+            run = begun.run if begun else AsyncRun(self._name, self._inputs[index], self._configs[index])
+            return index, await run.last(answer)
+        except Exception as error:
+            if not self._return_exceptions:
+                raise
+            return index, error
+
+    def _question(self, index: int, config: RunnableConfig) -> Question:
+        return self._solver.question(self._inputs[index], config, self._kwargs, cutoff=self._cutoff)
+
+
+async def _all(tasks: "list[asyncio.Future[Any]]") -> list[Any]:
+    """Their results; where one is cancelled, so are the others."""
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+def _open(begun: Sequence[_Begun | Exception | None]) -> Iterator[_Begun]:
+    return (one for one in begun if isinstance(one, _Begun))
+
+
+def _unanswered() -> SamplingError:
+    return SamplingError("not answered, because the batch was interrupted or another input of it failed")

@@ -1,0 +1,107 @@
+"""What the options of a :class:`~langchain_reasc.ReASCRunnable` stand for, checked before anything is paid for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from langchain_reasc.answers import extractor
+from langchain_reasc.calibration import Calibration, OnlineCalibrator, check_fingerprint, load_calibration
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.runnable.solver import Solver
+
+if TYPE_CHECKING:
+    from langchain_reasc.runnable.runnable import ReASCRunnable
+
+__all__ = ["explained", "prepared_solver", "refuse_swallowed"]
+
+
+def prepared_solver(options: "ReASCRunnable") -> Solver:
+    """What answers questions under these options.
+
+    Raises:
+        ConfigurationError: options that contradict each other, or the model.
+        CalibrationFileError: the calibration's file cannot be read.
+        FingerprintMismatch: the calibration was measured on something else.
+        LogprobsUnavailable: the model is known to give no confidence where one is needed.
+    """
+    if options.measure is not None and options.calibration != "online":
+        raise ConfigurationError(
+            f"measure={str(options.measure)!r} goes with calibration='online'; a calibration brings its own, and "
+            "without one no confidence is read"
+        )
+    model = PreparedModel.of(options.model, logprobs=options.calibration is not None)
+    solver = Solver(
+        model=model,
+        extract=extractor(options.answer),
+        calibration=_calibration(options.calibration),
+        calibrator=_calibrator(options, model),
+        max_samples=options.max_samples,
+        concurrency=options.concurrency,
+        confidence=options.confidence,
+        on_missing_confidence=options.on_missing_confidence,
+        sample_timeout=options.sample_timeout,
+        timeout=options.timeout,
+        allow_fingerprint_mismatch=options.allow_fingerprint_mismatch,
+    )
+    if solver.calibration and not options.allow_fingerprint_mismatch:
+        check_fingerprint(solver.calibration, model.fingerprint())
+    if model.no_logprobs and options.on_missing_confidence == "error" and not solver.counts(solver.calibration):
+        raise LogprobsUnavailable(f"{model.no_logprobs}; or count votes with on_missing_confidence='count'")
+    return solver
+
+
+def refuse_swallowed(kwargs: Mapping[str, Any]) -> None:
+    """Refuse arguments that would go to the model and do nothing there.
+
+    Raises:
+        ConfigurationError: ``on_response`` where the caller gets no responses.
+    """
+    if "on_response" in kwargs:
+        raise ConfigurationError(
+            "on_response goes with solve() and asolve(), one input at a time; batch() takes progress=..., and "
+            "batch_as_completed() gives each answer as it is found"
+        )
+
+
+def explained(error: ValidationError) -> ConfigurationError:
+    """Pydantic's findings, a line each."""
+    return ConfigurationError(
+        "; ".join(
+            f"{'.'.join(map(str, found['loc']))}: {found['msg']}, got {found['input']!r}"
+            if found["loc"]
+            else found["msg"].removeprefix("Value error, ")
+            for found in error.errors(include_url=False)
+        )
+    )
+
+
+def _calibration(given: Calibration | str | Path | None) -> Calibration | None:
+    if given is None or given == "online":
+        return None
+    return given if isinstance(given, Calibration) else load_calibration(given)
+
+
+def _calibrator(options: "ReASCRunnable", model: PreparedModel) -> OnlineCalibrator | None:
+    if options.calibration != "online":
+        return None
+    measure = options.measure or _measure_of(model)
+    if model.signals is not None and measure.signal not in model.signals and options.on_missing_confidence == "error":
+        raise ConfigurationError(
+            f"the measure {measure} needs the signal {measure.signal!r}, which the model does not give (it gives: "
+            f"{', '.join(model.signals) or 'none'}); name another measure, or leave it out to have one chosen"
+        )
+    if options.calibrator is not None and options.calibrator.goes_with(measure, model.fingerprint()):
+        return options.calibrator
+    return OnlineCalibrator(measure=measure, fingerprint=model.fingerprint())
+
+
+def _measure_of(model: PreparedModel) -> Measure:
+    """The paper's measure, or the same score of the first signal that the model gives."""
+    paper = Measure()
+    if model.signals is None or not model.signals or paper.signal in model.signals:
+        return paper
+    return Measure(model.signals[0], paper.score, paper.window)

@@ -1,0 +1,265 @@
+"""Answering a question: samples are drawn until the decision falls. Every face of ReASC is composed of a solver."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import aclosing, closing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+
+from langchain_reasc.answers import Extractor
+from langchain_reasc.calibration import Calibration, OnlineCalibrator, check_fingerprint
+from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
+from langchain_reasc.method.stopping import ASC, StoppingRule
+from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.runnable.session import ResponseListener, Session
+from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
+from langchain_reasc.sampling.slots import AsyncSlots, Slots
+from langchain_reasc.sampling.time_limit import QuestionClock
+
+__all__ = ["Question", "Solver", "Start"]
+
+Launch = Callable[[int], range]
+"""From how many samples may be launched to which ones those are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the decision on one input of a batch starts from, when all first responses calibrate (Algorithm 2).
+
+    Attributes:
+        sample: its first sample, already drawn.
+        calibration: fitted on the first samples of all inputs; None where they determine none.
+        notices: what the caller should know.
+    """
+
+    sample: Sample
+    calibration: Calibration | None
+    notices: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Question:
+    """One input of a call.
+
+    Attributes:
+        model: what is sampled, with the arguments of the call.
+        messages: the prompt.
+        clock: how long it has taken.
+        cutoff: of the whole call, which may be given up.
+        on_response: called with each response and the decision after it, in launch order.
+        prompt_tokens: tokens of the prompt, once a response has told.
+    """
+
+    model: PreparedModel
+    messages: list[BaseMessage]
+    clock: QuestionClock
+    cutoff: Cutoff
+    on_response: ResponseListener | None = None
+    prompt_tokens: int | None = None
+
+    def wave(self, indices: range, config: RunnableConfig) -> Wave:
+        """Samples to draw now."""
+        wave = Wave(self.model, self.messages, indices, config, self.clock.wave())
+        wave.cutoff.prompt_tokens = self.prompt_tokens
+        return wave
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver:
+    """What answers questions, prepared once from the options of :class:`~langchain_reasc.ReASCRunnable`.
+
+    Attributes:
+        model: what is sampled.
+        extract: finds the answer in a response.
+        calibration: what scores mean; None counts votes, unless a calibrator learns it.
+        calibrator: learns a calibration from the first responses; None where there is nothing to learn.
+
+    The other attributes are the runnable's options of the same names.
+    """
+
+    model: PreparedModel
+    extract: Extractor
+    calibration: Calibration | None
+    calibrator: OnlineCalibrator | None
+    max_samples: int
+    concurrency: int
+    confidence: float
+    on_missing_confidence: Literal["error", "count"]
+    sample_timeout: float | None
+    timeout: float | None
+    allow_fingerprint_mismatch: bool
+
+    def question(
+        self,
+        value: LanguageModelInput,
+        config: RunnableConfig,
+        kwargs: Mapping[str, Any],
+        *,
+        cutoff: Cutoff | None = None,
+        on_response: ResponseListener | None = None,
+    ) -> Question:
+        """An input, read and timed from now on.
+
+        Raises:
+            ConfigurationError: it is nothing that a chat model takes.
+        """
+        clock = QuestionClock(question=self.timeout, sample=self.sample_timeout)
+        return Question(
+            self.model.resolved(config).bind(kwargs), to_messages(value), clock, cutoff or Cutoff(), on_response
+        )
+
+    def first(self, question: Question, config: RunnableConfig, slots: Slots) -> Sample:
+        """The first sample alone, after which the question's clock is paused."""
+        [(sample, _)] = self._drawn(question, 1, range, config, slots)
+        question.clock.pause()
+        return sample
+
+    async def afirst(self, question: Question, config: RunnableConfig, slots: AsyncSlots) -> Sample:
+        """The asynchronous :meth:`first`."""
+        [(sample, _)] = [pair async for pair in self._adrawn(question, 1, range, config, slots)]
+        question.clock.pause()
+        return sample
+
+    def solve(
+        self, question: Question, config: RunnableConfig, *, slots: Slots, start: Start | None = None
+    ) -> ReASCResult:
+        """Sample until the decision falls.
+
+        Args:
+            question: what is asked.
+            config: of the run above the samples' own.
+            slots: places for samples in flight.
+            start: the first sample and its calibration, where they are given.
+
+        Raises:
+            ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
+        """
+        session = self._session(question, start)
+        while wanted := session.wanted:
+            with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
+                for sample, wave in samples:
+                    if _considered(session, sample, question.model):
+                        wave.cutoff.stop()
+            if question.clock.over:
+                session.expire()
+        return self._learned(session)
+
+    async def asolve(
+        self, question: Question, config: RunnableConfig, *, slots: AsyncSlots, start: Start | None = None
+    ) -> ReASCResult:
+        """The asynchronous :meth:`solve`."""
+        session = self._session(question, start)
+        while wanted := session.wanted:
+            async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
+                async for sample, wave in samples:
+                    if _considered(session, sample, question.model):
+                        wave.cutoff.stop()
+            if question.clock.over:
+                session.expire()
+        if self.calibrator is None:
+            return session.result()
+        return await asyncio.to_thread(self._learned, session)  # it may fit a mixture
+
+    def _drawn(
+        self, question: Question, wanted: int, launch: Launch, config: RunnableConfig, slots: Slots
+    ) -> Generator[tuple[Sample, Wave]]:
+        """A wave of up to ``wanted`` samples, as many as there are places for."""
+        question.clock.pause()
+        taken = slots.take(wanted, question.cutoff)
+        question.clock.resume()
+        if not taken:
+            raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
+        wave = question.wave(launch(taken), config)
+        try:
+            with question.cutoff.heard_by(wave.cutoff.give_up), closing(drawn(wave)) as samples:
+                for sample in samples:
+                    slots.give_back()
+                    taken -= 1
+                    yield sample, wave
+        finally:
+            slots.give_back(taken)
+            question.prompt_tokens = wave.cutoff.prompt_tokens
+
+    async def _adrawn(
+        self, question: Question, wanted: int, launch: Launch, config: RunnableConfig, slots: AsyncSlots
+    ) -> AsyncGenerator[tuple[Sample, Wave]]:
+        """The asynchronous :meth:`_drawn`."""
+        question.clock.pause()
+        taken = await slots.take(wanted)
+        question.clock.resume()
+        wave = question.wave(launch(taken), config)
+        try:
+            async with aclosing(adrawn(wave)) as samples:
+                async for sample in samples:
+                    slots.give_back()
+                    taken -= 1
+                    yield sample, wave
+        finally:
+            slots.give_back(taken)
+            question.prompt_tokens = wave.cutoff.prompt_tokens
+
+    def _session(self, question: Question, start: Start | None) -> Session:
+        if self.calibration and not self.allow_fingerprint_mismatch:
+            check_fingerprint(self.calibration, question.model.fingerprint(question.messages))
+        current = start.calibration if start else self.learned
+        rule, notices = self._rule(current)
+        session = Session(
+            rule,
+            extract=self.extract,
+            measure=current.measure if current else self.calibrator.measure if self.calibrator else None,
+            max_samples=self.max_samples,
+            concurrency=self.concurrency,
+            required=self.on_missing_confidence == "error" and not self.counts(current),
+            calibration=None if self.allow_fingerprint_mismatch or self.counts(current) else current,
+            notices=(*question.model.notices, *(start.notices if start else notices)),
+            keep_logprobs=question.model.logprobs_wanted,
+            on_response=question.on_response,
+        )
+        if start and start.sample.status == "complete":
+            _considered(session, start.sample, question.model)
+        question.clock.resume()
+        return session
+
+    @property
+    def learned(self) -> Calibration | None:
+        """The calibration in use."""
+        return self.calibrator.calibration if self.calibrator else self.calibration
+
+    def counts(self, calibration: Calibration | None) -> bool:
+        """Whether votes are counted, whatever the confidence, and go on being so."""
+        if self.calibrator is None and self.calibration is None:
+            return True
+        return bool(calibration and calibration.fallback)
+
+    def _rule(self, calibration: Calibration | None) -> tuple[StoppingRule, tuple[str, ...]]:
+        if calibration is None:
+            why = "online calibration has seen too few responses yet" if self.calibrator else "no calibration"
+            return ASC(self.confidence), (f"{why}: counting votes (ASC)",)
+        rule = calibration.rule(confidence=self.confidence, on_missing_confidence=self.on_missing_confidence)
+        if calibration.fallback:
+            return rule, (f"counting votes (ASC): {calibration.fallback}",)
+        if calibration.gate.closed_because:
+            return rule, (f"the gate is closed: {calibration.gate.closed_because}",)
+        return rule, ()
+
+    def _learned(self, session: Session) -> ReASCResult:
+        result = session.result()
+        if self.calibrator and session.first_score is not None:
+            self.calibrator.observe(session.first_score, **session.first_made_of)
+        return result
+
+
+def _considered(session: Session, sample: Sample, model: PreparedModel) -> bool:
+    """Whether the decision has fallen; an error says if the model was never asked for what is missing."""
+    try:
+        return session.add(sample)
+    except LogprobsUnavailable as error:
+        if model.unasked is None:
+            raise
+        raise LogprobsUnavailable(f"{error}. {model.unasked}") from error
