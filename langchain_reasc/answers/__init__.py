@@ -59,4 +59,4 @@ __all__ = [
 ]
 
 EXTRACTION_VERSION = 3
-"""Of the rules by which answers are found. Recordings name it: another version may find others in the same text."""
+"""The version of the rules by which answers are found. Recordings name it: another may find other answers."""

@@ -51,7 +51,8 @@ class ChoiceFinder:
 
         Args:
             text: a response, without its reasoning.
-            cut_off: whether it was cut off: then only an explicit statement counts.
+            cut_off: whether it was cut off: then only an explicit statement counts, or a letter that is all there is,
+                as where the model may generate a single token.
         """
         marked = marked_answer(text, cut_off=cut_off)
         if marked is not None and (letter := self._letter_of(marked)):
@@ -61,7 +62,9 @@ class ChoiceFinder:
         said = (self._letter_of(said) for said, _ in statements(text, cut_off=cut_off))
         if letter := next(filter(None, said), None):
             return letter
-        return None if cut_off else self._implied(_MARKUP.sub("", in_plain_marks(text[-_TAIL:])))
+        if cut_off:
+            return _letter(alone) if (alone := self._alone.fullmatch(text.strip())) else None
+        return self._implied(_MARKUP.sub("", in_plain_marks(text[-_TAIL:])))
 
     def _implied(self, text: str) -> str | None:
         called = [found for pattern in (self._right, self._chosen, self._ending) if (found := _last(pattern, text))]

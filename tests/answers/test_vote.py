@@ -97,6 +97,8 @@ def test_chunks_of_a_stream_add_up_to_the_same_vote() -> None:
         ("number", "The answer is 28 apples.\nAnd", "28"),
         ("choice", "(A) is wrong, (B)", None),
         ("choice", "So B", None),
+        ("choice", " (B)", "b"),  # all that one token can say
+        ("choice", "B or", None),
         ("choice", "The answer is (B). As to (A), it is wr", "b"),
         ("json:answer", '{"answer": 2', None),
         ("json:answer", '{"answer": 28} and', "28"),
