@@ -1,7 +1,7 @@
 # Two commands: `make demo` and `make test`. Both make .venv, install what they need, then run; nothing is built twice.
 #   make demo PYTHON=python3.12              another interpreter (3.11 or newer)
 #   make demo LLAMA_CPP_WHEEL=path.whl       a prebuilt llama-cpp-python instead of compiling it
-#   make demo CMAKE_ARGS="-DGGML_CUDA=on"    other build options for llama.cpp (a GPU, say)
+#   make demo CMAKE_ARGS="-DGGML_CUDA=on"    further build options for llama.cpp (a GPU, say); others build it again
 #   make bench BENCH="--quick decode"        some of the measures; BENCH=--help lists them
 
 SHELL := /bin/bash
@@ -9,15 +9,15 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+CMAKE_ARGS ?=
 LLAMA_CPP_WHEEL ?=
+export CMAKE_ARGS LLAMA_CPP_WHEEL
 LLAMA_CPP := $(shell sed -n 's/^llama-cpp = \["\(.*\)"\]/\1/p' pyproject.toml)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-BUILD_LOG := $(VENV)/llama-cpp-build.log
 
-.PHONY: help demo test lint format types bench clean
+.PHONY: help demo test lint format types bench clean always
 
 help:
 	@echo "make demo    install, then run the shipped model through pass@1, SC, ESC, ASC and ReASC"
@@ -53,18 +53,9 @@ $(VENV)/.made:
 	@$(PIP) install --upgrade pip
 	@touch $@
 
-# llama-cpp-python comes as source. Its progress is shown as one line; the whole log is kept beside it.
-$(VENV)/.llama-cpp: $(VENV)/.made
-	@if [ -n "$(LLAMA_CPP_WHEEL)" ]; then $(PIP) install "$(LLAMA_CPP_WHEEL)"; touch $@; exit 0; fi; \
-	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || { \
-	  echo "a C++ compiler is needed to build llama.cpp: apt install build-essential (Debian, Ubuntu), dnf install gcc-c++ (Fedora), xcode-select --install (macOS); or give a prebuilt wheel: make LLAMA_CPP_WHEEL=path.whl" >&2; exit 1; }; \
-	echo "Building llama.cpp from source, once; 4 to 8 minutes on 2 cores (log: $(BUILD_LOG))"; \
-	start=$$SECONDS; \
-	if CMAKE_ARGS="$(CMAKE_ARGS)" CMAKE_BUILD_PARALLEL_LEVEL=$$(getconf _NPROCESSORS_ONLN) \
-	  $(BIN)/python -m pip --disable-pip-version-check install --verbose "$(LLAMA_CPP)" 2>&1 | tee $(BUILD_LOG) \
-	  | awk 'match($$0, /\[[0-9]+\/[0-9]+\]/) { step = substr($$0, RSTART, RLENGTH); if (step != last) printf "\r  compiling %s   ", step; last = step; fflush() } END { print "" }'; \
-	then echo "Built in $$((SECONDS - start)) s."; touch $@; \
-	else echo "the build of $(LLAMA_CPP) failed; the end of $(BUILD_LOG):" >&2; tail -n 15 $(BUILD_LOG) >&2; exit 1; fi
+# Says nothing where llama.cpp is there already, and CMAKE_ARGS and LLAMA_CPP_WHEEL are as they were.
+$(VENV)/.llama-cpp: $(VENV)/.made always
+	@$(SHELL) backends/llama_cpp_build.sh $(VENV) "$(LLAMA_CPP)"
 
 $(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
 	@$(PIP) install --editable '.[llama-cpp,plot]'

@@ -13,6 +13,8 @@ from typing import Any, Final, Self
 import llama_cpp
 import numpy as np
 from langchain_reasc_llama_cpp.native.bindings import library
+from langchain_reasc_llama_cpp.native.gguf_file import read_header
+from langchain_reasc_llama_cpp.native.safe_kernels import may_repack
 
 __all__ = ["SAMPLING", "BareLoop"]
 
@@ -52,6 +54,7 @@ class BareLoop:
         library()  # which keeps llama.cpp's log quiet
         model_parameters = llama_cpp.llama_model_default_params()
         model_parameters.n_gpu_layers = n_gpu_layers
+        model_parameters.use_extra_bufts = may_repack(llama_cpp, read_header(path))
         self._model: Any = llama_cpp.llama_model_load_from_file(str(path).encode(), model_parameters)
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = cells

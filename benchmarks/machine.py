@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import llama_cpp
+from langchain_reasc_llama_cpp.native.bindings import library
 
 __all__ = ["available_cores", "default_threads", "describe_machine", "graphics_cards"]
 
@@ -36,7 +36,8 @@ def describe_machine(*, threads: int, shipped_threads: int, n_gpu_layers: int, f
     """Processor, cores, threads, load, operating system, versions and llama.cpp's build, one line each."""
     cards = graphics_cards()
     flash = {None: "left to llama.cpp", True: "on", False: "off"}[flash_attn]
-    offload = bool(llama_cpp.llama_supports_gpu_offload())
+    llama = library()
+    offload = bool(llama.llama_supports_gpu_offload())
     load = f", load {os.getloadavg()[0]:.2f} before the run" if hasattr(os, "getloadavg") else ""
     lines = [
         f"processor: {_processor()}; {available_cores()} cores available{load}",
@@ -46,7 +47,7 @@ def describe_machine(*, threads: int, shipped_threads: int, n_gpu_layers: int, f
         f"system: {_system()}; Python {platform.python_version()}",
         "versions: "
         + ", ".join(_version(name) for name in ("llama-cpp-python", "xllamacpp", "numpy", "langchain-core")),
-        f"llama-cpp-python's llama.cpp: {llama_cpp.llama_print_system_info().decode().rstrip(' |')}",
+        f"llama-cpp-python's llama.cpp: {llama.llama_print_system_info().decode().rstrip(' |')}",
     ]
     return "\n".join(lines)
 

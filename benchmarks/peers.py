@@ -6,6 +6,9 @@ from functools import partial
 from typing import Any, Final
 
 import llama_cpp
+from langchain_reasc_llama_cpp.native.bindings import library
+from langchain_reasc_llama_cpp.native.gguf_file import read_header
+from langchain_reasc_llama_cpp.native.safe_kernels import may_repack
 
 from benchmarks.bare_loop import SAMPLING
 from benchmarks.decode_rate import our_rate
@@ -60,6 +63,12 @@ def against_llama_server(settings: Settings) -> Iterator[Row]:
 
 def against_llama_cpp_python(settings: Settings) -> Iterator[Row]:
     """Logprobs beside ``create_chat_completion``, which sorts the vocabulary in Python for every token."""
+    name = f"ours with logprobs ÷ llama-cpp-python create_chat_completion(logprobs=True, top_logprobs={_TOP})"
+    if not may_repack(library(), read_header(settings.model_path)):
+        yield Row(
+            measure=name, spread=None, note="not run: it has no use_extra_bufts, and AMX kernels are not safe here"
+        )
+        return
     tokens = settings.tokens_or(16)
     peer = llama_cpp.Llama(
         str(settings.model_path),
@@ -84,7 +93,6 @@ def against_llama_cpp_python(settings: Settings) -> Iterator[Row]:
             )
     finally:
         peer.close()
-    name = f"ours with logprobs ÷ llama-cpp-python create_chat_completion(logprobs=True, top_logprobs={_TOP})"
     for n, goal, note in (
         (8, AtLeast(10), "8 samples of one question; the peer can only give them one after the other"),
         (1, None, "one response each: the peer's own decoding is part of its time, which bounds this ratio"),

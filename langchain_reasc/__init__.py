@@ -15,8 +15,16 @@ from langchain_reasc.calibration import (
 from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, decide
-from langchain_reasc.runnable.result import ReASCResult, SampledResponse
-from langchain_reasc.runnable.runnable import ReASCRunnable
+from langchain_reasc.models.integrations import Integration, register_integration
+from langchain_reasc.models.logprobs import register_reader
+from langchain_reasc.runnable import (
+    ReASCAnswerParser,
+    ReASCResult,
+    ReASCRunnable,
+    SampledResponse,
+    acalibrate,
+    calibrate,
+)
 
 __all__ = [
     "ASC",
@@ -25,17 +33,23 @@ __all__ = [
     "Cap",
     "Decision",
     "FixedBudget",
+    "Integration",
     "Measure",
     "ReASC",
+    "ReASCAnswerParser",
     "ReASCError",
     "ReASCResult",
     "ReASCRunnable",
     "Response",
     "SampledResponse",
     "__version__",
+    "acalibrate",
+    "calibrate",
     "calibrate_offline",
     "calibrate_online",
     "decide",
     "load_calibration",
+    "register_integration",
+    "register_reader",
     "save_calibration",
 ]

@@ -16,6 +16,7 @@ ReASCError
 └── ModelError                                  a local model
     ├── ModelFileError                          missing, not a GGUF, truncated, no chat template
     ├── ContextOverflowError (also ValueError)  a prompt that does not fit the context
+    ├── UnsupportedProcessorError               llama.cpp was built for another processor
     └── ModelClosedError                        used after ``close()``
 """
 
@@ -39,6 +40,7 @@ __all__ = [
     "SampleTimeout",
     "SamplingError",
     "ServerError",
+    "UnsupportedProcessorError",
     "missing_extra",
 ]
 
@@ -113,6 +115,10 @@ class ModelFileError(ModelError):
 
 class ContextOverflowError(ModelError, ValueError):
     """A prompt does not fit the model's context."""
+
+
+class UnsupportedProcessorError(ModelError):
+    """The installed llama.cpp would end the process on this processor; the message says why, and how to build it."""
 
 
 class ModelClosedError(ModelError):

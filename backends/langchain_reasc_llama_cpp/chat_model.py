@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_llama_cpp.engine.pacing import AsyncPaced, Paced
 from langchain_reasc_llama_cpp.engine.request import Completion
 from langchain_reasc_llama_cpp.engine.streams import AsyncEvents, AsyncSampleStream, Events, SampleStream
 from langchain_reasc_llama_cpp.messages import ChunkMaker
@@ -55,7 +56,8 @@ class ChatLlamaCpp(ToolModel):
         """Generate n samples of one prompt, decoded together after one prefill.
 
         Sample i (``first`` ≤ i < ``first + n``) is drawn with ``seed + i``. A later call with the same prompt prefills
-        nothing. More samples than ``n_parallel`` join as others end.
+        nothing. More samples than ``n_parallel`` join as others end. With a ``rate_limiter`` each begins when that
+        permits it.
 
         Args:
             messages: whatever ``invoke`` takes.
@@ -74,7 +76,8 @@ class ChatLlamaCpp(ToolModel):
         """
         call = self._call({"n": n, "first": first, **overrides})
         request = self._request_for(messages, stop, call, self._base_seed)
-        return SampleStream(Events(self._engine, request), call.maker.message)
+        engine = self._engine if self.rate_limiter is None else Paced(self._engine, self.rate_limiter)
+        return SampleStream(Events(engine, request), call.maker.message)
 
     def asample(
         self,
@@ -88,7 +91,8 @@ class ChatLlamaCpp(ToolModel):
         """As :meth:`sample`, for ``async for``; the prompt is read, and refused, when iteration begins."""
         call = self._call({"n": n, "first": first, **overrides})
         prepare = partial(self._request_for, messages, stop, call, self._base_seed)
-        return AsyncSampleStream(self._engine, prepare, call.maker.message)
+        engine = self._engine if self.rate_limiter is None else AsyncPaced(self._engine, self.rate_limiter)
+        return AsyncSampleStream(engine, prepare, call.maker.message)
 
     def _generate(
         self,

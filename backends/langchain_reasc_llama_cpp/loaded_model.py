@@ -129,19 +129,20 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
         """What a calibration measured on this model holds for.
 
         Args:
-            overrides: options given to the calls, such as ``temperature``.
+            overrides: options given to the calls, such as ``temperature``. Stop strings are no part of it: whoever
+                compares knows them by themselves, for any model.
 
         Returns:
             ``model`` (file name), ``model_sha256``, ``quantization`` and ``sampling`` (parameter name -> value); the
             last also has whatever makes the model compute something else than its file says: KV cache types, rotary
             embedding, LoRA adapters, overridden metadata.
         """
-        native = self._engine.model
+        native, options = self._engine.model, {name: given for name, given in overrides.items() if name != "stop"}
         return {
             "model": self.model_name,
             "model_sha256": file_sha256(self.path),
             "quantization": native.quantization,
-            "sampling": self._options(overrides).sampling(native.metadata).as_dict() | self._alterations(),
+            "sampling": self._options(options).sampling(native.metadata).as_dict() | self._alterations(),
         }
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 
+from langchain_reasc.models.contract import FINISH_REASON, TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, TextDelta
 from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
 
@@ -57,14 +58,14 @@ class MessageMaker:
         metadata: dict[str, Any] = {
             "model_name": self.model_name,
             "model_provider": "llama_cpp",
-            "finish_reason": "tool_calls" if called and ended == "stop" else ended,
+            FINISH_REASON: "tool_calls" if called and ended == "stop" else ended,
             "seed": completion.seed,
             "timing": asdict(completion.timing),
         }
         if self.dropped:
             metadata["dropped_messages"] = self.dropped
         if completion.signals:
-            metadata |= {"token_signals": completion.signals, "token_signals_info": dict(self.info)}
+            metadata |= {TOKEN_SIGNALS: completion.signals, TOKEN_SIGNALS_INFO: dict(self.info)}
         return metadata
 
 

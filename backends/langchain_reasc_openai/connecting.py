@@ -21,7 +21,7 @@ from langchain_reasc_openai.probing.same_model import require_same_model
 from langchain_reasc_openai.routing.replicas import ReplicaPool
 from langchain_reasc_openai.routing.retrying import RetryPolicy
 
-__all__ = ["Connection", "ServerFields", "connection_fields"]
+__all__ = ["Connection", "ServerFields", "connection_fields", "told_preset"]
 
 _NO_KEY: Final = "no-key"  # langchain-openai makes no client without one; servers that want none ignore it
 _PATIENCE: Final = 120.0  # seconds: a server may have to load the model first
@@ -113,14 +113,14 @@ class Connection:
 
     def known(self, model: ServerFields) -> Capabilities | None:
         """What is known of the servers without asking them."""
-        if (preset := _told(model)) is not None:
+        if (preset := told_preset(model)) is not None:
             return preset.capabilities
         found = (remembered(url, model=model.model_name, cache=model.probe_cache) for url in model.base_urls)
         return next((one for one in found if one is not None), None)
 
     def settled(self, model: ServerFields) -> Capabilities | None:
         """As :meth:`known`; None while anything is left to ask."""
-        return self.known(model) if self._same_model or _told(model) else None
+        return self.known(model) if self._same_model or told_preset(model) else None
 
     def capabilities(self, model: ServerFields) -> Capabilities:
         """What is known of the servers, or found out: what the first that answers supports, and whether all agree."""
@@ -141,8 +141,8 @@ class Connection:
             return PRESETS["generic"].capabilities
 
 
-def _told(model: ServerFields) -> Preset | None:
-    """The preset, where it was named or is plain from the address."""
+def told_preset(model: ServerFields) -> Preset | None:
+    """The preset, where it was named or is plain from the address; None where the servers have to be asked."""
     return preset_of_host(model.base_urls[0]) if model.preset == "auto" else PRESETS[model.preset]
 
 

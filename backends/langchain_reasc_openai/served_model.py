@@ -5,20 +5,26 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.language_models.base import LangSmithParams
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.closing import Closing
 from langchain_reasc_openai.client import WHOLE
-from langchain_reasc_openai.connecting import Connection, ServerFields, connection_fields
+from langchain_reasc_openai.connecting import Connection, ServerFields, connection_fields, told_preset
 from langchain_reasc_openai.options import SamplerFields, check_names, explained, request_of
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.routing.replicas import ReplicaStatus
 
 __all__ = ["ServedModel"]
 
+_TRACED = "ls_structured_output_format"
+"""What ``with_structured_output`` tells LangSmith; ``invoke`` and its like take it out of the arguments themselves."""
 _NOT_SENT = ("model", "stream", "reasoning", "truncation", "include", "context_management")
 """What ChatOpenAI sends of itself but the client says again, or that only the Responses API takes."""
+
+_CLIENTS = ("client", "async_client", "root_client", "root_async_client")
+"""What ChatOpenAI connects with, and keeps in fields."""
 
 
 class ServedModel(ServerFields, SamplerFields, Closing):
@@ -62,6 +68,11 @@ class ServedModel(ServerFields, SamplerFields, Closing):
         super().model_post_init(context)
         self._connection = Connection()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the fields that were given, the key among them, for another process: it connects anew."""
+        kept = self.model_fields_set - {*_CLIENTS, "openai_api_base"}
+        return _remade, (type(self), {name: getattr(self, name) for name in kept})
+
     @classmethod
     def get_lc_namespace(cls) -> list[str]:
         """Where LangChain's serialisation finds the class."""
@@ -104,9 +115,7 @@ class ServedModel(ServerFields, SamplerFields, Closing):
         """
         names = ("temperature", "top_p", "presence_penalty", "frequency_penalty", *SamplerFields.model_fields)
         set_here = {name: overrides.get(name, getattr(self, name)) for name in names}
-        limits = (overrides.get("max_tokens"), overrides.get("max_completion_tokens"), self.max_tokens)
-        limit = next((one for one in limits if one is not None), None)
-        sampling = {**set_here, "max_tokens": limit, "stop": overrides.get("stop") or self.stop}
+        sampling = {**set_here, "max_tokens": self._limit(overrides)}
         return {
             "model": str(overrides.get("model", self.model_name)),
             "sampling": {
@@ -116,6 +125,22 @@ class ServedModel(ServerFields, SamplerFields, Closing):
             },
         }
 
+    def _limit(self, overrides: dict[str, Any]) -> int | None:
+        """Tokens of a response at most."""
+        limits = (overrides.get("max_tokens"), overrides.get("max_completion_tokens"), self.max_tokens)
+        return next((one for one in limits if one is not None), None)
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        """What LangSmith shows, and reckons costs by: OpenAI's prices are for OpenAI's servers alone."""
+        preset = told_preset(self)
+        params: LangSmithParams = super()._get_ls_params(stop=stop, **kwargs)
+        params.pop("ls_max_tokens", None)
+        if (limit := self._limit(kwargs)) is not None:
+            params["ls_max_tokens"] = limit
+        told = preset is not None and preset.name != "generic"
+        params["ls_provider"] = preset.name.replace("-", "_") if preset and told else "openai_compatible"
+        return params
+
     async def _usable(self) -> Capabilities:
         if (settled := self._connection.settled(self)) is not None:
             return settled
@@ -124,7 +149,9 @@ class ServedModel(ServerFields, SamplerFields, Closing):
     def _request(self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
         defaults = {name: value for name, value in self._default_params.items() if name not in _NOT_SENT}
         samplers = {name: getattr(self, name) for name in SamplerFields.model_fields}
-        call = overrides if stop is None else {**overrides, "stop": stop}
+        call = {name: value for name, value in overrides.items() if name != _TRACED}
+        if stop is not None:
+            call["stop"] = stop
         return request_of({**defaults, "model": self.model_name}, samplers, call, server)
 
     def _streamed_request(
@@ -138,3 +165,7 @@ class ServedModel(ServerFields, SamplerFields, Closing):
         if server.streamed_logprobs is False and (request.get("logprobs") or server.streamed_usage is False):
             request[WHOLE] = True
         return request
+
+
+def _remade(kind: type[ServedModel], fields: dict[str, Any]) -> ServedModel:
+    return kind(**fields)

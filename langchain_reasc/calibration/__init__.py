@@ -1,9 +1,20 @@
 """Calibration: where the gate stands and how scores are standardized, found once and kept as JSON."""
 
+from langchain_reasc.calibration.asked import FixedPrompt, answer_name, fixed_prompt
 from langchain_reasc.calibration.fingerprint import check_fingerprint, check_made_of, fingerprint_of
 from langchain_reasc.calibration.offline import calibrate_offline
 from langchain_reasc.calibration.online import OnlineCalibrator, calibrate_online
-from langchain_reasc.calibration.schema import AUROC, Calibration, Fingerprint, Gate, Mixture, RejectedMeasure
+from langchain_reasc.calibration.schema import (
+    AUROC,
+    Calibration,
+    Fingerprint,
+    Gate,
+    HashedPart,
+    MeasureBlock,
+    Mixture,
+    RejectedMeasure,
+    RuleBlock,
+)
 from langchain_reasc.calibration.selection import Selection, select_measure
 from langchain_reasc.calibration.storage import load_calibration, save_calibration
 
@@ -11,16 +22,22 @@ __all__ = [
     "AUROC",
     "Calibration",
     "Fingerprint",
+    "FixedPrompt",
     "Gate",
+    "HashedPart",
+    "MeasureBlock",
     "Mixture",
     "OnlineCalibrator",
     "RejectedMeasure",
+    "RuleBlock",
     "Selection",
+    "answer_name",
     "calibrate_offline",
     "calibrate_online",
     "check_fingerprint",
     "check_made_of",
     "fingerprint_of",
+    "fixed_prompt",
     "load_calibration",
     "save_calibration",
     "select_measure",

@@ -1,41 +1,77 @@
-"""What a calibration holds for: the model, its sampling and its prompt, and the refusal of any other."""
+"""What a calibration holds for: the model, its sampling and what it is asked, and the refusal of anything else."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
-from langchain_reasc.calibration.schema import Calibration, Fingerprint
+from langchain_reasc.calibration.asked import (
+    FixedPrompt,
+    answer_name,
+    fixed_prompt,
+    grammar_part,
+    response_format_part,
+    stop_part,
+    tools_part,
+)
+from langchain_reasc.calibration.schema import Calibration, Fingerprint, HashedPart
 from langchain_reasc.exceptions import FingerprintMismatch
 
 __all__ = ["check_fingerprint", "check_made_of", "fingerprint_of", "prompt_hash"]
 
-_SHOWN = {"prompt_sha256": "prompt_sha256 of the system messages"}
-_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop")
+_SHOWN: Final = {
+    "prompt_sha256": "prompt_sha256 of the system messages",
+    "prompt": "fixed part of the prompt",
+    "response_format": "response format",
+    "stop": "stop strings",
+}
+_SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
+_ASKED: Final = ("tools", "tool_choice", "response_format", "grammar", "stop")
+_SHA256_HEX: Final = 64
 
 
 def fingerprint_of(
-    model: BaseChatModel, *, kwargs: Mapping[str, Any] | None = None, messages: Sequence[BaseMessage] | None = None
+    model: BaseChatModel,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    messages: Sequence[BaseMessage] | None = None,
+    prompt: FixedPrompt | None = None,
+    answer: Any = None,
 ) -> Fingerprint:
-    """The fingerprint of a chat model, the arguments bound to it and the system messages in front of a question.
+    """The fingerprint of a chat model, of the arguments bound to it, and of what it is asked besides a question.
 
     A model that knows more of itself than its name offers ``calibration_fingerprint(**kwargs)``, as our llama.cpp model
     does (file hash, quantisation).
+
+    Args:
+        model: the chat model.
+        kwargs: arguments of its calls. Tools, response format, grammar and stop strings count wherever they stand.
+        messages: those of a call, for their system messages; a conversation's other messages are never part of it.
+        prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
+        answer: where the answer is in a response. It counts by name; the library's version says by which rules.
+
+    Raises:
+        ConfigurationError: ``prompt`` cannot be read.
     """
     bound = dict(kwargs or {})
-    prompt = None if messages is None else prompt_hash(messages)
+    asked = {name: _given(model, bound, name) for name in _ASKED}
+    rest = {name: value for name, value in bound.items() if name not in _ASKED}
     own = getattr(model, "calibration_fingerprint", None)
-    if own is not None:
-        return Fingerprint(**own(**bound), prompt_sha256=prompt)
-    described = {**model._get_ls_params(**bound)}
-    sampling = {name: bound.get(name, getattr(model, name, None)) for name in _SAMPLING}
-    return Fingerprint(
-        model=str(described.get("ls_model_name") or model.get_name()),
-        sampling={name: value for name, value in sampling.items() if isinstance(value, float | int | str | bool)},
-        prompt_sha256=prompt,
-    )
+    described = {
+        "prompt_sha256": None if messages is None else prompt_hash(messages),
+        "prompt": fixed_prompt(prompt, messages),
+        "tools": tools_part(asked["tools"], asked["tool_choice"]),
+        "response_format": response_format_part(asked["response_format"]),
+        "grammar": grammar_part(asked["grammar"]),
+        "stop": stop_part(asked["stop"]),
+        "answer": None if answer is None else answer_name(answer),
+        **(_by_name(model, rest) if own is None else own(**rest)),
+    }
+    sampling = {name: _scalar(value) for name, value in described.pop("sampling", {}).items()}
+    return Fingerprint(**described, sampling=sampling)
 
 
 def prompt_hash(messages: Sequence[BaseMessage]) -> str:
@@ -83,7 +119,7 @@ def _refuse(differing: Sequence[tuple[str, object, object]]) -> None:
     if not differing:
         return
     sides = "; ".join(
-        f"{_SHOWN.get(name, name)}: calibrated on {then!r}, running {now!r}" for name, then, now in differing
+        f"{_SHOWN.get(name, name)}: calibrated on {_side(then)}, running {_side(now)}" for name, then, now in differing
     )
     raise FingerprintMismatch(
         f"the calibration does not fit what runs ({sides}). Calibrate again with `reasc calibrate`, or override "
@@ -92,13 +128,69 @@ def _refuse(differing: Sequence[tuple[str, object, object]]) -> None:
 
 
 def _differences(then: Fingerprint, now: Fingerprint) -> list[tuple[str, object, object]]:
-    # A renamed file is the same model.
-    fields = ("model_sha256",) if then.model_sha256 and now.model_sha256 else ("model",)
-    pairs: list[tuple[str, object, object]] = [
-        (name, getattr(then, name), getattr(now, name)) for name in (*fields, "quantization", "prompt_sha256")
+    hashed = bool(then.model_sha256 and now.model_sha256)
+    fields = [
+        "model_sha256" if hashed else "model",  # a renamed file is the same model
+        "quantization",
+        "prompt" if then.prompt and now.prompt else "prompt_sha256",  # which says less
+        *("tools", "response_format", "grammar", "answer"),
     ]
+    pairs: list[tuple[str, object, object]] = [(name, getattr(then, name), getattr(now, name)) for name in fields]
+    pairs.append(("stop", _stop(then), _stop(now)))
     # Who hashes its file tells everything that matters; what it leaves out has no effect.
-    unsaid = "no effect" if then.model_sha256 and now.model_sha256 else None
-    names = dict.fromkeys([*then.sampling, *now.sampling])
+    unsaid = "no effect" if hashed else None
+    names = [name for name in dict.fromkeys([*then.sampling, *now.sampling]) if name != "stop"]
     pairs += [(name, then.sampling.get(name, unsaid), now.sampling.get(name, unsaid)) for name in names]
-    return [(name, a, b) for name, a, b in pairs if a is not None and b is not None and a != b]
+    return [(name, a, b) for name, a, b in pairs if a is not None and b is not None and _what(a) != _what(b)]
+
+
+def _what(value: object) -> object:
+    return value.sha256 if isinstance(value, HashedPart) else value
+
+
+def _side(value: object) -> str:
+    """One side of a difference, for a person."""
+    if isinstance(value, tuple):
+        return ", ".join(map(repr, value)) or "none"
+    if isinstance(value, str) and len(value) == _SHA256_HEX:
+        return repr(f"{value[:12]}…")
+    return str(value) if isinstance(value, HashedPart) else repr(value)
+
+
+def _stop(fingerprint: Fingerprint) -> tuple[str, ...] | None:
+    """Stop strings; files of version 1 may have them among the sampling parameters, as JSON or as one string."""
+    held = fingerprint.sampling.get("stop")
+    if fingerprint.stop is not None or not isinstance(held, str):
+        return fingerprint.stop
+    try:
+        strings = json.loads(held)
+    except ValueError:
+        strings = held
+    return stop_part([str(one) for one in strings] if isinstance(strings, list) else held)
+
+
+def _by_name(model: BaseChatModel, bound: Mapping[str, Any]) -> dict[str, Any]:
+    described = {**model._get_ls_params(**bound)}
+    sampling = {name: bound.get(name, getattr(model, name, None)) for name in _SAMPLING}
+    return {
+        "model": str(described.get("ls_model_name") or model.get_name()),
+        "sampling": {name: value for name, value in sampling.items() if isinstance(value, float | int | str | bool)},
+    }
+
+
+def _given(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:
+    """What ``name`` is set to: for the calls, on the model, or in the dicts that models pass on unread."""
+    return next((value for value in _places(model, bound, name) if value is not None), None)
+
+
+def _places(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Iterator[Any]:
+    yield bound.get(name)
+    for field in (name, "stop_sequences") if name == "stop" else (name,):
+        yield getattr(model, field, None) if field in type(model).model_fields else None
+    for holder in ("model_kwargs", "extra_body"):
+        held = bound.get(holder, getattr(model, holder, None))
+        yield held.get(name) if isinstance(held, Mapping) else None
+
+
+def _scalar(value: Any) -> Any:
+    return json.dumps(value, sort_keys=True, default=str) if isinstance(value, list | tuple | Mapping) else value

@@ -5,7 +5,7 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +17,42 @@ from langchain_reasc.method.evidence import WEIGHTS, Standardizer
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, ReASC
 from langchain_reasc.method.token_signals import SIGNALS
 
-__all__ = ["AUROC", "SCHEMA_VERSION", "Calibration", "Fingerprint", "Gate", "Mixture", "RejectedMeasure"]
+__all__ = [
+    "AUROC",
+    "READABLE_VERSIONS",
+    "SCHEMA_VERSION",
+    "Calibration",
+    "Fingerprint",
+    "Gate",
+    "HashedPart",
+    "MeasureBlock",
+    "Mixture",
+    "RejectedMeasure",
+    "RuleBlock",
+]
 
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
+"""Of the files written. Version 1 had no tools, response format, grammar, stop strings, answer or fixed prompt in its
+fingerprint, and neither of the blocks ``measure`` and ``rule``."""
+READABLE_VERSIONS: Final = (1, 2)
+Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$", max_length=64)]
+Parameter = FiniteFloat | int | str | bool | None
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 Probability = Annotated[FiniteFloat, Field(ge=0, le=1)]
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+class HashedPart(_Record):
+    """A part of what a model is asked, known again by its hash; ``shown`` tells a person what it was."""
+
+    shown: str = Field(description="What it was, in words: the names of tools, the roles of messages.")
+    sha256: str | None = Field(None, description="SHA-256 of its canonical form; null where there was no such part.")
+
+    def __str__(self) -> str:
+        return self.shown if self.sha256 is None else f"{self.shown} ({self.sha256[:12]})"
 
 
 class Fingerprint(_Record):
@@ -38,6 +65,16 @@ class Fingerprint(_Record):
         default_factory=dict, description="Sampling parameters: temperature, top_p, top_k, ..."
     )
     prompt_sha256: str | None = Field(None, description="SHA-256 of the system messages that precede each question.")
+    prompt: HashedPart | None = Field(
+        None, description="The fixed part of the prompt: system message, few-shot turns, the words around a question."
+    )
+    tools: HashedPart | None = Field(None, description="The tools the model may call, and whether it must.")
+    response_format: HashedPart | None = Field(None, description="What structured output is held to.")
+    grammar: HashedPart | None = Field(None, description="The grammar that responses keep to.")
+    stop: tuple[str, ...] | None = Field(None, description="Strings that end a response, sorted; none: [].")
+    answer: str | None = Field(
+        None, description="Where the answer is in a response: a name such as boxed, or that of a function."
+    )
 
 
 class Gate(_Record):
@@ -91,10 +128,23 @@ class RejectedMeasure(_Record):
     behind: FiniteFloat = Field(description="Chosen measure's AUROC minus this one's.")
 
 
+class _Named(_Record):
+    name: Name
+    parameters: Annotated[dict[Name, Parameter], Field(max_length=32)] = Field(default_factory=dict)
+
+
+class MeasureBlock(_Named):
+    """More about how a response is scored than ``signal``, ``score`` and ``window`` say."""
+
+
+class RuleBlock(_Named):
+    """The stopping rule that the file was made for, by its name, with its parameters."""
+
+
 class Calibration(_Record):
     """μ, σ and τ_gate for one model, prompt and sampling, with how they were found. Immutable."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[READABLE_VERSIONS]  # type: ignore[valid-type]
     method: Literal["offline", "online"] = Field(description="Algorithm 1 (labelled) or 2 (unlabelled).")
     signal: Literal[SIGNALS] = Field(description="Token signal.")  # type: ignore[valid-type]
     score: Literal[tuple(SCORES)] = Field(description="How token signals become one response score.")  # type: ignore[valid-type]
@@ -119,6 +169,12 @@ class Calibration(_Record):
     accuracy: Probability | None = Field(None, description="Share of correct calibration responses (offline).")
     mixture: Mixture | None = Field(None, description="Online only.")
     rejected: tuple[RejectedMeasure, ...] = Field((), description="What signal='auto' did not choose.")
+    measure_: MeasureBlock | None = Field(
+        None, alias="measure", description="More about the measure; recorded, and not yet used by any decision."
+    )
+    rule_: RuleBlock | None = Field(
+        None, alias="rule", description="The stopping rule; recorded, and not yet used by any decision."
+    )
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
     library_version: str
     created_at: AwareDatetime

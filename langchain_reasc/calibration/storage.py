@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from langchain_reasc.calibration.schema import SCHEMA_VERSION, Calibration
+from langchain_reasc.calibration.schema import READABLE_VERSIONS, Calibration
 from langchain_reasc.exceptions import CalibrationFileError
 
 __all__ = ["load_calibration", "save_calibration", "write_atomically"]
@@ -79,8 +79,9 @@ def _check_version(data: object, source: Path) -> None:
     if not isinstance(data, dict):
         raise CalibrationFileError(f"the calibration at {source} is a JSON {type(data).__name__}, not an object")
     version = data.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if version not in READABLE_VERSIONS or isinstance(version, bool):
+        readable = " and ".join(map(str, READABLE_VERSIONS))
         raise CalibrationFileError(
-            f"the calibration at {source} has schema_version {version!r}; this library reads {SCHEMA_VERSION}. "
+            f"the calibration at {source} has schema_version {version!r}; this library reads {readable}. "
             "Calibrate again, or use the library version that wrote it"
         )

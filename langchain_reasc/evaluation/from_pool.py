@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from langchain_reasc.calibration import Calibration, Fingerprint, calibrate_offline, calibrate_online
+from langchain_reasc.calibration import Calibration, Fingerprint, answer_name, calibrate_offline, calibrate_online
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
@@ -94,5 +94,11 @@ def _provenance(pool: Pool, measure: Measure) -> dict[str, Any]:
     return {
         "top_k": k.get(measure.signal),
         "vocabulary_size": known.get("vocabulary_size"),
-        "fingerprint": fingerprint,
+        "fingerprint": fingerprint.model_copy(update={"answer": _answer(pool.metadata.get("answer"))}),
     }
+
+
+def _answer(recorded: object) -> str | None:
+    """Where answers were found: a name, or ``{"function": name}``; None where the recorder did not say."""
+    named = recorded.get("function") if isinstance(recorded, dict) else recorded
+    return answer_name(named) if isinstance(named, str) else None

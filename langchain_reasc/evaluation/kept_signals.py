@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc.evaluation.signals_file import TokenSignals, append_signals, signals_path
 from langchain_reasc.exceptions import LogprobsUnavailable, PoolError
+from langchain_reasc.models.contract import TOKEN_SIGNALS_INFO
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 
 __all__ = ["KeptSignals"]
@@ -59,7 +60,7 @@ class KeptSignals:
         if not carrying:
             return
         settled, message = max(carrying, key=lambda pair: (len(pair[0].signals), len(pair[0].k)))  # the first such
-        told = message.response_metadata.get("token_signals_info")
+        told = message.response_metadata.get(TOKEN_SIGNALS_INFO)
         info = dict(told) if isinstance(told, Mapping) else dict(settled.k)
         for name, then in (self._info or {}).items():
             if info.get(name, then) != then:

@@ -130,10 +130,12 @@ def _messages(value: str, system: str | None) -> list[BaseMessage]:
 def _metadata(
     source: PreparedModel, *, samples: int, answer: str, system: str | None, measure: Measure
 ) -> dict[str, Any]:
+    fixed = _messages("{question}", system)
+    fingerprint = source.fingerprint(_messages("", system), prompt=fixed)
     return {
         "library_version": __version__,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "fingerprint": source.fingerprint(_messages("", system)).model_dump(mode="json", exclude_none=True),
+        "fingerprint": fingerprint.model_dump(mode="json", exclude_none=True),
         "samples": samples,
         "seed": getattr(source.model, "seed", None),
         "answer": answer,

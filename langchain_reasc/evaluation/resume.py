@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from langchain_reasc.evaluation.kept_signals import KeptSignals
 from langchain_reasc.evaluation.pool import read_pool
@@ -14,6 +14,9 @@ from langchain_reasc.evaluation.signals_file import intact_length, load_signals,
 from langchain_reasc.exceptions import PoolError
 
 __all__ = ["resume"]
+
+# Of a fingerprint; what a recording from before says nothing of is not compared.
+_SINCE_VERSION_2: Final = ("prompt", "tools", "response_format", "grammar", "stop")
 
 
 def resume(
@@ -31,7 +34,7 @@ def resume(
     pool = read_pool(target)
     then, now = _settings(pool.metadata), _settings(metadata)
     for name in now:
-        if then.get(name) != now[name]:
+        if then.get(name) != now[name] and (name in then or name not in _SINCE_VERSION_2):
             raise PoolError(
                 f"{target} was recorded with {name} {then.get(name)!r}, now it is {now[name]!r}; record into another "
                 "file, or delete this one"

@@ -6,8 +6,10 @@ in LangChain's own places, or in the provider's ``logprobs`` (:mod:`langchain_re
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from uuid import UUID, uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.utils.utils import LC_ID_PREFIX
 
 __all__ = [
     "CANCELLED",
@@ -21,6 +23,7 @@ __all__ = [
     "ParallelSampler",
     "SampleStream",
     "is_cancelled",
+    "sample_id",
 ]
 
 TOKEN_SIGNALS: Final = "token_signals"
@@ -48,6 +51,11 @@ USAGE_ESTIMATED: Final = "usage_estimated"
 def is_cancelled(message: AIMessage) -> bool:
     """Whether the response was cut off by us."""
     return message.response_metadata.get(FINISH_REASON) == CANCELLED
+
+
+def sample_id(run: UUID | None = None) -> str:
+    """The id of a sample's message that its provider did not name: after its run, as LangChain does, or a new one."""
+    return f"{LC_ID_PREFIX}-{run or uuid4()}"
 
 
 class FailedSample(NamedTuple):

@@ -16,6 +16,7 @@ __all__ = ["CUTOFF", "Cutoff", "aread", "read"]
 T = TypeVar("T")
 _WAKE: Final = object()
 _END: Final = object()
+_AHEAD: Final = 8  # items that are read before they are wanted
 _MOMENT: Final = 0.05  # seconds in which a stream that is cut off comes to its next item, if it is not silent
 
 
@@ -104,13 +105,14 @@ def read(
         Exception: what reading raised, or the error with which it was given up.
     """
     came: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    left = threading.Event()
+    left, room = threading.Event(), threading.Semaphore(_AHEAD)
 
     def pump() -> None:
         CUTOFF.set(None)  # a whole response that is streamed inside is not cut off there
         try:
             for item in items:
                 came.put(item)
+                room.acquire()
                 if left.is_set() or cutoff.given_up or (cutoff.stopped and not whole):
                     break
         except BaseException as error:
@@ -128,9 +130,11 @@ def read(
                 if isinstance(item, _Raised):
                     raise item.error
                 if item is not _WAKE:
+                    room.release()
                     seen.append(item)
                     yield item
                 elif cutoff.given_up or not whole:
+                    room.release()
                     for last in _come(came):
                         seen.append(last)
                         yield last
@@ -140,6 +144,7 @@ def read(
                     return
         finally:
             left.set()
+            room.release()
 
 
 def _come(came: "queue.SimpleQueue[Any]") -> Iterator[Any]:
@@ -155,8 +160,8 @@ async def aread(
 ) -> AsyncGenerator[T, None]:
     """The asynchronous :func:`read`; the task that reads is cancelled at once."""
     came: asyncio.Queue[Any] = asyncio.Queue()
-    loop, left = asyncio.get_running_loop(), asyncio.Event()
-    reading = asyncio.create_task(_pump(items, came, left), name="reasc-read")
+    loop, left, room = asyncio.get_running_loop(), asyncio.Event(), asyncio.Semaphore(_AHEAD)
+    reading = asyncio.create_task(_pump(items, came, left, room), name="reasc-read")
     seen: list[T] = []
     try:
         with cutoff.heard_by(lambda: loop.call_soon_threadsafe(came.put_nowait, _WAKE)):
@@ -164,6 +169,7 @@ async def aread(
                 if isinstance(item, _Raised):
                     raise item.error
                 if item is not _WAKE:
+                    room.release()
                     seen.append(item)
                     yield item
                 elif cutoff.given_up or not whole:
@@ -181,11 +187,14 @@ async def aread(
         await asyncio.wait([reading])
 
 
-async def _pump(items: AsyncIterator[T], came: "asyncio.Queue[Any]", left: asyncio.Event) -> None:
+async def _pump(
+    items: AsyncIterator[T], came: "asyncio.Queue[Any]", left: asyncio.Event, room: asyncio.Semaphore
+) -> None:
     CUTOFF.set(None)  # a whole response that is streamed inside is not cut off there
     try:
         async for item in items:
             came.put_nowait(item)
+            await room.acquire()
             if left.is_set():  # `asyncio.wait_for` of Python 3.11 loses a cancellation that comes with a token
                 break
     except asyncio.CancelledError as error:

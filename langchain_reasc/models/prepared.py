@@ -1,6 +1,7 @@
 """What samples are drawn from: a chat model, unwrapped from its bindings and made safe to sample."""
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -10,13 +11,16 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
+from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import (
+    PerConfig,
     asks_for_logprobs,
     findings,
+    is_configurable,
     moved_seed,
     prepared,
     reason_for_no_logprobs,
@@ -41,6 +45,9 @@ class PreparedModel:
         no_logprobs: why no confidence can be had from it, where that is known beforehand.
         unasked: why it was not asked for logprobs, although they are read and nobody said that it has none.
         logprobs_wanted: whether the user asked for logprobs, and so finds them in the winning message.
+        per_config: what it is under a call's config, where that decides; ``model`` is then what it is without one, and
+            the rest is known once it is :meth:`resolved`.
+        later: arguments bound before it is resolved.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -50,16 +57,38 @@ class PreparedModel:
     no_logprobs: str | None = None
     unasked: str | None = None
     logprobs_wanted: bool = True
+    per_config: "PerConfig[PreparedModel] | None" = None
+    later: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, **kwargs: Any) -> "PreparedModel":
         """Unwrap ``model.bind(...)`` and ``model.with_config(...)``, and prepare the chat model inside.
 
         Args:
-            model: what the user gave.
+            model: what the user gave. One that is chosen or set by the config of a call is prepared as it is without
+                one, if it is anything then, and must be :meth:`resolved` for each call.
             logprobs: whether confidences will be read, so that a model which can return logprobs is asked to.
             **kwargs: further arguments of every call; they win over bound ones.
         """
+
+        def prepare(one: Runnable[LanguageModelInput, Any]) -> "PreparedModel":
+            # In a context of its own, or callbacks of a run around it would be taken for bound ones.
+            return Context().run(cls._of_one, one, logprobs=logprobs, kwargs=kwargs)
+
+        if not is_configurable(model):
+            return prepare(model)
+        per_config = PerConfig(model, prepare)
+        try:
+            default = per_config.under({})
+        except ConfigurationError:  # only the config of a call says what it is
+            return cls(model, without_n(kwargs), per_config=per_config)
+        return replace(default, notices=(), no_logprobs=None, unasked=None, per_config=per_config)
+
+    @classmethod
+    def _of_one(
+        cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool, kwargs: Mapping[str, Any]
+    ) -> "PreparedModel":
+        kwargs = {**kwargs}
         config: RunnableConfig = {}
         while isinstance(model, RunnableBinding) and not model.config_factories:  # which hold listeners
             kwargs = {**model.kwargs, **kwargs}
@@ -77,19 +106,28 @@ class PreparedModel:
         )
 
     def resolved(self, config: RunnableConfig) -> "PreparedModel":
-        """The same source where nothing is configurable."""
-        return self
+        """The model as it is under a call's config, for the samples of that call.
+
+        It is the same for every config, unless ``configurable_fields``, ``configurable_alternatives`` or
+        ``init_chat_model`` leave something to it. The last few are kept, since each has a client, or a loaded file.
+
+        Raises:
+            ConfigurationError: there is no such model.
+        """
+        return self if self.per_config is None else self.per_config.under(config).bind(self.later)
 
     @property
     def signals(self) -> tuple[str, ...] | None:
         """The token signals that the model gives, those of most use first; None where nobody knows."""
-        return signals_of(self.model, self.kwargs)
+        return None if self.per_config else signals_of(self.model, self.kwargs)
 
     def bind(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         """The same source with further arguments for every call."""
         if not kwargs:
             return self
         every = {**self.kwargs, **kwargs}
+        if self.per_config is not None:
+            return replace(self, kwargs=without_n(every), later={**self.later, **kwargs})
         notices = dict.fromkeys([*self.notices, *findings(self.model, every, logprobs=False)])
         wanted = self.logprobs_wanted or bool(kwargs.get("logprobs"))
         return replace(self, kwargs=without_n(every), notices=tuple(notices), logprobs_wanted=wanted)
@@ -123,11 +161,26 @@ class PreparedModel:
         above = cast(RunnableConfig, {key: value for key, value in config.items() if key not in ("run_name", "run_id")})
         return merge_configs(self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]})
 
-    def fingerprint(self, messages: Sequence[BaseMessage] | None = None) -> Fingerprint:
-        """What a calibration measured on this source would hold for."""
-        if not isinstance(self.model, BaseChatModel):
+    def fingerprint(
+        self,
+        messages: Sequence[BaseMessage] | None = None,
+        *,
+        prompt: FixedPrompt | None = None,
+        answer: Any = None,
+    ) -> Fingerprint:
+        """What a calibration measured on this source would hold for.
+
+        Args:
+            messages: those of a call, for their system messages.
+            prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
+            answer: where the answer is in a response.
+
+        Returns:
+            It; nothing is known of a model that is not a chat model, or that a call's config has yet to settle.
+        """
+        if not isinstance(self.model, BaseChatModel) or self.per_config is not None:
             return Fingerprint()
-        return fingerprint_of(self.model, kwargs=self.kwargs, messages=messages)
+        return fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
 
 
 def to_messages(value: LanguageModelInput) -> list[BaseMessage]:

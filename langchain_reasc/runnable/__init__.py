@@ -1,6 +1,8 @@
 """The LangChain face of the method: :class:`ReASCRunnable` and what it answers with."""
 
+from langchain_reasc.runnable.calibrate import acalibrate, calibrate
+from langchain_reasc.runnable.parser import ReASCAnswerParser
 from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 from langchain_reasc.runnable.runnable import ReASCRunnable
 
-__all__ = ["ReASCResult", "ReASCRunnable", "SampledResponse"]
+__all__ = ["ReASCAnswerParser", "ReASCResult", "ReASCRunnable", "SampledResponse", "acalibrate", "calibrate"]

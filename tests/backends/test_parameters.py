@@ -137,7 +137,7 @@ def test_every_model_field_is_written() -> None:
     llama = library()
     written = llama.llama_model_default_params()
     overrides = {"a": True, "b": -3, "c": 0.5, "d": "text"}
-    given: dict[str, Any] = {"n_gpu_layers": 12, "main_gpu": 1, "check_tensors": True}
+    given: dict[str, Any] = {"n_gpu_layers": 12, "main_gpu": 1, "check_tensors": True, "use_extra_bufts": False}
     other: dict[str, Any] = {"split_mode": "row", "tensor_split": (3, 1), "kv_overrides": overrides}
     kept = ModelParameters(**given, **other).apply(llama, written)
     assert len(kept) == 2

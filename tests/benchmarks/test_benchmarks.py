@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import gguf
+import llama_cpp
 import numpy as np
 import pytest
 
@@ -14,9 +15,11 @@ sys.path.insert(0, str(ROOT))
 
 from langchain_reasc_llama_cpp import ChatLlamaCpp  # noqa: E402
 
+from benchmarks import bare_loop, peers  # noqa: E402
 from benchmarks.random_gguf import Shape, random_blocks, write_random_model  # noqa: E402
 from benchmarks.random_vocabulary import make_vocabulary  # noqa: E402
 from benchmarks.rounds import Spread, interleaved, ratios  # noqa: E402
+from benchmarks.settings import Settings  # noqa: E402
 from benchmarks.table import AtLeast, Below, Row, render  # noqa: E402
 
 SMALL = Shape(layers=1, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=1500, context=512)
@@ -91,6 +94,24 @@ def test_the_table_says_what_is_met() -> None:
         ["absent", "< 15 %", "", "", "", "not run"],
     ]
     assert table[-1] == "[1] why"
+
+
+def test_kernels_that_are_not_safe_are_left_out_here_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, load = write_random_model(tmp_path / "model.gguf", shape=SMALL), llama_cpp.llama_model_load_from_file
+    repacks: list[bool] = []
+
+    def watched(name: bytes, parameters: llama_cpp.llama_model_params) -> object:
+        repacks.append(parameters.use_extra_bufts)
+        return load(name, parameters)
+
+    monkeypatch.setattr(llama_cpp, "llama_model_load_from_file", watched)
+    for safe in (True, False):
+        monkeypatch.setattr(bare_loop, "may_repack", lambda llama, header, safe=safe: safe)
+        bare_loop.BareLoop(path, sequences=1, cells=64, threads=1).close()
+    assert repacks == [True, False]
+    monkeypatch.setattr(peers, "may_repack", lambda llama, header: False)
+    (row,) = peers.against_llama_cpp_python(Settings(quick=True, folder=tmp_path))
+    assert "not safe" in row.note and row.spread is None
 
 
 def test_measures_chosen_by_name_print_one_table_below_the_machine(tmp_path: Path) -> None:

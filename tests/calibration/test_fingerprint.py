@@ -6,7 +6,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_reasc.calibration import Calibration, Fingerprint, check_fingerprint, fingerprint_of
+from langchain_reasc.calibration import Calibration, Fingerprint, HashedPart, check_fingerprint, fingerprint_of
 from langchain_reasc.exceptions import FingerprintMismatch
 
 THEN = Fingerprint(
@@ -15,7 +15,13 @@ THEN = Fingerprint(
     quantization="F16",
     sampling={"temperature": 0.7, "top_k": 40},
     prompt_sha256="cc",
+    tools=HashedPart(shown="add, search", sha256="ee" * 32),
+    grammar=HashedPart(shown="none", sha256=None),
+    stop=("END",),
+    answer="boxed",
 )
+OTHER = HashedPart(shown="add, search", sha256="ff" * 32)
+FEW_SHOT = HashedPart(shown="system, human, ai", sha256="11" * 32)
 
 
 def calibrated(on: Fingerprint, template: Calibration) -> Calibration:
@@ -33,6 +39,13 @@ def calibrated(on: Fingerprint, template: Calibration) -> Calibration:
         ({"model_sha256": None, "sampling": {"top_k": 0}}, "top_k", "40", "0"),
         ({"sampling": {"temperature": 0.7, "top_k": 40, "lora": "ab*1.0"}}, "lora", "'no effect'", "'ab*1.0'"),
         ({"sampling": {"temperature": 0.7}}, "top_k", "40", "'no effect'"),
+        ({"tools": OTHER}, "tools", "add, search (eeeeeeeeeeee)", "add, search (ffffffffffff)"),
+        ({"tools": THEN.grammar}, "tools", "add, search (eeeeeeeeeeee)", "none"),
+        ({"grammar": HashedPart(shown="root ::= …", sha256="ab" * 32)}, "grammar", "none", "root ::= … (abababababab)"),
+        ({"stop": ()}, "stop strings", "'END'", "none"),
+        ({"stop": ("END", "\n\n")}, "stop strings", "'END'", "'END', '\\n\\n'"),
+        ({"answer": "find_it"}, "answer", "'boxed'", "'find_it'"),
+        ({"model_sha256": "bb" * 32}, "model_sha256", "'aa'", "'bbbbbbbbbbbb…'"),
     ],
 )
 def test_a_mismatch_shows_both_sides_and_the_override(
@@ -61,6 +74,12 @@ def test_every_difference_is_shown_at_once(offline: Calibration) -> None:
         {"model_sha256": None, "sampling": {}},  # a server that tells less of itself
         {"model_sha256": None, "sampling": {"temperature": 0.7, "top_k": None, "min_p": 0.05}},
         {"sampling": {"temperature": 0.7, "top_k": 40.0}},
+        {"tools": None, "grammar": None, "stop": None, "answer": None},
+        {"tools": HashedPart(shown="search, add", sha256="ee" * 32)},
+        {"prompt": FEW_SHOT},
+        # Files of version 1 have stop strings among the sampling parameters.
+        {"stop": None, "sampling": {**THEN.sampling, "stop": '["END"]'}},
+        {"stop": None, "sampling": {**THEN.sampling, "stop": "END"}},
     ],
 )
 def test_what_is_unknown_or_the_same_is_accepted(offline: Calibration, running: dict[str, Any]) -> None:
@@ -68,6 +87,21 @@ def test_what_is_unknown_or_the_same_is_accepted(offline: Calibration, running: 
     check_fingerprint(calibrated(THEN, offline), now)
     check_fingerprint(calibrated(now, offline), THEN)
     check_fingerprint(calibrated(Fingerprint(), offline), now)
+
+
+def test_the_fixed_part_of_a_prompt_says_more_than_its_system_messages(offline: Calibration) -> None:
+    then = THEN.model_copy(update={"prompt": FEW_SHOT})
+    check_fingerprint(calibrated(then, offline), then.model_copy(update={"prompt_sha256": "dd"}))
+    other = then.model_copy(update={"prompt": HashedPart(shown="system", sha256="22" * 32)})
+    with pytest.raises(FingerprintMismatch, match=r"fixed part of the prompt: .* system, human, ai \(1.* system \(2"):
+        check_fingerprint(calibrated(then, offline), other)
+
+
+def test_stop_strings_of_version_1_are_compared_as_before(offline: Calibration) -> None:
+    then = Fingerprint(sampling={"stop": '["END", "\\n"]'})
+    check_fingerprint(calibrated(then, offline), Fingerprint(stop=("\n", "END")))
+    with pytest.raises(FingerprintMismatch, match=r"stop strings: calibrated on '\\n', 'END', running 'END'"):
+        check_fingerprint(calibrated(then, offline), Fingerprint(stop=("END",)))
 
 
 class Described(FakeListChatModel):

@@ -10,7 +10,14 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 import langchain_reasc.calibration.schema as schema
-from langchain_reasc.calibration import Calibration, Gate, save_calibration
+from langchain_reasc.calibration import (
+    Calibration,
+    Gate,
+    MeasureBlock,
+    RuleBlock,
+    load_calibration,
+    save_calibration,
+)
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ReASC
@@ -29,9 +36,24 @@ def test_the_published_schema_validates_a_saved_file(which: str, request: Any, t
     validator = Draft202012Validator(published)
     saved = json.loads(save_calibration(request.getfixturevalue(which), tmp_path / "calibration.json").read_text())
     validator.validate(saved)
-    for spoiled in ({"std": 0}, {"window": "wide"}, {"signal": "certainty"}, {"extra": 1}, {"schema_version": 2}):
+    for spoiled in ({"std": 0}, {"window": "wide"}, {"signal": "certainty"}, {"extra": 1}, {"schema_version": 3}):
         assert not validator.is_valid({**saved, **spoiled}), spoiled
     assert not validator.is_valid({name: value for name, value in saved.items() if name != "mean"})
+
+
+def test_blocks_for_a_measure_and_a_rule_are_kept_and_change_no_decision(offline: Calibration, tmp_path: Path) -> None:
+    saved = json.loads(save_calibration(offline, tmp_path / "calibration.json").read_text())
+    assert (saved["schema_version"], saved["measure"], saved["rule"]) == (2, None, None)
+    saved["measure"] = {"name": "answer_span", "parameters": {"side": "after", "tokens": 3, "strict": True}}
+    saved["rule"] = {"name": "agreement", "parameters": {"theta": 0.95}}
+    Draft202012Validator(json.loads(PUBLISHED.read_text(encoding="utf-8"))).validate(saved)
+    (path := tmp_path / "more.json").write_text(json.dumps(saved))
+    loaded = load_calibration(path)
+    assert loaded.measure_ == MeasureBlock(name="answer_span", parameters=saved["measure"]["parameters"])
+    assert loaded.rule_ == RuleBlock(name="agreement", parameters={"theta": 0.95})
+    assert (loaded.rule(), loaded.measure) == (offline.rule(), offline.measure)
+    again = json.loads(save_calibration(loaded, tmp_path / "again.json").read_text())
+    assert (again["measure"], again["rule"]) == (saved["measure"], saved["rule"])
 
 
 def test_a_person_can_read_the_file(offline: Calibration, tmp_path: Path) -> None:

@@ -116,9 +116,16 @@ NAN, INFINITY = float("nan"), float("inf")
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
-        (having(99, "schema_version"), "schema_version 99; this library reads 1"),
+        (having(99, "schema_version"), "schema_version 99; this library reads 1 and 2"),
         (without("schema_version"), "schema_version None"),
         (having("1", "schema_version"), "schema_version '1'"),
+        (having(True, "schema_version"), "schema_version True"),
+        (having(3, "schema_version"), "schema_version 3; this library reads 1 and 2.*the library version that wrote"),
+        (having({"name": "Agreement"}, "rule"), "rule.name: "),
+        (having({"name": "agreement", "parameters": {"theta": [1]}}, "rule"), r"rule\.parameters\.theta"),
+        (having({"name": "agreement", "parameters": {f"p{n}": n for n in range(33)}}, "rule"), r"rule\.parameters: "),
+        (having({"name": "answer_span", "comment": 1}, "measure"), r"measure\.comment: Extra inputs"),
+        (having({"shown": "add", "sha256": None, "names": []}, "fingerprint", "tools"), r"tools\.names: Extra inputs"),
         (without("std"), "std: Field required"),
         (without("gate"), "gate: Field required"),
         (having(None, "mean"), "mean: "),

@@ -1,17 +1,24 @@
 """Recording: complete, reproducible, resumable after any kill, and never mixed."""
 
+import json
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from evaluation.pools import Guesser
+from langchain_reasc.calibration import check_fingerprint
 from langchain_reasc.evaluation import Pool, read_pool
+from langchain_reasc.evaluation.from_pool import calibrate_online_on
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.evaluation.signals_file import intact_length, signals_path
-from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, PoolError, SamplingError
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.prepared import PreparedModel
 
 QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
 
@@ -41,6 +48,31 @@ def test_a_recorded_pool_holds_everything(tmp_path: Path) -> None:
             assert held.completion_tokens == len(signals["self_certainty"])
             assert held.score == pytest.approx(float(signals["self_certainty"].mean()), abs=1e-6)
             assert held.prompt_tokens == 4
+
+
+def test_a_calibration_on_it_holds_for_what_was_asked(tmp_path: Path) -> None:
+    pool = record_pool(Guesser(), QUESTIONS, tmp_path / "p.jsonl", samples=2, answer="boxed", system="Be brief.")
+    pairs = [(0, 0), (1, 0), (2, 1), (3, 1)]
+    made = calibrate_online_on(pool, PoolScores(pool), pairs, Measure())
+    asked = PreparedModel.of(Guesser()).fingerprint(
+        [SystemMessage("Be brief."), HumanMessage("q")], prompt=1, answer="boxed"
+    )
+    assert made.fingerprint == asked
+    check_fingerprint(made, asked)
+    with pytest.raises(FingerprintMismatch, match=r"fixed part of the prompt: calibrated on system .*, running none"):
+        check_fingerprint(made, PreparedModel.of(Guesser()).fingerprint(prompt=[]))
+
+
+def test_what_an_older_recording_says_nothing_of_is_not_compared(tmp_path: Path) -> None:
+    pool = record_pool(Guesser(), QUESTIONS[:2], tmp_path / "p.jsonl", samples=2)
+    first, *rest = pool.path.read_text().splitlines()
+    metadata = json.loads(first)
+    for name in ("prompt", "tools", "response_format", "grammar", "stop"):
+        del metadata["metadata"]["fingerprint"][name]
+    pool.path.write_text("\n".join([json.dumps(metadata), *rest]) + "\n")
+    assert len(record_pool(Guesser(), QUESTIONS, pool.path, samples=2).questions) == 4
+    with pytest.raises(PoolError, match="temperature"):
+        record_pool(Guesser().bind(temperature=0.1), QUESTIONS, pool.path, samples=2)
 
 
 def test_questions_do_not_share_their_random_numbers(tmp_path: Path) -> None:

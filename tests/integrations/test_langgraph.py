@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.runnables import RunnableLambda
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import Measure, ReASCRunnable
 
 from .providers import PROVIDERS
 from .wire_server import serving
@@ -44,3 +44,41 @@ def test_candidates_are_not_shown(name: str, is_async: bool) -> None:
             shown = list(runs.stream(asked, stream_mode="messages"))
         assert len(served.requests) == 4
     assert [message.content for message, _ in shown] == ["the answer is 42"]
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "retried"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_events_of_the_third_version_lose_no_logprobs(wrapped: bool, is_async: bool) -> None:
+    """LangChain's bridge for them overwrites the metadata of earlier chunks where a model is invoked, not streamed."""
+    with serving(PROVIDERS["ChatOpenAI"].wire) as served:
+        model = PROVIDERS["ChatOpenAI"].model(served.url)
+        measure = Measure("top_k", "mean")
+        reasc = ReASCRunnable(model=model.with_retry() if wrapped else model, calibration="online", measure=measure)
+        results: list[Any] = []
+
+        def node(state: Any) -> Any:
+            results.append(reasc.solve(state["messages"]))
+            return {"messages": [results[-1].message]}
+
+        async def anode(state: Any) -> Any:
+            results.append(await reasc.asolve(state["messages"]))
+            return {"messages": [results[-1].message]}
+
+        built = graph.StateGraph(graph.MessagesState)
+        built.add_node("answer", RunnableLambda(node, anode))
+        built.add_edge(graph.START, "answer")
+        asked = {"messages": [("human", "q")]}
+
+        async def consumed() -> None:
+            stream = await built.compile().astream_events(asked, version="v3")
+            assert [event async for event in stream]
+
+        if is_async:
+            asyncio.run(consumed())
+        else:
+            assert list(built.compile().stream_events(asked, version="v3"))
+    [result] = results
+    assert [response.score is None for response in result.responses] == [False] * 4
+    told = [response.message.response_metadata["logprobs"]["content"] for response in result.responses]
+    assert [len(tokens) for tokens in told] == [4] * 4

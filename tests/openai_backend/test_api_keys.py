@@ -1,6 +1,7 @@
 """Keys are sent to whom they belong to, and shown nowhere."""
 
 import logging
+import pickle
 import traceback
 from pathlib import Path
 
@@ -65,3 +66,14 @@ def test_openais_own_key_is_for_openai_alone(fake: Fake, monkeypatch: pytest.Mon
     assert own.base_urls == ("https://api.openai.com/v1",) and own.openai_api_key == SecretStr("hush-hush")
     proxy = model_of(fake, preset="openai")
     assert proxy.openai_api_key == SecretStr("no-key")
+
+
+def test_a_pickled_model_asks_the_same_servers_with_the_same_options(face: Face) -> None:
+    with serving(vllm()) as fake:
+        model = model_of(fake, preset="vllm", api_key="sk-of-mine", temperature=0.5, top_k=5)
+        again = pickle.loads(pickle.dumps(model))
+        assert again.base_urls == model.base_urls
+        assert face.invoke(again, "q").content == face.invoke(model, "q").content
+        first, second = fake.requests
+        assert first == second
+    assert again.openai_api_key.get_secret_value() == "sk-of-mine"

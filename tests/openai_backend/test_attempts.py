@@ -14,6 +14,9 @@ from langchain_reasc_openai.routing.retrying import RetryPolicy
 from benchmarks.loopback_chat import serving
 from langchain_reasc.exceptions import SamplingError
 
+from .conftest import model_of
+from .fake_server import serving as serving_fake
+from .fake_server import vllm
 from .pools import (
     AsyncCalls,
     Script,
@@ -206,3 +209,11 @@ def test_the_rate_limiter_is_asked_once_for_each_attempt(calls: Any) -> None:
     with serving(Script(refuses(500), says("forty two"))) as url, pool_of(url) as pool:
         calls.sample(pool, n=3, rate_limiter=(all_of_them := Counted()))
     assert (further.count, all_of_them.count) == (2, 4)
+
+
+@pytest.mark.parametrize(("per_request", "asked"), [(1, 4), (2, 2)])
+def test_a_model_s_rate_limiter_is_asked_before_each_request(face: Any, per_request: int, asked: int) -> None:
+    with serving_fake(vllm()) as fake:
+        model = model_of(fake, rate_limiter=(limiter := Counted()), samples_per_request=per_request)
+        assert len(face.sample(model, "2 + 2?", n=4)) == 4
+        assert (limiter.count, len(fake.requests)) == (asked, asked)

@@ -13,6 +13,7 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import ModelClosedError
 from langchain_reasc.models.contract import ParallelSampler
+from langchain_reasc.models.prepared import PreparedModel
 
 from .conftest import Face, asked, model_of
 from .fake_server import Fake, ollama, serving, vllm
@@ -144,8 +145,11 @@ def test_tools_and_structured_output_are_langchains(face: Face) -> None:
 
 def test_a_calibration_knows_the_model_and_what_is_set(fake: Fake) -> None:
     model = model_of(fake, temperature=0.7, top_k=20, max_tokens=64, stop=["END"])
-    assert fingerprint_of(model, kwargs={"min_p": 0.1, "temperature": 0.8}).model_dump(exclude_none=True) == {
-        "model": "tiny",
-        "sampling": {"temperature": 0.8, "top_k": 20, "min_p": 0.1, "max_tokens": 64, "stop": '["END"]'},
-    }
+    found = fingerprint_of(model, kwargs={"min_p": 0.1, "temperature": 0.8})
+    assert (found.model, found.stop) == ("tiny", ("END",))
+    assert found.sampling == {"temperature": 0.8, "top_k": 20, "min_p": 0.1, "max_tokens": 64}
+    bound = model.bind_tools([Total]).bind(stop=["\n", "END"], extra_body={"grammar": "root ::= [0-9]+"})
+    found = PreparedModel.of(bound).fingerprint()
+    assert found.tools and found.grammar
+    assert (found.tools.shown, found.grammar.shown, found.stop) == ("Total", "root ::= [0-9]+", ("\n", "END"))
     assert fake.gets == []

@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Many
 
 from langchain_reasc.exceptions import ReASCError
+from langchain_reasc.models.contract import CANCELLED
 from langchain_reasc_llama_cpp.confidence.recorder import Recorder
 from langchain_reasc_llama_cpp.engine.context import Logits
 from langchain_reasc_llama_cpp.engine.job import Job, Sequence
@@ -60,7 +61,7 @@ class Report:
         try:
             for sequence in sorted([*job.live, *job.set_back], key=lambda sequence: sequence.index):
                 if sequence.tokens:
-                    self._complete(sequence, "cancelled")
+                    self._complete(sequence, CANCELLED)
         except ReASCError as error:
             return Failed(error)
         return Finished()

@@ -10,7 +10,8 @@ from typing import Self
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.models.closing import Closing
-from langchain_reasc_llama_cpp.engine.engine import Engine
+from langchain_reasc.models.contract import sample_id
+from langchain_reasc_llama_cpp.engine.pacing import TakesRequests
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, Failed, Finished, GenerationRequest
 
 __all__ = ["AsyncEvents", "AsyncSampleStream", "Events", "SampleStream"]
@@ -21,7 +22,7 @@ MakeRequest = Callable[[Callable[[Event], None]], GenerationRequest]
 class Events:
     """Iterates over a request's events, from the thread that made it. Dropped, it cancels the request."""
 
-    def __init__(self, engine: Engine, make_request: MakeRequest) -> None:
+    def __init__(self, engine: TakesRequests, make_request: MakeRequest) -> None:
         """Submit the request.
 
         Raises:
@@ -71,7 +72,7 @@ class AsyncEvents:
     Dropped, it cancels the request.
     """
 
-    def __init__(self, engine: Engine, make_request: MakeRequest) -> None:
+    def __init__(self, engine: TakesRequests, make_request: MakeRequest) -> None:
         """Submit the request from inside a running loop.
 
         Raises:
@@ -84,7 +85,7 @@ class AsyncEvents:
         engine.submit(self._request)
 
     @classmethod
-    async def start(cls, engine: Engine, prepare: Callable[[], MakeRequest]) -> Self:
+    async def start(cls, engine: TakesRequests, prepare: Callable[[], MakeRequest]) -> Self:
         """Read the prompt in a thread of the loop's pool, so that a long one does not block the loop; then submit."""
         return cls(engine, await asyncio.to_thread(prepare))
 
@@ -132,6 +133,12 @@ def _receive(reader: weakref.ref[AsyncEvents], event: Event) -> None:
         events._request.cancelled = True
 
 
+def _named(message: AIMessage) -> AIMessage:
+    """With the id that messages of calls get from LangChain."""
+    message.id = sample_id()
+    return message
+
+
 class SampleStream(Closing):
     """Samples of one prompt, as ``(index, message)`` in the order they end.
 
@@ -152,7 +159,7 @@ class SampleStream(Closing):
         """
         for event in self._events:
             if isinstance(event, Completion):
-                return event.index, self._message(event)
+                return event.index, _named(self._message(event))
         raise StopIteration
 
     def cancel(self) -> None:
@@ -172,7 +179,7 @@ class AsyncSampleStream(Closing):
     """:class:`SampleStream` for ``async for`` and ``async with``. The prompt is submitted when iteration begins."""
 
     def __init__(
-        self, engine: Engine, prepare: Callable[[], MakeRequest], message: Callable[[Completion], AIMessage]
+        self, engine: TakesRequests, prepare: Callable[[], MakeRequest], message: Callable[[Completion], AIMessage]
     ) -> None:
         self._engine, self._prepare, self._message = engine, prepare, message
         self._events: AsyncEvents | None = None
@@ -194,7 +201,7 @@ class AsyncSampleStream(Closing):
             raise StopAsyncIteration
         async for event in self._events:
             if isinstance(event, Completion):
-                return event.index, self._message(event)
+                return event.index, _named(self._message(event))
         raise StopAsyncIteration
 
     def cancel(self) -> None:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from langchain_reasc.exceptions import missing_extra
+from langchain_reasc_llama_cpp.native.safe_kernels import check_processor
 
 __all__ = ["NativeLog", "library", "log"]
 
@@ -60,6 +61,7 @@ def library() -> Any:
 
     Raises:
         MissingExtraError: llama-cpp-python is not installed.
+        UnsupportedProcessorError: it was built for instructions that this processor lacks.
     """
     with _importing:  # two threads may make the first two models
         return _library()
@@ -71,6 +73,7 @@ def _library() -> Any:
         import llama_cpp
     except ImportError as error:
         raise missing_extra("llama-cpp", "llama-cpp-python") from error
+    check_processor(llama_cpp)
     log.callback = llama_cpp.llama_log_callback(log.receive)
     llama_cpp.llama_log_set(log.callback, None)
     llama_cpp.llama_backend_init()

@@ -36,6 +36,9 @@ class ModelFields(BaseModel):
     """Map the file into memory, where the device can take it, instead of reading it."""
     use_mlock: bool = False
     """Keep the weights from being swapped out."""
+    use_extra_bufts: bool = True
+    """Repack weights for this processor's own kernels, with AMX where it has it, unless those end the process here.
+    False: llama.cpp's plain kernels, which are slower."""
     check_tensors: bool = False
     """Look for invalid values in the weights while loading."""
     kv_overrides: dict[str, bool | Integer | Number | str] | None = None

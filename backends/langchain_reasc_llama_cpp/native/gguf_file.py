@@ -39,6 +39,7 @@ class GGUFHeader:
         metadata: every scalar and string key; arrays (vocabularies) are left out.
         types: type id of each of these keys' values.
         tensors: how many tensors the file holds.
+        tensor_types: their ggml type ids.
     """
 
     path: Path
@@ -46,6 +47,7 @@ class GGUFHeader:
     metadata: dict[str, MetadataValue]
     types: dict[str, int]
     tensors: int
+    tensor_types: frozenset[int]
 
 
 def read_header(path: Path) -> GGUFHeader:
@@ -95,16 +97,16 @@ class _Reader:
             raise self._damaged(f"its alignment is {alignment!r}, not a power of two")
         extents = list(self._extents(tensors))
         start = -(-self.at // alignment) * alignment
-        for name, offset, size in extents:
+        for name, _, offset, size in extents:
             if start + offset + size > len(self.data):
                 raise ModelFileError(
                     f"{self.path} is truncated: tensor {name!r} ends at byte {start + offset + size:,}, "
                     f"but the file has {len(self.data):,}; download or copy it again"
                 )
-        return GGUFHeader(self.path, version, metadata, types, tensors)
+        return GGUFHeader(self.path, version, metadata, types, tensors, frozenset(kind for _, kind, _, _ in extents))
 
-    def _extents(self, tensors: int) -> Iterator[tuple[str, int, int]]:
-        """Name, offset and size in bytes of each tensor; an unknown type counts as empty, llama.cpp judges it."""
+    def _extents(self, tensors: int) -> Iterator[tuple[str, int, int, int]]:
+        """Name, type, offset and size in bytes of each tensor; an unknown type counts as empty, llama.cpp judges it."""
         for _ in range(tensors):
             name, dimensions = self._string(limit=_MAX_NAME), self._scalar("I")
             if dimensions > _MAX_DIMENSIONS:
@@ -112,8 +114,9 @@ class _Reader:
             elements = 1
             for _ in range(dimensions):
                 elements *= self._scalar("Q")
-            per_block, block_bytes = _BLOCKS.get(self._scalar("I"), (1, 0))
-            yield name, self._scalar("Q"), elements // per_block * block_bytes
+            kind = self._scalar("I")
+            per_block, block_bytes = _BLOCKS.get(kind, (1, 0))
+            yield name, kind, self._scalar("Q"), elements // per_block * block_bytes
 
     def _scalar(self, code: str) -> int:
         value: int = struct.unpack_from("<" + code, self.data, self._take(struct.calcsize("<" + code)))[0]

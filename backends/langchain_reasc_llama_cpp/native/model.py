@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_reasc.exceptions import ModelClosedError, ModelFileError
-from langchain_reasc_llama_cpp.native import lora
+from langchain_reasc_llama_cpp.native import lora, safe_kernels
 from langchain_reasc_llama_cpp.native.bindings import library, log
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue, read_header
 from langchain_reasc_llama_cpp.native.parameters import ModelParameters
@@ -32,6 +32,7 @@ class NativeModel:
         weight_bytes: size of all its tensors.
         training_context: tokens the model was trained to see.
         on_gpu: whether layers were put on a GPU.
+        repacked: whether llama.cpp may have repacked the weights (``use_extra_bufts``).
         is_recurrent: whether its memory is, at least partly, a state that cannot be cut between two tokens.
         adds_bos: whether tokenizing puts the begin-of-sequence token first.
         bos: text of the begin-of-sequence token; empty where there is none.
@@ -51,14 +52,17 @@ class NativeModel:
                 LoRA adapter is.
             ConfigurationError: the parameters ask for what there is not.
             MissingExtraError: llama-cpp-python is not installed.
+            UnsupportedProcessorError: it would end the process on this processor.
         """
         self._llama = library()
         self._lock = threading.Lock()
         self._verbose = verbose
         self.path = path
-        own = read_header(path).metadata
-        parameters = (parameters or ModelParameters()).fitted(own)
-        self.metadata: dict[str, MetadataValue] = own | (parameters.kv_overrides or {})
+        header = read_header(path)
+        parameters = (parameters or ModelParameters()).fitted(header.metadata)
+        self.metadata: dict[str, MetadataValue] = header.metadata | (parameters.kv_overrides or {})
+        self.repacked = parameters.use_extra_bufts and safe_kernels.may_repack(self._llama, header)
+        parameters = parameters.model_copy(update={"use_extra_bufts": self.repacked})
         if verbose:
             log.speak(True)
         self.handle: Any = None

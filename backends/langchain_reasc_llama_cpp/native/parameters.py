@@ -76,6 +76,7 @@ class ModelParameters(ModelFields):
         parameters.main_gpu = self.main_gpu
         parameters.split_mode = _SPLIT_MODES[self.split_mode]
         parameters.load_mode = _LOAD_MODES[self.use_mmap, self.use_mlock]
+        parameters.use_extra_bufts = self.use_extra_bufts
         parameters.check_tensors = self.check_tensors
         kept: list[Any] = []
         if self.tensor_split:

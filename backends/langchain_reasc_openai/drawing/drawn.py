@@ -7,7 +7,14 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_reasc.models.contract import FailedSample
+from langchain_reasc.models.contract import (
+    CANCELLED,
+    FAILED_ATTEMPTS,
+    FINISH_REASON,
+    RECEIVED_TOKENS,
+    FailedSample,
+    sample_id,
+)
 from langchain_reasc_openai.routing.reading import message_of, received_tokens
 
 __all__ = ["Drawn"]
@@ -43,7 +50,7 @@ class Drawn:
         """Start, or start again elsewhere: what the failed attempt generated is put down as lost, once."""
         if self.server is not None:
             error = f"{type(self.error).__name__}: {self.error}".splitlines()[0]
-            self.lost.append({"server": self.server, "error": error, "received_tokens": received_tokens(self.chunks)})
+            self.lost.append({"server": self.server, "error": error, RECEIVED_TOKENS: received_tokens(self.chunks)})
         self.chunks, self.server, self.error = [], server, None
 
     @property
@@ -61,12 +68,12 @@ class Drawn:
         message, usage = message_of(self.chunks), self.usage
         metadata = {**message.response_metadata, "server": self.server}
         if self.lost:
-            metadata["failed_attempts"] = self.lost
+            metadata[FAILED_ATTEMPTS] = self.lost
         if self.cancelled or self.error:
-            metadata["received_tokens"] = received_tokens(self.chunks)
-            metadata["finish_reason"] = "cancelled" if self.cancelled else "error"
+            metadata[RECEIVED_TOKENS] = received_tokens(self.chunks)
+            metadata[FINISH_REASON] = CANCELLED if self.cancelled else "error"
         if self.shares_prompt:
             tokens = received_tokens(self.chunks)
             usage = UsageMetadata(input_tokens=0, output_tokens=tokens, total_tokens=tokens)
-        update: dict[str, Any] = {"response_metadata": metadata}
+        update: dict[str, Any] = {"response_metadata": metadata, "id": message.id or sample_id()}
         return message.model_copy(update=update if usage is None else {**update, "usage_metadata": usage})

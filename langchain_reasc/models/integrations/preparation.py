@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, get_args
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import RunnableConfigurableAlternatives, RunnableConfigurableFields
 
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.cuttable import cuttable
@@ -31,19 +30,17 @@ class Leaf(NamedTuple):
 
 
 def leaves(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> Iterator[Leaf]:
-    """The chat models inside retries, bindings, fallbacks, alternatives and chains, the first choice first."""
+    """The chat models inside retries, bindings, fallbacks and chains, the first choice first."""
     if isinstance(model, RunnableBindingBase):
         yield from leaves(model.bound, {**model.kwargs, **arguments})
-    elif isinstance(model, RunnableConfigurableFields):
-        yield from leaves(model.default, arguments)
     elif isinstance(model, RunnableSequence):
         for step in model.steps:
             yield from (leaf._replace(reached=False) for leaf in leaves(step, {}))
+    elif isinstance(model, RunnableWithFallbacks):
+        for one in model.runnables:
+            yield from leaves(one, arguments)
     elif isinstance(model, BaseChatModel):
         yield Leaf(model, arguments)
-    else:
-        for one in _choices(model):
-            yield from leaves(one, arguments)
 
 
 def prepared(
@@ -52,30 +49,22 @@ def prepared(
     """A copy that can be sampled, and the arguments to add to those of its calls.
 
     Args:
-        model: a chat model, wrapped or not; any other Runnable is left as it is.
+        model: a chat model, wrapped or not, with nothing left to configure; any other Runnable is left as it is.
         arguments: what is bound to its calls.
         logprobs: whether confidences will be read.
     """
     if isinstance(model, RunnableBindingBase):  # a retry, say
         bound, added = prepared(model.bound, {**model.kwargs, **arguments}, logprobs=logprobs)
         return model.model_copy(update={"bound": bound, "kwargs": {**without_n(model.kwargs), **added}}), {}
-    if isinstance(model, RunnableConfigurableFields):
-        default, added = prepared(model.default, arguments, logprobs=logprobs)
-        return model.model_copy(update={"default": default}), added
 
     def ready(one: Any, given: Mapping[str, Any]) -> Any:
         """One of several models, which do not all take the same arguments."""
-        if not isinstance(one, Runnable):
-            return one
         copy, added = prepared(one, given, logprobs=logprobs)
         return copy.bind(**added) if added else copy
 
     if isinstance(model, RunnableWithFallbacks):
         first, *others = (ready(one, arguments) for one in model.runnables)
         return model.model_copy(update={"runnable": first, "fallbacks": others}), {}
-    if isinstance(model, RunnableConfigurableAlternatives):
-        named = {name: ready(one, arguments) for name, one in model.alternatives.items()}
-        return model.model_copy(update={"default": ready(model.default, arguments), "alternatives": named}), {}
     if isinstance(model, RunnableSequence):
         first, *middle, last = (ready(step, {}) for step in model.steps)
         return model.model_copy(update={"first": first, "middle": middle, "last": last}), {}
@@ -147,11 +136,3 @@ def _changes(
 def _fits(annotation: Any, value: Any) -> bool:
     """Whether a field takes a value: one that says yes or no takes no number in place of yes."""
     return isinstance(value, bool) or int in (annotation, *get_args(annotation))
-
-
-def _choices(model: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:
-    if isinstance(model, RunnableWithFallbacks):
-        return list(model.runnables)
-    if isinstance(model, RunnableConfigurableAlternatives):
-        return [model.default, *(one for one in model.alternatives.values() if isinstance(one, Runnable))]
-    return []

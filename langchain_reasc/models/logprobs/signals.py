@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import signals_from_alternatives
+from langchain_reasc.models.contract import TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
 from langchain_reasc.models.logprobs.checks import TokenLogprobs, checked
 from langchain_reasc.models.logprobs.shapes import tokens_of
 
@@ -81,8 +82,8 @@ def read_signals(message: BaseMessage) -> SignalReading:
     Raises:
         LogprobsUnavailable: none were returned, or they cannot be what they claim. Never a zero instead.
     """
-    if recorded := message.response_metadata.get("token_signals"):
-        return _recorded(recorded, message.response_metadata.get("token_signals_info"))
+    if recorded := message.response_metadata.get(TOKEN_SIGNALS):
+        return _recorded(recorded, message.response_metadata.get(TOKEN_SIGNALS_INFO))
     found = token_logprobs_of(message)
     names = [name for name in ("top_k", "token_logprob", "neg_entropy") if name not in found.withheld]
     signals = signals_from_alternatives(found.chosen, found.alternatives, signals=names)
@@ -105,7 +106,7 @@ def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
 
 def count_tokens(metadata: Mapping[str, Any]) -> int:
     """Tokens that a response's signals or log-probabilities tell of; 0 where there are none."""
-    recorded = metadata.get("token_signals")
+    recorded = metadata.get(TOKEN_SIGNALS)
     if isinstance(recorded, Mapping) and recorded:
         return int(np.size(next(iter(recorded.values()))))
     with suppress(LogprobsUnavailable):

@@ -1,0 +1,224 @@
+"""Keeps kernels that would end the process out of it: tries them once in a child process, and remembers the outcome.
+
+llama.cpp's AMX kernels die of SIGILL when an older GCC compiled them (``backends/llama_cpp_build.cmake`` says why).
+Nothing in a wheel says what compiled it, so where a build has them, and a model would use them, a small quantised model
+is decoded in a child first. This happens once for each build and processor, and takes a second or two.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from langchain_reasc.calibration.storage import write_atomically
+from langchain_reasc.exceptions import UnsupportedProcessorError
+from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
+from langchain_reasc_llama_cpp.native.fingerprint import file_sha256
+from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader
+from langchain_reasc_llama_cpp.native.processor import AMX, lacking, libraries, this_processor
+
+__all__ = ["check_processor", "may_repack"]
+
+_PROGRAM: Final = Path(__file__).with_name("trial.py")
+_SECONDS: Final = 60.0
+_DEADLY: Final = ("SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGABRT")  # others, SIGKILL say, are somebody else's doing
+_AMX_TYPES: Final = frozenset({2, 3, 8, 12, 13, 14, 23})
+"""ggml types with AMX kernels (``qtype_has_amx_kernels``): Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_XS."""
+_REBUILD: Final = "pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python"
+_WITHOUT_AMX: Final = f"CFLAGS=-U__AMX_INT8__ CXXFLAGS=-U__AMX_INT8__ {_REBUILD}"
+
+_logger: Final = logging.getLogger("langchain_reasc.llama_cpp")
+_trying: Final = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a trial showed.
+
+    Attributes:
+        kernels: those that may be used: all, only the plain ones, or none at all.
+        why: what went wrong with the others; empty where nothing did.
+        tried: whether there was a trial at all.
+    """
+
+    kernels: Literal["all", "plain", "none"]
+    why: str = ""
+    tried: bool = True
+
+
+class _NotTried(Exception):
+    """A trial could not be run; says why."""
+
+
+def check_processor(llama: Any) -> None:
+    """Refuse a build of llama.cpp that would end the process here. To be called before anything else of it is.
+
+    Args:
+        llama: the ``llama_cpp`` module.
+
+    Raises:
+        UnsupportedProcessorError: it was built for instructions that this processor lacks.
+    """
+    missing = lacking(llama)
+    if missing == [AMX]:  # which llama.cpp asks the kernel for, so it may well work
+        with _trying:
+            outcome = _outcome(llama)
+        missing = [] if outcome.tried and outcome.kernels != "none" else missing
+    if missing:
+        raise UnsupportedProcessorError(
+            f"the llama.cpp in {libraries(llama)} was built for a processor with {', '.join(missing)}, which this one "
+            f"({this_processor().name}) lacks, so it would end the process. Build it on this machine: {_REBUILD}"
+        )
+
+
+def may_repack(llama: Any, header: GGUFHeader) -> bool:
+    """Whether a model may be loaded with ``use_extra_bufts``, which has llama.cpp repack weights for its AMX kernels.
+
+    Args:
+        llama: the ``llama_cpp`` module, initialised.
+        header: of the model's GGUF.
+
+    Raises:
+        UnsupportedProcessorError: llama.cpp's plain kernels end the process too.
+    """
+    if not _reports_amx(llama) or not _would_use_amx(header):
+        return True
+    with _trying:
+        outcome = _outcome(llama)
+    if outcome.kernels == "none":
+        raise UnsupportedProcessorError(
+            f"the llama.cpp in {libraries(llama)} cannot be used on this processor ({this_processor().name}): "
+            f"{outcome.why}, and again without them. Build it on this machine: {_WITHOUT_AMX}"
+        )
+    if outcome.kernels == "plain":
+        _logger.warning(
+            "%s is loaded with use_extra_bufts=False, which is slower, because the AMX kernels of the llama.cpp in %s "
+            "are not safe: %s. Build it without them: %s",
+            *(header.path.name, libraries(llama), outcome.why, _WITHOUT_AMX),
+        )
+    return outcome.kernels == "all"
+
+
+def _reports_amx(llama: Any) -> bool:
+    return f"{AMX} = 1".encode() in llama.llama_print_system_info()
+
+
+def _would_use_amx(header: GGUFHeader) -> bool:
+    """Of a model in several files, the first need not hold any matrix."""
+    split = header.metadata.get("split.count", 1)
+    return bool(header.tensor_types & _AMX_TYPES) or (isinstance(split, int) and split > 1)
+
+
+@cache
+def _outcome(llama: Any) -> _Outcome:
+    """The remembered outcome for this build and processor, or that of a trial now."""
+    memory = _memory(llama)
+    outcome = _remembered(memory)
+    if outcome is None:
+        try:
+            outcome = _tried(llama)
+        except _NotTried as error:
+            # llama.cpp's plain kernels are the safe ones; another process may be able to try.
+            outcome = _Outcome("plain", f"whether they work here could not be tried: {error}", tried=False)
+        else:
+            _remember(memory, outcome)
+    return outcome
+
+
+def _tried(llama: Any) -> _Outcome:
+    """Run the trial, again with plain kernels where the others fail.
+
+    Raises:
+        _NotTried: see :func:`_run`.
+    """
+    wrong = _run(llama, "all")
+    if not wrong:
+        return _Outcome("all")
+    return _Outcome("none" if _run(llama, "plain") else "plain", wrong)
+
+
+def _run(llama: Any, kernels: str) -> str:
+    """What goes wrong with these kernels in a child process; empty where nothing does.
+
+    Raises:
+        _NotTried: the child could not be started, did not end in time, or failed for a reason of its own.
+    """
+    if not sys.executable or getattr(sys, "frozen", False):
+        raise _NotTried("there is no Python to run a trial with")
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}  # a graphics card has nothing to do with it
+    try:
+        with tempfile.TemporaryDirectory(prefix="reasc-trial-") as folder:
+            arguments = [str(Path(llama.__file__).parents[1]), str(embedded_model_path()), folder, kernels]
+            done = subprocess.run(
+                [sys.executable, "-P", str(_PROGRAM), *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_SECONDS,
+                env=environment,
+                check=False,
+            )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise _NotTried(f"a child process cannot be run ({error})") from None
+    said = done.stdout.decode("utf-8", "replace").split()
+    if done.returncode == 0 and said[-1:] == ["works"]:
+        return ""
+    if done.returncode == 0 and said[-1:] == ["differs"]:
+        return "a trial in a child process computed something else with them"
+    died = _signal(done.returncode)
+    if died in _DEADLY:
+        return f"a trial in a child process died of {died}"
+    last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+    raise _NotTried(f"the child process ended with {died or done.returncode}: {last[0] if last else 'no message'}")
+
+
+def _signal(returncode: int) -> str:
+    """The signal that a process died of, if it did; Windows has exception codes instead."""
+    if returncode in (0xC000001D, 0xC000001D - 2**32):
+        return "SIGILL"
+    try:
+        return signal.Signals(-returncode).name if returncode < 0 else ""
+    except ValueError:
+        return ""
+
+
+def _memory(llama: Any) -> Path | None:
+    """The file where the outcome for this build, processor and kernel is kept; None where there is no home for it."""
+    builds = [file_sha256(path) for path in sorted(libraries(llama).glob("*ggml-cpu*")) if not path.is_symlink()]
+    processor = this_processor()
+    known_by = [llama.__version__, *builds, processor.name, *sorted(processor.flags), platform.release()]
+    key = hashlib.sha256("\n".join([file_sha256(_PROGRAM), *known_by]).encode()).hexdigest()[:16]
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
+    return caches / "langchain-reasc" / f"llama-cpp-kernels-{key}.json"
+
+
+def _remembered(memory: Path | None) -> _Outcome | None:
+    if memory is None:
+        return None
+    try:
+        kept = json.loads(memory.read_text(encoding="utf-8"))
+        return _Outcome(**kept) if kept["kernels"] in ("all", "plain", "none") else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # not there, or not whole: try again
+
+
+def _remember(memory: Path | None, outcome: _Outcome) -> None:
+    try:
+        if memory is None:
+            raise OSError("there is no home directory")
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(memory, json.dumps(asdict(outcome)))
+    except OSError as error:
+        _logger.info("the trial of llama.cpp's kernels cannot be remembered, so each process makes its own: %s", error)

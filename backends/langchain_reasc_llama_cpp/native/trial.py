@@ -1,0 +1,89 @@
+"""A program that decodes with the shipped model and a quantised copy of it, in a process that may die of it.
+
+It is run as a file (``trial.py SITE MODEL FOLDER KERNELS``) rather than as a module of the package, whose imports would
+take several times as long as the trial.
+"""
+
+import ctypes
+import sys
+from pathlib import Path
+from typing import Any
+
+TOKENS = 64  # a prompt of two tiles' rows, so that matrices are multiplied by tiles, and by more than one thread
+THREADS = 2
+Q4_0 = 2  # LLAMA_FTYPE_MOSTLY_Q4_0, whose embeddings are Q8_0
+FARTHEST = 0.05  # as a share of the logits' norm; kernels that work differ by some thousandths
+
+
+def main(site: str, model: str, folder: str, kernels: str) -> str:
+    """Try a build of llama.cpp.
+
+    Args:
+        site: the folder that llama_cpp is in.
+        model: a GGUF of 16 bits.
+        folder: where its quantised copy may be written.
+        kernels: "all" compares llama.cpp's fastest kernels with its plain ones, "plain" runs only the latter.
+
+    Returns:
+        "works", or "differs" where two kernels do not compute the same.
+    """
+    leave_no_core_file()
+    sys.path.insert(0, site)
+    import llama_cpp as llama
+
+    silence = llama.llama_log_callback(lambda level, text, data: None)
+    llama.llama_log_set(silence, None)
+    llama.llama_backend_init()
+    quantised = Path(folder) / "quantised.gguf"
+    options = llama.llama_model_quantize_default_params()
+    options.ftype, options.nthread = Q4_0, 1
+    if llama.llama_model_quantize(model.encode(), str(quantised).encode(), ctypes.byref(options)) != 0:
+        raise RuntimeError("llama.cpp cannot quantise the model")
+    for path in (model, str(quantised)):
+        plain = logits(llama, path, extra_buffers=False)
+        if kernels == "all" and not close(logits(llama, path, extra_buffers=True), plain):
+            return "differs"
+    return "works"
+
+
+def logits(llama: Any, path: str, *, extra_buffers: bool) -> Any:
+    """Logits after a prompt, and after one more token, which other kernels compute: shape (2, V)."""
+    import numpy as np
+
+    settings = llama.llama_model_default_params()
+    settings.use_extra_bufts, settings.n_gpu_layers = extra_buffers, 0
+    model = llama.llama_model_load_from_file(path.encode(), settings)
+    size = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
+    settings = llama.llama_context_default_params()
+    settings.n_ctx, settings.n_threads, settings.n_threads_batch = 2 * TOKENS, THREADS, THREADS
+    context = llama.llama_init_from_model(model, settings)
+    prompt = (ctypes.c_int32 * TOKENS)(*(7 * i % size for i in range(TOKENS)))
+    found = []
+    for count in (TOKENS, 1):
+        if llama.llama_decode(context, llama.llama_batch_get_one(prompt, count)) != 0:
+            raise RuntimeError("llama.cpp cannot decode")
+        found.append(np.ctypeslib.as_array(llama.llama_get_logits_ith(context, -1), (size,)).copy())
+    llama.llama_free(context)
+    llama.llama_model_free(model)
+    return np.stack(found)
+
+
+def close(these: Any, those: Any) -> bool:
+    """Whether two arrays of logits are as good as equal; never with a NaN in one."""
+    import numpy as np
+
+    return bool(np.linalg.norm(these - those) <= FARTHEST * np.linalg.norm(those))
+
+
+def leave_no_core_file() -> None:
+    """Dying is what a trial is for."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, ValueError, OSError):
+        pass
+
+
+if __name__ == "__main__":
+    print(main(*sys.argv[1:]))

@@ -1,0 +1,329 @@
+"""Kernels that would end the process: tried in a child, which may really die of it, remembered, and done without."""
+
+import ctypes
+import logging
+import platform
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
+from langchain_reasc_llama_cpp.native import bindings, processor, safe_kernels, trial
+from langchain_reasc_llama_cpp.native.bindings import library
+from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, read_header
+
+from langchain_reasc.exceptions import ModelError, UnsupportedProcessorError
+
+QUESTION = "Tom has 12 red pens and 7 blue pens. How many pens does Tom have now?"
+
+_STAND_IN = """
+import ctypes, mmap, os, platform, runpy, signal, sys, time
+from pathlib import Path
+
+with open({log!r}, "a") as log:
+    log.write(sys.argv[-1] + " ")
+does = {does!r}.get(sys.argv[-1])
+if does == "die" and platform.machine() == "x86_64" and sys.platform == "linux":
+    code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    code.write(b"\\x0f\\x0b")  # ud2: no processor has this instruction
+    ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+if does == "die":
+    os.kill(os.getpid(), signal.SIGILL)
+if does == "be killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if does == "sleep":
+    time.sleep(60)
+if does == "fail":
+    raise RuntimeError("no such thing")
+if does == "try":
+    runpy.run_path({program!r}, run_name="__main__")
+else:
+    print("differs" if does == "differ" else "works")
+"""
+
+
+class Child:
+    """What the trial's child does instead, and how often it was run."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._log, self._program, self._real = folder / "runs.txt", folder / "stand_in.py", safe_kernels._PROGRAM
+        self.does()
+        monkeypatch.setattr(safe_kernels, "_PROGRAM", self._program)
+
+    def does(self, **what: str) -> None:
+        """Kernels ("all", "plain") -> what happens with them; they work where nothing is said."""
+        text = _STAND_IN.format(log=str(self._log), does=what, program=str(self._real))
+        self._program.write_text(text, encoding="utf-8")
+
+    @property
+    def runs(self) -> str:
+        return self._log.read_text().strip() if self._log.exists() else ""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's cache folder, empty."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "langchain-reasc"
+
+
+@pytest.fixture
+def child(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
+    """A build with AMX kernels, as far as it says, and a child to try them in."""
+    monkeypatch.setattr(safe_kernels, "_reports_amx", lambda llama: True)
+    another_process()
+    yield Child(tmp_path, monkeypatch)
+    another_process()
+
+
+@pytest.fixture(scope="module")
+def quantised(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped model in Q4_0, made by llama.cpp itself."""
+    llama, path = library(), tmp_path_factory.mktemp("quantised") / "q4_0.gguf"
+    options = llama.llama_model_quantize_default_params()
+    options.ftype, options.nthread = trial.Q4_0, 1
+    assert llama.llama_model_quantize(bytes(embedded_model_path()), bytes(path), ctypes.byref(options)) == 0
+    return path
+
+
+def another_process() -> None:
+    """Forget what a process knows, but not what lies in the cache folder."""
+    safe_kernels._outcome.cache_clear()
+
+
+def answer(path: Path, **options: Any) -> tuple[str, bool]:
+    with ChatLlamaCpp(model_path=path, temperature=0, max_tokens=80, **options) as model:
+        return str(model.invoke(QUESTION).content), model._engine.model.repacked
+
+
+def test_this_build_and_processor_get_on() -> None:
+    kernels = "plain" if safe_kernels._reports_amx(library()) else "all"
+    assert safe_kernels._run(library(), kernels) == ""
+
+
+def test_a_trial_that_works_changes_nothing(child: Child, quantised: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert answer(quantised)[1] is True
+    assert child.runs == "all"
+    assert not caplog.records
+
+
+def test_a_child_that_dies_of_sigill_leaves_a_model_that_works(
+    child: Child, quantised: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    repacked, _ = answer(quantised)
+    another_process()
+    child.does(all="die", plain="try")
+    plain, was_repacked = answer(quantised)
+    assert was_repacked is False
+    assert plain == repacked and "19" in plain
+    (notice,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert notice.name.startswith("langchain_reasc")
+    said = notice.getMessage()
+    assert "q4_0.gguf is loaded with use_extra_bufts=False" in said
+    assert "died of SIGILL" in said and "CXXFLAGS=-U__AMX_INT8__" in said
+
+
+def test_without_extra_buffers_llama_cpp_repacks_nothing(
+    child: Child, quantised: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    child.does(all="die")
+    answer(quantised, verbose=True)
+    assert not {"CPU_REPACK", "AMX"} & {line.split()[1] for line in _buffers(capfd.readouterr().err)}
+    child.does()
+    another_process()
+    answer(quantised, verbose=True, use_extra_bufts=False)
+    assert not {"CPU_REPACK", "AMX"} & {line.split()[1] for line in _buffers(capfd.readouterr().err)}
+
+
+def _buffers(log: str) -> list[str]:
+    found = [line for line in log.splitlines() if "model buffer size" in line]
+    assert found
+    return found
+
+
+def test_the_outcome_is_remembered(child: Child, cache: Path, quantised: Path) -> None:
+    child.does(all="die")
+    assert answer(quantised)[1] is answer(quantised)[1] is False
+    assert child.runs == "all plain"
+    another_process()
+    assert answer(quantised)[1] is False
+    assert child.runs == "all plain"
+    (memory,) = cache.iterdir()
+    memory.write_text('{"kernels": "al')
+    another_process()
+    assert answer(quantised)[1] is False
+    assert child.runs == "all plain all plain"
+
+
+def test_another_processor_or_build_is_tried_anew(
+    child: Child, cache: Path, quantised: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child.does(all="differ")
+    assert answer(quantised)[1] is False
+    another_process()
+    monkeypatch.setattr(safe_kernels, "this_processor", lambda: processor.Processor("another", frozenset({"fpu"})))
+    assert answer(quantised)[1] is False
+    assert child.runs == "all plain all plain"
+    another_process()
+    monkeypatch.setattr(library(), "__version__", "0.0.1")
+    assert answer(quantised)[1] is False
+    assert child.runs == "all plain all plain all plain"
+    assert len(list(cache.iterdir())) == 3
+
+
+def test_threads_that_load_at_once_wait_for_one_trial(child: Child, quantised: Path) -> None:
+    found: list[bool] = []
+    header = read_header(quantised)
+    threads = [
+        threading.Thread(target=lambda: found.append(safe_kernels.may_repack(library(), header))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (found, child.runs) == ([True] * 4, "all")
+
+
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [
+        ("be killed", "the child process ended with SIGKILL"),
+        ("fail", "RuntimeError: no such thing"),
+        ("sleep", "timed out after 0.5 seconds"),
+    ],
+)
+def test_a_trial_that_says_nothing_is_safe_and_not_remembered(
+    does: str,
+    says: str,
+    child: Child,
+    cache: Path,
+    quantised: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    child.does(all=does)
+    monkeypatch.setattr(safe_kernels, "_SECONDS", 0.5 if does == "sleep" else 60.0)
+    assert answer(quantised)[1] is answer(quantised)[1] is False
+    assert child.runs == "all"  # not again in this process
+    assert says in caplog.text
+    assert "could not be tried" in caplog.text
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("executable", ["", "/nowhere/python"])
+def test_where_no_child_can_be_run(
+    executable: str,
+    child: Child,
+    quantised: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    assert answer(quantised)[1] is False
+    assert "could not be tried" in caplog.text
+    assert child.runs == ""
+
+
+def test_where_nothing_can_be_remembered(
+    child: Child,
+    quantised: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    caplog.set_level(logging.INFO, "langchain_reasc")
+    assert answer(quantised)[1] is answer(quantised)[1] is True
+    assert child.runs == "all"
+    assert "cannot be remembered, so each process makes its own" in caplog.text
+
+
+def test_a_build_that_dies_with_plain_kernels_too_is_refused(child: Child, quantised: Path) -> None:
+    child.does(all="die", plain="die")
+    with pytest.raises(UnsupportedProcessorError, match=r"died of SIGILL, and again without them") as caught:
+        answer(quantised)
+    assert isinstance(caught.value, ModelError)
+
+
+def test_who_needs_no_trial(child: Child, quantised: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child.does(all="die")
+    assert answer(embedded_model_path())[1] is True  # 16 bits: those kernels use no tiles
+    assert answer(quantised, use_extra_bufts=False)[1] is False  # asked for already
+    monkeypatch.undo()  # and this build's own word: no AMX
+    if not safe_kernels._reports_amx(library()):
+        assert answer(quantised)[1] is True
+    assert child.runs == ""
+
+
+def test_what_would_use_amx(quantised: Path) -> None:
+    assert read_header(embedded_model_path()).tensor_types == {0, 1}
+    assert read_header(quantised).tensor_types == {0, 2, 8}
+    first_of_several = GGUFHeader(quantised, 3, {"split.count": 3}, {}, 0, frozenset())
+    assert safe_kernels._would_use_amx(first_of_several)
+
+
+def test_logits_that_are_not_finite_differ() -> None:
+    right = np.ones(8, dtype=np.float32)
+    assert trial.close(right * 1.001, right)
+    assert not trial.close(right * 1.2, right)
+    assert not trial.close(right * np.nan, right)
+
+
+@pytest.fixture
+def fresh_library() -> Iterator[None]:
+    """Whoever needs llama.cpp next imports it as if for the first time."""
+    bindings._library.cache_clear()
+    yield
+    bindings._library.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_library")
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="about x86 and /proc/cpuinfo")
+def test_instructions_that_the_processor_lacks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = tmp_path / "cpuinfo"
+    known.write_text("processor\t: 0\nmodel name\t: Old Chip\nflags\t\t: fpu pni\n\nprocessor\t: 1\n")
+    monkeypatch.setattr(processor, "_CPUINFO", known)
+    with pytest.raises(
+        UnsupportedProcessorError, match=r"built for a processor with .*SSSE3.*, which this one \(Old Chip\) lacks"
+    ) as caught:
+        ChatLlamaCpp()
+    assert " SSE3" not in str(caught.value)
+    assert "--force-reinstall --no-cache-dir" in str(caught.value)
+    known.write_text("processor\t: 0\nBogoMIPS\t: 108.00\n")  # as where ARM emulates x86: nothing is known
+    ChatLlamaCpp().close()
+
+
+@pytest.mark.usefixtures("fresh_library")
+def test_this_processor_lacks_nothing_that_was_built_for_it() -> None:
+    assert processor.lacking(library()) == []
+
+
+@pytest.mark.parametrize(
+    ("does", "works"), [({}, True), ({"all": "die"}, True), ({"all": "die", "plain": "die"}, False)]
+)
+@pytest.mark.usefixtures("fresh_library")
+def test_a_build_with_amx_on_a_processor_without(
+    does: dict[str, str], works: bool, child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llama.cpp asks for AMX before it uses it, but what was built beside it may be missing too."""
+    monkeypatch.setattr(safe_kernels, "lacking", lambda llama: ["AMX_INT8"])
+    child.does(**does)
+    if works:
+        ChatLlamaCpp().close()
+    else:
+        with pytest.raises(UnsupportedProcessorError, match="built for a processor with AMX_INT8"):
+            ChatLlamaCpp()
+
+
+@pytest.mark.usefixtures("fresh_library", "child")
+def test_what_is_lacking_and_cannot_be_tried_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safe_kernels, "lacking", lambda llama: ["AMX_INT8"])
+    monkeypatch.setattr(sys, "executable", "")
+    with pytest.raises(UnsupportedProcessorError, match="AMX_INT8"):
+        ChatLlamaCpp()

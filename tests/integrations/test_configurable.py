@@ -1,0 +1,270 @@
+"""Models that the config of a call chooses or sets: prepared as they are under it, by whichever of LangChain's ways."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.globals import set_llm_cache
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from runnable.fakes import saying
+
+from langchain_reasc.calibration import Fingerprint
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.sampling import awave, wave
+
+from .openai_wires import OpenAI
+from .providers import KEY, PROVIDERS
+from .wire_server import Served, serving
+
+chat_models = pytest.importorskip("langchain.chat_models")
+NOWHERE = "http://127.0.0.1:9"
+SETTABLE = ("model", "model_provider", "temperature", "seed", "cache", "api_key")
+
+
+@pytest.fixture(params=["sync", "async"])
+def drawn(request: pytest.FixtureRequest) -> Any:
+    """Four samples of a model under a config."""
+
+    def sync(source: PreparedModel, config: Any) -> list[Any]:
+        return list(wave(source, to_messages("q"), range(4), config, threading.Event()))
+
+    async def collected(source: PreparedModel, config: Any) -> list[Any]:
+        return [one async for one in awave(source, to_messages("q"), range(4), config, threading.Event())]
+
+    def draw(source: PreparedModel, config: Any) -> list[Any]:
+        samples = sync(source, config) if request.param == "sync" else asyncio.run(collected(source, config))
+        assert [sample.status for sample in samples] == ["complete"] * 4, [sample.error for sample in samples]
+        return samples
+
+    return draw
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serving(OpenAI()) as running:
+        yield running
+
+
+@pytest.fixture
+def global_cache() -> Iterator[None]:
+    set_llm_cache(InMemoryCache())
+    yield
+    set_llm_cache(None)
+
+
+def initialised(served: Served, *, fields: Any = SETTABLE, **options: Any) -> Any:
+    given: dict[str, Any] = {"model_provider": "openai", "base_url": served.url + "/v1", "api_key": KEY, **options}
+    return chat_models.init_chat_model("m", configurable_fields=fields, max_retries=0, **given)
+
+
+def set_by_field(served: Served) -> Any:
+    model = PROVIDERS["ChatOpenAI"].model(served.url)
+    names = {"model_name": "model", "temperature": "temperature", "seed": "seed", "cache": "cache"}
+    return model.configurable_fields(**{field: ConfigurableField(name) for field, name in names.items()})
+
+
+def chosen(served: Served) -> Any:
+    """As an alternative to a model that says no logprobs, whose fields have names of their own."""
+    other = PROVIDERS["ChatAnthropic"].model(NOWHERE)
+    return other.configurable_alternatives(ConfigurableField("which"), default_key="other", this=set_by_field(served))
+
+
+def chosen_by_prefix(served: Served) -> Any:
+    other = PROVIDERS["ChatAnthropic"].model(NOWHERE)
+    return other.configurable_alternatives(
+        ConfigurableField("which"), prefix_keys=True, this=lambda: set_by_field(served)
+    )
+
+
+WAYS: dict[str, tuple[Any, str]] = {
+    "init_chat_model": (initialised, ""),
+    "any field": (lambda served: initialised(served, fields="any"), ""),
+    "with a prefix": (lambda served: initialised(served, config_prefix="first"), "first_"),
+    "fields": (set_by_field, ""),
+    "alternatives": (chosen, ""),
+    "alternatives made when called": (chosen_by_prefix, "which==this/"),
+    "retry": (lambda served: initialised(served).with_retry(stop_after_attempt=2), ""),
+    "fallbacks": (lambda served: set_by_field(served).with_fallbacks([PROVIDERS["ChatXAI"].model(NOWHERE)]), ""),
+    "bound": (lambda served: initialised(served).bind(stop=["END"]), ""),
+    "chain": (
+        lambda served: ChatPromptTemplate.from_messages([MessagesPlaceholder("messages")]) | set_by_field(served),
+        "",
+    ),
+}
+each_way = pytest.mark.parametrize("way", WAYS)
+
+
+def config_of(way: str, **settings: Any) -> Any:
+    which = {"which": "this"} if "alternatives" in way else {}
+    return {"configurable": which | {WAYS[way][1] + name: value for name, value in settings.items()}}
+
+
+@each_way
+def test_samples_are_drawn_afresh_with_logprobs_and_seeds_moved_on(
+    drawn: Any, served: Served, global_cache: None, way: str
+) -> None:
+    config = config_of(way, model="m2", temperature=0.5, seed=30)
+    source = PreparedModel.of(WAYS[way][0](served), logprobs=True).resolved(config)
+    for _ in range(2):  # the second time a cache would have them all
+        drawn(source, config)
+    assert len(served.requests) == 8
+    assert {(request["model"], request["temperature"]) for request in served.requests} == {("m2", 0.5)}
+    assert {(request["logprobs"], request["top_logprobs"]) for request in served.requests} == {(True, 20)}
+    if way == "chain":  # whose arguments end at its first step
+        assert "seed=30 cannot be moved on" in source.notices[0]
+    else:
+        assert sorted(request["seed"] for request in served.requests) == sorted([30, 31, 32, 33] * 2)
+        assert source.notices == ()
+
+
+@each_way
+def test_a_temperature_of_0_is_told(served: Served, way: str) -> None:
+    source = PreparedModel.of(WAYS[way][0](served))
+    assert source.notices == (), "nobody knows yet"
+    [notice] = source.resolved(config_of(way, temperature=0)).notices
+    assert "ChatOpenAI: temperature=0 makes every sample the same" in notice
+
+
+def test_its_own_cache_is_switched_off_too(drawn: Any, served: Served) -> None:
+    config = {"configurable": {"cache": InMemoryCache()}}
+    source = PreparedModel.of(initialised(served))
+    for _ in range(2):
+        drawn(source.resolved(config), config)
+    assert len(served.requests) == 8
+
+
+def test_another_provider_is_asked_in_its_own_words(served: Served) -> None:
+    source = PreparedModel.of(initialised(served), logprobs=True)
+    xai = source.resolved({"configurable": {"model_provider": "xai", "model": "grok-3"}})
+    assert (type(xai.model).__name__, xai.model.top_logprobs) == ("ChatXAI", 8)  # type: ignore[attr-defined]
+    assert xai.no_logprobs is None
+    claude = source.resolved({"configurable": {"model_provider": "anthropic", "model": "claude-x"}})
+    assert claude.no_logprobs is not None and "ChatAnthropic returns no logprobs" in claude.no_logprobs
+    assert source.no_logprobs is None, "nobody knows yet"
+    assert "ChatAnthropic returns no logprobs" in str(PreparedModel.of(chosen(served)).resolved({}).no_logprobs)
+
+
+def test_the_fingerprint_is_that_of_the_model_it_turns_out_to_be(served: Served) -> None:
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    source = PreparedModel.of(initialised(served).bind_tools([add]).bind(stop=["END"]))
+    assert source.fingerprint() == Fingerprint()
+    found = source.resolved({"configurable": {"model": "m2", "temperature": 0.3}}).fingerprint()
+    assert (found.model, found.sampling, found.stop) == ("m2", {"temperature": 0.3}, ("END",))
+    assert found.tools is not None and found.tools.shown == "add"
+    assert source.resolved({}).fingerprint().model == "m"
+
+
+def test_tools_bound_beforehand_reach_the_model(drawn: Any, served: Served) -> None:
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+    config = {"configurable": {"temperature": 0.3}}
+    drawn(PreparedModel.of(initialised(served).bind_tools([tool])).resolved(config), config)
+    assert {request["tools"][0]["function"]["name"] for request in served.requests} == {"add"}
+
+
+def test_without_a_model_until_the_call(drawn: Any, served: Served) -> None:
+    source = PreparedModel.of(
+        chat_models.init_chat_model(base_url=served.url + "/v1", model_provider="openai", api_key=KEY), logprobs=True
+    )
+    assert (source.notices, source.no_logprobs, source.fingerprint()) == ((), None, Fingerprint())
+    with pytest.raises(
+        ConfigurationError, match=r"no model under this call's config, whose 'configurable' has nothing"
+    ):
+        source.resolved({})
+    config = {"configurable": {"model": "m3"}}
+    drawn(source.resolved(config), config)
+    assert {request["model"] for request in served.requests} == {"m3"}
+
+
+def test_further_arguments_are_bound_before_or_after(served: Served) -> None:
+    source, config = PreparedModel.of(initialised(served), stop=["A"]), {"configurable": {"seed": 3}}
+    after = source.resolved(config).bind({"temperature": 0})
+    before = source.bind({"top_p": 1}).bind({"temperature": 0})
+    assert before.notices == (), "nobody knows yet"
+    assert after.call_kwargs(2) == {"stop": ["A"], "temperature": 0, "seed": 5}
+    assert before.resolved(config).call_kwargs(2) == {"stop": ["A"], "top_p": 1, "temperature": 0, "seed": 5}
+    assert len(after.notices) == len(before.resolved(config).notices) == 1
+
+
+def test_what_a_config_says_twice_is_made_once(served: Served) -> None:
+    source = PreparedModel.of(initialised(served))
+    one = source.resolved({"configurable": {"temperature": 0.5, "thread_id": "1"}})
+    assert source.resolved({"configurable": {"temperature": 0.5, "thread_id": "2"}, "tags": ["x"]}) is one
+    other = source.resolved({"configurable": {"temperature": 0.6}})
+    assert other.model.temperature == 0.6  # type: ignore[attr-defined]
+    for temperature in (0.1, 0.2, 0.3):
+        source.resolved({"configurable": {"temperature": temperature}})
+    assert source.resolved({"configurable": {"temperature": 0.5}}) is not one, "only the last few are kept"
+    fields = PreparedModel.of(chosen(served))
+    assert fields.resolved(config_of("alternatives", seed=1)) is fields.resolved(
+        config_of("alternatives", seed=1, id=2)
+    )
+    assert fields.resolved(config_of("alternatives", seed=1)) is not fields.resolved(config_of("alternatives", seed=2))
+    by_prefix = PreparedModel.of(chosen_by_prefix(served))
+    configs = [config_of("alternatives made when called", seed=seed) for seed in (1, 2)]
+    assert [by_prefix.resolved(config).call_kwargs(0)["seed"] for config in configs] == [1, 2], (
+        "what a factory makes cannot be known beforehand"
+    )
+
+
+def test_many_threads_make_one(served: Served) -> None:
+    source, found = PreparedModel.of(initialised(served)), []
+    config: Any = {"configurable": {"temperature": 0.9}}
+    threads = [threading.Thread(target=lambda: found.append(source.resolved(config))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8 and len({id(one) for one in found}) == 1
+
+
+def test_where_nothing_is_configurable_it_is_itself() -> None:
+    source = PreparedModel.of(saying("1").with_retry())
+    assert source.per_config is None
+    assert source.resolved({"configurable": {"temperature": 3}}) is source
+
+
+def test_what_is_configured_beforehand_holds_unless_the_call_says_otherwise(served: Served) -> None:
+    for model in (set_by_field(served), initialised(served), RunnableLambda(list) | set_by_field(served)):
+        source = PreparedModel.of(model.with_config(configurable={"temperature": 0.4}, tags=["mine"]))
+        configs: list[Any] = [{}, {"configurable": {"temperature": 0.8}}]
+        found = [source.resolved(config) for config in configs]
+        temperatures = [getattr(one.model, "last", one.model) for one in found]
+        assert [getattr(one, "bound", one).temperature for one in temperatures] == [0.4, 0.8]
+        assert {"mine"} <= set(found[0].call_config({}, 0)["tags"])
+
+
+def test_the_callbacks_of_the_run_above_are_not_bound_to_it(served: Served) -> None:
+    handler, source = BaseCallbackHandler(), PreparedModel.of(set_by_field(served))
+    inside: list[Any] = []
+    config: Any = {"callbacks": [handler], "tags": ["above"], "configurable": {"seed": 3}}
+    RunnableLambda(lambda _: inside.append(source.resolved({"configurable": {"seed": 4}}))).invoke(0, config)
+    tagged = saying("1").with_config(tags=["mine"])
+    RunnableLambda(lambda _: inside.append(PreparedModel.of(tagged))).invoke(0, config)
+    for bound, tags in zip((one.config for one in inside), ([], ["mine"]), strict=True):
+        assert (bound.get("callbacks"), bound.get("tags", [])) == (None, tags)
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "says"),
+    [
+        (chosen, {"which": "neither"}, r"has which: Unknown alternative: neither"),
+        (initialised, {"model_provider": "nobody"}, r"has model_provider: .*nobody"),
+        (initialised, {"temperature": "hot"}, r"has temperature: temperature: Input should be a valid number"),
+        (initialised, {"api_key": {"sk": "secret-3"}, "temperature": "hot"}, r"has api_key, temperature: "),
+    ],
+)
+def test_a_config_without_a_model_is_explained_without_its_secrets(
+    served: Served, make: Any, settings: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says) as raised:
+        PreparedModel.of(make(served)).resolved({"configurable": settings})
+    assert "secret-3" not in f"{raised.value} {raised.value.__cause__} {raised.value.__context__}"

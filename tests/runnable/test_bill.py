@@ -1,0 +1,149 @@
+"""What was paid for: once in the bill, once in every handler's count, and no more in the winning message than asked."""
+
+import json
+import threading
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.runnables import RunnableLambda
+
+from langchain_reasc import ReASCRunnable, register_integration
+from langchain_reasc.models.integrations import Integration
+
+from .fakes import PROMPT_TOKENS, TOP_K, Reply, Scripted, calibration, saying
+from .test_tracing import Runs
+
+
+class Asked(Scripted):
+    """A model with OpenAI's fields, which returns logprobs only when it is asked for them."""
+
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+
+    def _chunk(self, reply: Reply, token: str, key: tuple[str, int]) -> ChatGenerationChunk:
+        chunk = super()._chunk(reply, token, key)
+        if not (self.logprobs or self.log.kwargs[0].get("logprobs")):
+            chunk.message.response_metadata = {}
+        return chunk
+
+
+register_integration(f"{Asked.__module__}.Asked")(lambda model: Integration())
+CALIBRATED = calibration(mean=9.0, fingerprint={})
+
+
+def asked(**fields: Any) -> Asked:
+    return Asked(script=lambda question, index: Reply(), **fields)
+
+
+def test_logprobs_that_only_reasc_asked_for_stay_out_of_the_message(runner: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=asked(), calibration=CALIBRATED), "q")
+    assert "logprobs" not in result.message.response_metadata
+    assert all(response.message.response_metadata["logprobs"] for response in result.responses)
+    assert len(json.dumps(result.message.response_metadata)) < 1000
+
+
+@pytest.mark.parametrize("how", ["field", "binding", "call"])
+def test_logprobs_that_the_caller_asked_for_are_kept(runner: Any, how: str) -> None:
+    model: Any = asked(logprobs=True) if how == "field" else asked()
+    reasc = ReASCRunnable(model=model.bind(logprobs=True) if how == "binding" else model, calibration=CALIBRATED)
+    message = runner.invoke(reasc, "q", **({"logprobs": True} if how == "call" else {}))
+    assert message.response_metadata["logprobs"]["content"]
+
+
+def test_what_providers_tell_in_detail_is_added_up(runner: Any) -> None:
+    class Detailed(Scripted):
+        def _last(self, reply: Reply, key: tuple[str, int]) -> ChatGenerationChunk:
+            chunk = super()._last(reply, key)
+            chunk.message = AIMessageChunk(
+                content="",
+                usage_metadata={
+                    "input_tokens": 7,
+                    "output_tokens": 9,
+                    "total_tokens": 16,
+                    "input_token_details": {"cache_read": 2, "cache_creation": 3},
+                    "output_token_details": {"reasoning": 5},
+                },
+                response_metadata={"finish_reason": "stop"},
+            )
+            return chunk
+
+    message = runner.invoke(ReASCRunnable(model=Detailed(script=lambda q, index: Reply()), max_samples=4), "q")
+    assert message.usage_metadata == {
+        "input_tokens": 28,
+        "output_tokens": 36,
+        "total_tokens": 64,
+        "input_token_details": {"cache_read": 8, "cache_creation": 12},
+        "output_token_details": {"reasoning": 20},
+    }
+
+
+def cutting(go: threading.Event, **late: Any) -> tuple[Scripted, Any]:
+    """A model whose sample 4 is cut off in the middle, and what lets it begin."""
+    model = saying("1", "1", "1", "1", Reply("one two three", endless=True, opens=go, wait_at=2, **late))
+    return model, lambda _, decision: decision.stop and go.set()
+
+
+def test_a_cancelled_sample_counts_once_in_every_handler(runner: Any) -> None:
+    usage, runs = UsageMetadataCallbackHandler(), Runs()
+    model, let_go = cutting(threading.Event())
+    result = runner.solve(
+        ReASCRunnable(model=model, concurrency=5), "q", {"callbacks": [usage, runs]}, on_response=let_go
+    )
+    assert result.responses[4].status == "cancelled"
+    [counted] = usage.usage_metadata.values()
+    bill = result.message.usage_metadata
+    assert (counted["input_tokens"], counted["output_tokens"]) == (bill["input_tokens"], bill["output_tokens"])
+    assert bill["input_tokens"] == 5 * PROMPT_TOKENS
+    assert list(runs.ended.values()).count("error") == 0
+    assert runs.runs.keys() == runs.ended.keys()
+    assert result.usage.estimated
+    assert result.message.response_metadata["reasc"]["tokens"]["estimated"] is True
+
+
+def test_a_cancelled_samples_own_words_are_its_answer_so_far(runner: Any) -> None:
+    model, let_go = cutting(threading.Event())
+    result = runner.solve(ReASCRunnable(model=model, concurrency=5), "q", on_response=let_go)
+    cut = result.responses[4].message
+    assert cut.text.startswith("one")
+    assert cut.response_metadata["finish_reason"] == "cancelled"
+    assert cut.response_metadata["usage_estimated"] is True
+
+
+def test_usage_that_came_before_the_cut_is_not_counted_again(runner: Any) -> None:
+    """As Anthropic's models do, which tell of the prompt with the first chunk."""
+
+    class Early(Scripted):
+        def _chunk(self, reply: Reply, token: str, key: tuple[str, int]) -> ChatGenerationChunk:
+            chunk = super()._chunk(reply, token, key)
+            if self.log.tokens[key] == 1:
+                usage = {"input_tokens": PROMPT_TOKENS, "output_tokens": 1, "total_tokens": PROMPT_TOKENS + 1}
+                chunk.message.usage_metadata = usage  # type: ignore[attr-defined]
+            return chunk
+
+    go = threading.Event()
+    late = Reply("one two three", endless=True, opens=go, wait_at=2)
+    model = Early(script=lambda question, index: late if index == 4 else Reply(usage=False))
+    result = runner.solve(
+        ReASCRunnable(model=model, concurrency=5), "q", on_response=lambda _, decision: decision.stop and go.set()
+    )
+    usage = result.responses[4].message.usage_metadata
+    assert usage["input_tokens"] == PROMPT_TOKENS
+    assert usage["output_tokens"] == result.responses[4].output_tokens == len(result.responses[4].message.text.split())
+
+
+def test_a_chain_that_is_no_chat_model_is_billed_too(runner: Any) -> None:
+    chain = saying("1") | RunnableLambda(lambda message: message)
+    result = runner.solve(ReASCRunnable(model=chain), "q")
+    assert result.usage.input_tokens == 4 * PROMPT_TOKENS
+
+
+def test_the_measure_of_an_online_calibration_is_one_that_the_model_gives(runner: Any) -> None:
+    reasc = ReASCRunnable(model=asked(), calibration="online")
+    assert reasc.calibrator is not None
+    assert str(reasc.calibrator.measure) == "top_k/bottom_group/W=128"
+    runner.batch(reasc, ["a", "b"])
+    with pytest.raises(Exception, match="needs the signal 'self_certainty', which the model does not give"):
+        ReASCRunnable(model=asked(), calibration="online", measure=type(TOP_K)("self_certainty", "mean"))

@@ -1,0 +1,101 @@
+"""Options that change after the runnable was made, by whatever way LangChain and Python offer."""
+
+import pickle
+from typing import Any
+
+import pytest
+from langchain_core.load import dumps
+from langchain_core.runnables import ConfigurableField
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+
+from .fakes import TOP_K, Reply, Scripted, calibration, saying
+
+
+def answer_of(runner: Any, reasc: Any) -> Any:
+    return runner.invoke(reasc, "q").response_metadata["reasc"]["answer"]
+
+
+def test_assigning_takes_effect(runner: Any) -> None:
+    reasc = ReASCRunnable(model=saying("1"))
+    reasc.model = saying("2")
+    assert answer_of(runner, reasc) == "2"
+    reasc.answer = lambda text: text.upper()
+    assert answer_of(runner, reasc) == "the answer is 2"
+    reasc.calibration = calibration(gate=-9.0)
+    result = runner.solve(reasc, "q")
+    assert (result.decision.reason, result.message.response_metadata["reasc"]["method"]) == ("gate", "reasc")
+
+
+def test_a_copy_with_other_options_is_checked_and_prepared(runner: Any) -> None:
+    reasc = ReASCRunnable(model=saying("1"))
+    assert answer_of(runner, reasc.model_copy(update={"model": saying("2")})) == "2"
+    assert answer_of(runner, reasc) == "1"
+    assert reasc.model_copy(update={"max_samples": 3}).max_samples == 3
+    with pytest.raises(ConfigurationError, match="max_samples"):
+        reasc.model_copy(update={"max_samples": 0})
+
+
+def test_a_refused_assignment_changes_nothing(runner: Any) -> None:
+    reasc = ReASCRunnable(model=saying("1"))
+    for name, value in {"max_samples": 0, "answer": "nope", "model": 3}.items():
+        with pytest.raises(ConfigurationError, match=name if name != "answer" else "nope"):
+            setattr(reasc, name, value)
+    with pytest.raises(FingerprintMismatch):
+        reasc.calibration = calibration(fingerprint={"model": "another"})
+    assert (reasc.max_samples, reasc.answer, reasc.calibration) == (16, "auto", None)
+    assert answer_of(runner, reasc) == "1"
+
+
+def learning() -> ReASCRunnable:
+    model = Scripted(script=lambda question, index: Reply(f"it is {index % 2}", -1.0 - int(question) / 7))
+    return ReASCRunnable(model=model, calibration="online", measure=TOP_K, max_samples=2)
+
+
+def test_configurable_fields_learn_together(runner: Any) -> None:
+    reasc = learning()
+    configured = reasc.configurable_fields(max_samples=ConfigurableField(id="budget"))
+    for at in range(64):
+        runner.invoke(configured, str(at), {"configurable": {"budget": 1 + at % 2}})
+    assert reasc.learned is not None
+    assert reasc.learned.n == 64
+
+
+def test_what_was_learned_stays_when_another_option_changes(runner: Any) -> None:
+    reasc = learning()
+    calibrator = reasc.calibrator
+    reasc.max_samples = 1
+    assert reasc.calibrator is calibrator
+    assert reasc.model_copy(update={"concurrency": 2}).calibrator is calibrator
+    reasc.measure = type(TOP_K)("token_logprob", "mean")
+    assert reasc.calibrator is not calibrator
+
+
+def test_it_is_pickled_by_its_options_and_not_by_langchains_serialization() -> None:
+    reasc = pickle.loads(pickle.dumps(ReASCRunnable(model=Scripted(script=None, log=None), max_samples=3)))
+    assert reasc.max_samples == 3
+    assert '"not_implemented"' in dumps(ReASCRunnable(model=saying("1")))
+
+
+@pytest.mark.parametrize("call", ["invoke", "batch"])
+def test_what_would_be_swallowed_is_refused(runner: Any, call: str) -> None:
+    model = saying("1")
+    with pytest.raises(ConfigurationError, match=r"on_response goes with solve\(\)"):
+        getattr(runner, call)(ReASCRunnable(model=model), ["q"] if call == "batch" else "q", on_response=print)
+    assert model.log.calls == []
+
+
+def test_every_other_argument_reaches_the_model(runner: Any) -> None:
+    model = saying("1")
+    runner.invoke(ReASCRunnable(model=model), "q", start=7)
+    assert {kwargs["start"] for kwargs in model.log.kwargs} == {7}
+
+
+@pytest.mark.parametrize("calibrated", [None, "online"])
+def test_a_batch_tells_how_far_it_has_come(runner: Any, calibrated: Any) -> None:
+    told: list[tuple[int, int]] = []
+    reasc = learning() if calibrated else ReASCRunnable(model=saying("1"))
+    runner.batch(reasc, ["1", "2", "3"], progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert len(runner.batch(reasc, ["1", "2"], progress=True)) == 2
