@@ -1,39 +1,83 @@
-"""Extractors: from a response's text to its answer, or None. They compose: ``boxed() | last_number()``."""
+"""Extractors: from a response to its answer, or None. They compose: ``boxed() | last_number()``."""
 
-import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from langchain_reasc.answers.normalize import normalize
+from langchain_core.messages import AIMessage
+
+from langchain_reasc.answers.choice import ChoiceFinder
+from langchain_reasc.answers.closing import closing_number, last_number_in
+from langchain_reasc.answers.explicit import explicit_answer
+from langchain_reasc.answers.json_objects import field_of_last_object
+from langchain_reasc.answers.marks import boxed_content
+from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
+from langchain_reasc.answers.normalize import normalize, without_unit
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["AnswerSpec", "Extractor", "boxed", "choice", "extractor", "json_field", "last_number", "matching"]
+__all__ = [
+    "AnswerSpec",
+    "Extractor",
+    "boxed",
+    "choice",
+    "extractor",
+    "json_field",
+    "last_number",
+    "matching",
+    "mathematical",
+    "message_extractor",
+]
 
 
 @dataclass(frozen=True)
 class Extractor:
-    """A function from text to a normalized answer; ``a | b`` asks ``b`` where ``a`` finds none.
+    """A function from a response to a normalized answer; ``a | b`` asks ``b`` where ``a`` finds none.
 
     Attributes:
-        find: text -> raw answer, or None.
+        find: text (with ``reads_message``, the message) -> raw answer, or None.
         name: shown in messages.
+        explicit: the same for the text of a response that was cut off, where only what it explicitly states is an
+            answer; None: such a response casts no vote.
+        over_tool_calls: whether its finding is the answer of a response that also calls tools.
+        reads_message: whether ``find`` is given the ``AIMessage``.
+        canonical: raw answer -> the spelling in which equal answers agree.
+        otherwise: asked where this one finds none.
     """
 
-    find: Callable[[str], str | None]
+    find: Callable[[Any], str | None]
     name: str
+    explicit: Callable[[str], str | None] | None = None
+    over_tool_calls: bool = False
+    reads_message: bool = False
+    canonical: Callable[[str], str] = normalize
+    otherwise: "Extractor | None" = None
 
-    def __call__(self, text: str) -> str | None:
-        found = self.find(text)
-        return None if found is None else normalize(str(found)) or None
+    def __call__(self, response: str | AIMessage) -> str | None:
+        """The answer in a text, or in a message."""
+        given = _as_message(response) if self.reads_message else _as_text(response)
+        return self._first(self.find(given), lambda other: other(response))
+
+    def from_cut_off(self, text: str) -> str | None:
+        """The answer that a text states explicitly, where it was cut off before its end."""
+        found = self.explicit(text) if self.explicit else None
+        return self._first(found, lambda other: other.from_cut_off(text))
 
     def __or__(self, other: "Extractor") -> "Extractor":
-        def first_found(text: str) -> str | None:
-            found = self.find(text)
-            return other.find(text) if found is None else found
+        rest = self.otherwise | other if self.otherwise else other
+        own = self.name.split(" | ")[0]
+        return replace(
+            self,
+            otherwise=rest,
+            name=f"{own} | {rest.name}",
+            over_tool_calls=self.over_tool_calls or other.over_tool_calls,
+        )
 
-        return Extractor(first_found, f"{self.name} | {other.name}")
+    def _first(self, found: str | None, ask: "Callable[[Extractor], str | None]") -> str | None:
+        if found is None:
+            return ask(self.otherwise) if self.otherwise else None
+        return self.canonical(str(found)) or None
 
 
 AnswerSpec = str | Extractor | Callable[[str], str | None]
@@ -43,67 +87,76 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     """The extractor a name or a function stands for.
 
     Args:
-        spec: ``"auto"`` (boxed; without a box, the last number), ``"boxed"``, ``"number"``, ``"choice"``,
+        spec: ``"auto"`` (what the response says its answer is, else the number it comes down to), ``"boxed"``,
+            ``"number"`` (the last one), ``"choice"``, ``"math"`` (like auto, and equal formulas agree),
             ``"regex:PATTERN"`` (its first group), ``"json:FIELD"`` (dots descend), ``"text"`` (the whole response), or
             any function from text to an answer or None.
 
     Raises:
         ConfigurationError: an unknown name or an invalid pattern.
+        MissingExtraError: ``"math"`` without the extra ``math``.
     """
     if isinstance(spec, Extractor):
         return spec
     if callable(spec):
-        return Extractor(spec, getattr(spec, "__name__", "custom"))
+        return Extractor(spec, _name_of(spec), over_tool_calls=True)
     kind, _, rest = spec.partition(":")
     if kind == "regex" and rest:
         return matching(rest)
     if kind == "json" and rest:
         return json_field(rest)
     named: dict[str, Callable[[], Extractor]] = {
-        "auto": lambda: Extractor(_auto, "auto"),
+        "auto": lambda: Extractor(_auto, "auto", explicit=partial(explicit_answer, cut_off=True)),
         "boxed": boxed,
         "number": last_number,
         "choice": choice,
+        "math": mathematical,
         "text": lambda: Extractor(str, "text"),
     }
     if spec not in named:
         raise ConfigurationError(
-            f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, text, regex:PATTERN, json:FIELD, "
-            "or pass a function from text to an answer"
+            f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, math, text, regex:PATTERN, "
+            "json:FIELD, or pass a function from text to an answer"
         )
     return named[spec]()
 
 
+def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | None = None) -> Extractor:
+    """An extractor whose function gets the whole ``AIMessage``: its tool calls, its blocks, how it ended.
+
+    It alone decides what is an answer, of refusals and of responses that were cut off too (these never pass the gate).
+
+    Args:
+        find: message -> answer, or None.
+        name: shown in messages; None for the function's.
+    """
+    return Extractor(find, name or _name_of(find), over_tool_calls=True, reads_message=True)
+
+
 def boxed() -> Extractor:
-    """The content of the last ``\\boxed{...}``, braces balanced."""
-    return Extractor(_boxed, "boxed")
+    """The content of the last ``\\boxed{...}``, braces balanced, without its unit."""
+    return Extractor(_boxed, "boxed", explicit=partial(_boxed, cut_off=True))
 
 
 def last_number() -> Extractor:
-    """The last number in the text, with its sign; ``$``, thousands commas and fractions (``3/4``) allowed."""
-    number = r"(?:\d+(?:,\d{3}(?!\d))*(?:\.\d+)?|\.\d+)"
-    pattern = re.compile(rf"(?<![\w.])[-−+]?[$€£]?{number}(?:/\d+)?")
-    return Extractor(lambda text: _last(pattern, text), "number")
+    """The last quantity in the text, whatever it belongs to: ``-5``, ``$1,234.5``, ``3/4``, ``3.2e-4``, ``3:45 PM``."""
+    return Extractor(last_number_in, "number", explicit=_explicit_number)
 
 
 def choice(letters: str = "ABCDEFGHIJ") -> Extractor:
-    """The letter of a multiple-choice answer: boxed, after "answer", in parentheses, or alone on the last line."""
-    letter = f"([{letters}])"
-    cue = r"(?i:answer)(?:[\s*:=]|(?i:is|option|choice))*\(?"
-    patterns = [
-        re.compile(rf"{cue}{letter}\b"),
-        re.compile(rf"{cue}(?i:{letter})[).*]*\s*$", re.MULTILINE),  # elsewhere a small "a" is an article
-        re.compile(rf"\({letter}\)"),
-        re.compile(rf"^\s*\**{letter}[).:]?\**\s*\Z", re.MULTILINE),
-    ]
+    """The letter of a multiple-choice answer: boxed, said to be the answer, called right, chosen, or alone."""
+    find = ChoiceFinder(letters)
+    return Extractor(find, "choice", explicit=partial(find, cut_off=True))
 
-    def find(text: str) -> str | None:
-        inside = _boxed(text)
-        if inside is not None and (held := re.search(rf"\b{letter}\b", inside)):
-            return held[1]
-        return next((found for pattern in patterns if (found := _last(pattern, text))), None)
 
-    return Extractor(find, "choice")
+def mathematical() -> Extractor:
+    """As ``auto``, and what is equal as mathematics votes together: ``\\frac{1}{\\sqrt{2}}`` and ``\\sqrt{2}/2``.
+
+    Raises:
+        MissingExtraError: math-verify is not installed.
+    """
+    require_math_verify()
+    return Extractor(_auto, "math", explicit=partial(explicit_answer, cut_off=True), canonical=canonical_mathematics)
 
 
 def matching(pattern: str) -> Extractor:
@@ -112,56 +165,54 @@ def matching(pattern: str) -> Extractor:
         compiled = re.compile(pattern)
     except re.error as error:
         raise ConfigurationError(f"invalid answer pattern {pattern!r}: {error}") from None
-    return Extractor(lambda text: _last(compiled, text), f"regex:{pattern}")
+
+    def find(text: str, *, cut_off: bool = False) -> str | None:
+        found = None
+        for match in compiled.finditer(text):
+            found = match
+        if found is None or (cut_off and not _is_cued(found)):
+            return None
+        return found[1] if compiled.groups else found[0]
+
+    return Extractor(find, f"regex:{pattern}", explicit=partial(find, cut_off=True))
 
 
 def json_field(field: str) -> Extractor:
-    """A field of the last JSON object in the text; ``a.b`` descends."""
-
-    def find(text: str) -> str | None:
-        value: Any = _last_object(text)
-        for key in field.split("."):
-            if not isinstance(value, dict) or key not in value:
-                return None
-            value = value[key]
-        if value is None:
-            return None
-        return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-    return Extractor(find, f"json:{field}")
-
-
-def _last(pattern: re.Pattern[str], text: str) -> str | None:
-    found = None
-    for match in pattern.finditer(text):
-        found = match[1] if pattern.groups else match[0]
-    return found
+    """A field of the last JSON object that has it; ``a.b`` descends."""
+    find = partial(field_of_last_object, path=field)
+    return Extractor(find, f"json:{field}", explicit=partial(find, cut_off=True), over_tool_calls=True)
 
 
 def _auto(text: str) -> str | None:
+    if (found := explicit_answer(text)) is not None:
+        return found
     # A box that was cut off is no answer, whatever digits stand in it.
-    return _boxed(text) if "\\boxed{" in text else last_number().find(text)
+    return None if "\\boxed{" in text else closing_number(text)
 
 
-def _boxed(text: str) -> str | None:
-    opening = text.rfind("\\boxed{")
-    if opening < 0:
-        return None
-    start = opening + len("\\boxed{")
-    depth = 1
-    for at in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
-        if depth == 0:
-            return text[start:at]
-    return None  # cut off before the brace closed: not an answer
+def _boxed(text: str, *, cut_off: bool = False) -> str | None:
+    inside = boxed_content(text, cut_off=cut_off)
+    return None if inside is None else without_unit(inside)
 
 
-def _last_object(text: str) -> dict[str, Any] | None:
-    decoder, found, at = json.JSONDecoder(), None, text.find("{")
-    while at >= 0:
-        try:
-            value, end = decoder.raw_decode(text, at)
-            found, at = value, text.find("{", end)
-        except ValueError:
-            at = text.find("{", at + 1)
-    return found
+def _explicit_number(text: str) -> str | None:
+    stated = explicit_answer(text, cut_off=True)
+    return None if stated is None else last_number_in(stated)
+
+
+def _is_cued(match: re.Match[str]) -> bool:
+    """Whether a match has words or marks around its group, and ends before the text does: then it states an answer."""
+    group = match[1] if match.re.groups else match[0]
+    return match.end() < len(match.string) and bool(re.search(r"\w|#", match[0].replace(group or "", "", 1)))
+
+
+def _name_of(find: Callable[..., Any]) -> str:
+    return str(getattr(find, "__name__", "custom"))
+
+
+def _as_text(response: str | AIMessage) -> str:
+    return response if isinstance(response, str) else str(response.text)
+
+
+def _as_message(response: str | AIMessage) -> AIMessage:
+    return AIMessage(response) if isinstance(response, str) else response

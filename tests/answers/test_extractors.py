@@ -12,7 +12,7 @@ CASES = {
         ("so \\boxed{42}.", "42"),
         ("\\boxed{1} no, \\boxed{2}", "2"),
         ("\\boxed{\\frac{1}{2}}", "0.5"),
-        ("\\boxed{\\{1, 2\\}}", "\\{1, 2\\}"),
+        ("\\boxed{\\{1, 2\\}}", "\\{1,2\\}"),
         ("\\boxed{\\text{Blue}}", "blue"),
         ("\\boxed{12", None),
         ("\\boxed{}", None),

@@ -1,0 +1,62 @@
+"""How a response ended, in the words of the providers that LangChain has integrations for."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage
+
+__all__ = ["Ending", "ending_of", "is_refusal"]
+
+Ending = Literal["whole", "cut off", "filtered", "refused", "malformed call"]
+
+_CUT_OFF = """length max_tokens max_output_tokens max_new_tokens max_length model_length
+    model_context_window_exceeded context_length_exceeded token_limit time_limit limit time incomplete pause_turn
+    error error_limit abort aborted cancelled canceled"""
+_FILTERED = """content_filter content_filtered content-filter safety image_safety recitation blocklist
+    prohibited_content spii language guardrail_intervened error_toxic model_armor sensitive moderation"""
+_MALFORMED = """malformed_function_call malformed_tool_call malformed_tool_use malformed_model_output
+    unexpected_tool_call"""
+_REASONS: dict[str, Ending] = {
+    **dict.fromkeys(_CUT_OFF.split(), "cut off"),
+    **dict.fromkeys(_MALFORMED.split(), "malformed call"),
+    **dict.fromkeys(_FILTERED.split(), "filtered"),
+    **dict.fromkeys(("refusal", "refused"), "refused"),
+}
+_FIELDS = (
+    "finish_reason",
+    "stop_reason",
+    "done_reason",
+    "stopReason",
+    "finishReason",
+    "native_finish_reason",
+    "status",
+)
+
+
+def ending_of(message: AIMessage) -> Ending:
+    """Whether a response came to its end, and if not, what ended it."""
+    endings = {_REASONS[reason] for reason in _said(message.response_metadata) if reason in _REASONS}
+    order: tuple[Ending, ...] = ("refused", "filtered", "malformed call", "cut off")
+    return next((ending for ending in order if ending in endings), "whole")
+
+
+def is_refusal(message: AIMessage) -> bool:
+    """Whether the model, or its provider, says that it declines: in a block or field of its own."""
+    blocks = message.content if isinstance(message.content, list) else ()
+    said = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
+    return said or bool(message.additional_kwargs.get("refusal"))
+
+
+def _said(metadata: dict[str, Any]) -> Iterator[str]:
+    for field in _FIELDS:
+        if (reason := metadata.get(field)) is not None:
+            yield _once(str(getattr(reason, "value", reason)).rpartition(".")[2].lower())
+    details = metadata.get("incomplete_details")
+    if isinstance(details, dict) and details.get("reason"):
+        yield str(details["reason"]).lower()
+
+
+def _once(reason: str) -> str:
+    """``STOPSTOP`` is ``STOP``: LangChain joins strings where two chunks of a stream say the same."""
+    half, odd = divmod(len(reason), 2)
+    return _once(reason[:half]) if half and not odd and reason[:half] == reason[half:] else reason

@@ -1,0 +1,174 @@
+"""``answer="math"``: what is equal as mathematics is one answer, in a process that is bounded in every way."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from langchain_reasc.answers import extractor, mathematics, normalize, vote_of
+from langchain_reasc.answers.mathematics import canonical_mathematics
+from langchain_reasc.exceptions import MissingExtraError
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="processes and signals of POSIX")
+
+EQUAL = {
+    "0.5": ["\\frac{1}{2}", "1/2", "\\frac{3}{6}", "\\sin\\frac{\\pi}{6}", "2^{-1}"],
+    "sqrt(2)/2": ["\\frac{1}{\\sqrt{2}}", "\\frac{\\sqrt2}{2}", "\\sqrt{\\frac{1}{2}}", "2^{-1/2}", "0.5\\sqrt{2}"],
+    "sqrt(3)+2": ["2+\\sqrt{3}", "\\sqrt{3}+2", "\\sqrt{7+4\\sqrt{3}}"],
+    "2*x+1": ["2x+1", "1 + 2x", "y = 2x + 1", "\\frac{4x+2}{2}"],
+    "x^2+2*x+1": ["(x+1)^2", "x^2+2x+1", "(1+x)(x+1)"],
+    "x+1": ["\\frac{x^2-1}{x-1}", "x+1"],
+    "(1,2)": ["(1, 2)", "(1,2)", "\\left(1, \\frac{4}{2}\\right)"],
+    "(2,1)": ["(2, 1)"],
+    "[0,1)": ["[0, 1)", "[0,1)", "x \\in [0,\\frac{2}{2})"],
+    "(-oo,3]": ["(-\\infty, 3]"],
+    "(-1,1)u(2,3)": ["(-1,1)\\cup(2,3)", "(2,3) \\cup (-1,1)"],
+    "{1,2}": ["\\{1,2\\}", "\\{2, 1\\}", "1, 2", "2 \\text{ or } 1", "x = 1 \\text{ or } x = 2"],
+    "{1+sqrt(2),1-sqrt(2)}": ["1 \\pm \\sqrt{2}", "1-\\sqrt2, 1+\\sqrt2"],
+    "x>2": ["x > 2", "2 < x"],
+    "-2*x+y+4=0": ["2x = 4 + y", "4x = 8 + 2y"],
+    "[[1,2],[3,4]]": [
+        "\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}",
+        "\\begin{pmatrix}1&2\\\\3&\\frac82\\end{pmatrix}",
+    ],
+    "120": ["5!", "120", "\\binom{10}{3}"],
+    "even": ["\\text{even}", "Even"],
+    "c": ["\\text{(C)}", "C"],
+    "3:45 pm": ["3:45 PM"],
+}
+
+
+@pytest.mark.parametrize(("canonical", "spelling"), [(to, one) for to, ways in EQUAL.items() for one in ways])
+def test_equal_answers_have_one_spelling(canonical: str, spelling: str) -> None:
+    found = canonical_mathematics(spelling)
+    assert found == canonical
+    assert normalize(found) == found  # as a pool is read
+
+
+def test_different_answers_keep_different_spellings() -> None:
+    different = [
+        "1/3",
+        "0.333",
+        "0.33",
+        "\\sqrt{2}",
+        "1.414",
+        "x+1",
+        "x+2",
+        "(1,2)",
+        "[1,2]",
+        "(1,2]",
+        "\\{1,2\\}",
+        "x>1",
+    ]
+    assert len({canonical_mathematics(one) for one in different}) == len(different)
+
+
+def test_votes_of_whole_responses() -> None:
+    extract = extractor("math")
+    texts = [
+        "Thus \\boxed{\\frac{1}{\\sqrt{2}}}.",
+        "The answer is $\\frac{\\sqrt{2}}{2}$.",
+        "It is \\boxed{\\sqrt{2}/2}",
+    ]
+    assert {vote_of(AIMessage(text), extract).answer for text in texts} == {"sqrt(2)/2"}
+    half = AIMessage("The answer is $2^{-1/2}$. So $", response_metadata={"finish_reason": "length"})
+    assert vote_of(half, extract).answer == "sqrt(2)/2"
+    assert vote_of(AIMessage("She has 1,200 left."), extract).answer == "1200"
+
+
+def test_many_threads_may_ask_at_once() -> None:
+    formulas = [f"\\frac{{{n}}}{{\\sqrt{{2}}}}" for n in range(1, 17)]
+    mathematics._key.cache_clear()
+    with ThreadPoolExecutor(8) as threads:
+        at_once = list(threads.map(canonical_mathematics, formulas))
+    mathematics._key.cache_clear()
+    assert at_once == [canonical_mathematics(formula) for formula in formulas]
+    assert len(set(at_once)) == len(formulas)
+
+
+def test_one_that_takes_too_long_keeps_its_spelling_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    canonical_mathematics("\\sqrt{2}+1")  # the worker runs
+    monkeypatch.setattr(mathematics, "SECONDS", 0.5)
+    start = time.monotonic()
+    assert canonical_mathematics("9^{9^{9^9}}") == "9^{9^{9^9}}"
+    assert time.monotonic() - start < 10
+    monkeypatch.undo()
+    assert canonical_mathematics("\\frac{5}{\\sqrt{5}}") == "sqrt(5)"
+
+
+def test_a_worker_that_died_is_replaced() -> None:
+    canonical_mathematics("\\sqrt{2}+2")
+    process = mathematics._WORKER._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    mathematics._key.cache_clear()
+    assert canonical_mathematics("\\frac{6}{\\sqrt{6}}") == "sqrt(6)"
+
+
+def test_without_the_extra_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    with pytest.raises(MissingExtraError, match=r"langchain-reasc\[math\]"):
+        extractor("math")
+    assert extractor("auto")("\\boxed{2}") == "2"
+
+
+ASKING = """
+import sys, time
+from langchain_reasc.answers import extractor, mathematics
+assert mathematics._WORKER._process is None, "started by the import"
+assert not {"sympy", "math_verify"} & set(sys.modules)
+assert extractor("math")("\\\\boxed{\\\\sqrt{8}}") == "2*sqrt(2)"
+assert not {"sympy", "math_verify"} & set(sys.modules), "imported into this process"
+print(mathematics._WORKER._process.pid, flush=True)
+"""
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _ends(pid: int) -> bool:
+    deadline = time.monotonic() + 20
+    while _runs(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not _runs(pid)
+
+
+@POSIX
+@pytest.mark.parametrize("ending", ["", "time.sleep(60)"])
+def test_the_worker_ends_with_the_interpreter(ending: str) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ASKING + ending], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    worker = int(process.stdout.readline())
+    if ending:
+        process.send_signal(signal.SIGKILL)  # no exit handler runs
+    process.communicate(timeout=60)
+    assert _ends(worker)
+
+
+FORKING = """
+import os
+from langchain_reasc.answers import mathematics
+mathematics.canonical_mathematics("\\\\sqrt{8}")
+child = os.fork()
+asked, told = ("\\\\sqrt{12}", "2*sqrt(3)") if child else ("\\\\sqrt{18}", "3*sqrt(2)")
+assert mathematics.canonical_mathematics(asked) == told
+if child:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@POSIX
+def test_a_forked_process_has_a_worker_of_its_own() -> None:
+    subprocess.run([sys.executable, "-c", FORKING], check=True, timeout=120)
