@@ -17,6 +17,7 @@ from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import (
     findings,
     moved_seed,
+    own_copy,
     prepared,
     reason_for_no_logprobs,
     reason_for_not_asking,
@@ -90,14 +91,22 @@ class PreparedModel:
         return self.model if isinstance(self.model, BaseChatModel) and isinstance(self.model, ParallelSampler) else None
 
     def stream(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Generator[BaseMessage]:
-        """One sample, token by token."""
-        return cast("Generator[BaseMessage]", self.model.stream(messages, config, **kwargs))
+        """One sample, token by token, from a copy of the model that no other sample uses (where that matters)."""
+        return cast("Generator[BaseMessage]", own_copy(self.model).stream(messages, config, **kwargs))
 
     def astream(
         self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any
     ) -> AsyncGenerator[BaseMessage]:
         """The asynchronous :meth:`stream`."""
-        return cast("AsyncGenerator[BaseMessage]", self.model.astream(messages, config, **kwargs))
+        return cast("AsyncGenerator[BaseMessage]", own_copy(self.model).astream(messages, config, **kwargs))
+
+    def invoke(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Any:
+        """One sample as a whole, from such a copy."""
+        return own_copy(self.model).invoke(messages, config, **kwargs)
+
+    async def ainvoke(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Any:
+        """The asynchronous :meth:`invoke`."""
+        return await own_copy(self.model).ainvoke(messages, config, **kwargs)
 
     def call_kwargs(self, index: int) -> dict[str, Any]:
         """The arguments of sample ``index``: a seed that is set is moved on, or all samples would be the same."""

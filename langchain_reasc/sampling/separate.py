@@ -93,7 +93,7 @@ def _one(
     call, arguments = source.call_config(config, index), source.call_kwargs(index)
     try:
         if not source.streams:
-            return Sample(index, merged([source.model.invoke(messages, call, **arguments)]))
+            return Sample(index, merged([source.invoke(messages, call, **arguments)]))
         with closing(source.stream(messages, call, **arguments)) as stream:
             for chunk in stream:
                 chunks.append(chunk)
@@ -118,7 +118,7 @@ async def _aone(
     try:
         async with timer:
             if not source.streams:
-                return Sample(index, merged([await source.model.ainvoke(messages, call, **arguments)]))
+                return Sample(index, merged([await source.ainvoke(messages, call, **arguments)]))
             async with aclosing(source.astream(messages, call, **arguments)) as stream:
                 async for chunk in stream:
                     chunks.append(chunk)

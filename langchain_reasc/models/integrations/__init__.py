@@ -6,6 +6,7 @@ No package is imported for it: classes are known by name. Your own class, or one
 
 from langchain_reasc.models.integrations.findings import findings, reason_for_no_logprobs, reason_for_not_asking
 from langchain_reasc.models.integrations.integration import Integration, MovedSeed
+from langchain_reasc.models.integrations.own_copy import own_copy
 from langchain_reasc.models.integrations.preparation import leaves, moved_seed, prepared, without_n
 from langchain_reasc.models.integrations.registry import integration_of, register_integration
 
@@ -16,6 +17,7 @@ __all__ = [
     "integration_of",
     "leaves",
     "moved_seed",
+    "own_copy",
     "prepared",
     "reason_for_no_logprobs",
     "reason_for_not_asking",
