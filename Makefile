@@ -17,18 +17,22 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 BUILD_LOG := $(VENV)/llama-cpp-build.log
 
-.PHONY: help demo test lint format types bench clean
+.PHONY: help demo test test-slow lint format types bench clean
 
 help:
 	@echo "make demo    install, then run the shipped model through pass@1, SC, ESC, ASC and ReASC"
-	@echo "make test    install, then run the tests"
+	@echo "make test    install, then run the tests;  make test-slow  those that take long"
 	@echo "make lint    style and types;  make format  rewrite to style;  make bench  measures beside other engines"
 
 demo: $(VENV)/.demo
 	@$(BIN)/reasc demo --plot
 
+# Two processes at a time. Each test that waits leaves its core to the other; more would fall over each other's time limits.
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-slow: $(VENV)/.test
+	@$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .

@@ -93,6 +93,7 @@ def test_the_table_says_what_is_met() -> None:
     assert table[-1] == "[1] why"
 
 
+@pytest.mark.slow  # three measures
 def test_measures_chosen_by_name_print_one_table_below_the_machine(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "decode", "step", "prefix", "--quick", "--folder", str(tmp_path)]
     done = subprocess.run(

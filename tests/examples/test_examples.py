@@ -59,6 +59,7 @@ def test_a_missing_key_is_one_line_without_a_traceback(tmp_path: Path, monkeypat
     assert done.stderr == "error: set OPENAI_API_KEY, or name a server with --base-url\n"
 
 
+@pytest.mark.slow  # openai's client asks three times for each of twenty questions, four at once
 def test_a_dead_server_is_one_line_without_a_traceback(tmp_path: Path) -> None:
     done = run("any_chat_model.py", "--model", "any", "--base-url", "http://127.0.0.1:9/v1", cwd=tmp_path)
     assert done.returncode == 1
