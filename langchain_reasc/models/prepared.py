@@ -1,6 +1,7 @@
 """What samples are drawn from: a chat model, unwrapped from its bindings and made safe to sample."""
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -92,21 +93,28 @@ class PreparedModel:
 
     def stream(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Generator[BaseMessage]:
         """One sample, token by token, from a copy of the model that no other sample uses (where that matters)."""
-        return cast("Generator[BaseMessage]", own_copy(self.model).stream(messages, config, **kwargs))
+        with own_copy(self.model) as own:
+            yield from own.stream(messages, config, **kwargs)
 
-    def astream(
+    async def astream(
         self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any
     ) -> AsyncGenerator[BaseMessage]:
         """The asynchronous :meth:`stream`."""
-        return cast("AsyncGenerator[BaseMessage]", own_copy(self.model).astream(messages, config, **kwargs))
+        with own_copy(self.model) as own:
+            stream = cast("AsyncGenerator[BaseMessage]", own.astream(messages, config, **kwargs))
+            async with aclosing(stream):
+                async for chunk in stream:
+                    yield chunk
 
     def invoke(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Any:
         """One sample as a whole, from such a copy."""
-        return own_copy(self.model).invoke(messages, config, **kwargs)
+        with own_copy(self.model) as own:
+            return own.invoke(messages, config, **kwargs)
 
     async def ainvoke(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Any:
         """The asynchronous :meth:`invoke`."""
-        return await own_copy(self.model).ainvoke(messages, config, **kwargs)
+        with own_copy(self.model) as own:
+            return await own.ainvoke(messages, config, **kwargs)
 
     def call_kwargs(self, index: int) -> dict[str, Any]:
         """The arguments of sample ``index``: a seed that is set is moved on, or all samples would be the same."""

@@ -14,7 +14,8 @@ from langchain_core.runnables import ConfigurableField, Runnable, RunnableLambda
 from pydantic import BaseModel, Field, PrivateAttr
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.models.integrations import integration_of, own_copy
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.integrations import Integration, integration_of, own_copy, registry
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import awave, wave
 
@@ -113,12 +114,16 @@ class Down(Forgetful):
         raise ConnectionError("down")
 
 
-def drawn(model: Runnable[Any, Any], is_async: bool, samples: int = SAMPLES) -> list[str]:
+def drawn_with_errors(model: Runnable[Any, Any], is_async: bool, samples: int = SAMPLES) -> list[Any]:
     async def all_of_them() -> list[Any]:
         return [sample async for sample in awave(*arguments)]
 
     arguments: Any = (PreparedModel.of(model), [AIMessage("q")], range(samples), {}, threading.Event())
-    found = asyncio.run(all_of_them()) if is_async else list(wave(*arguments))
+    return asyncio.run(all_of_them()) if is_async else list(wave(*arguments))
+
+
+def drawn(model: Runnable[Any, Any], is_async: bool, samples: int = SAMPLES) -> list[str]:
+    found = drawn_with_errors(model, is_async, samples)
     assert [sample.error for sample in found] == [None] * samples
     return sorted(sample.message.text for sample in found)
 
@@ -133,20 +138,50 @@ def test_every_sample_sends_its_own_request(kind: Any, on_client: bool, wrap: An
 
 def test_copies_are_made_of_what_needs_them_and_share_the_rest() -> None:
     model = Forgetful().with_fallbacks([PROVIDERS["ChatOpenAI"].model(NOWHERE)]).with_retry()
-    copy: Any = own_copy(model)
+    with own_copy(model) as made:
+        copy: Any = made
     assert copy.bound.runnable is not model.bound.runnable  # type: ignore[attr-defined]
     assert copy.bound.runnable.meeting is model.bound.runnable.meeting  # type: ignore[attr-defined]
     assert copy.bound.fallbacks[0] is model.bound.fallbacks[0]  # type: ignore[attr-defined]
     function = RunnableLambda(lambda messages: AIMessage("42"))
-    assert own_copy(function) is function
+    with own_copy(function) as same:
+        assert same is function
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_models_that_count_their_calls_go_on_counting(is_async: bool) -> None:
+def test_langchains_fakes_go_on_counting(is_async: bool) -> None:
     answers = ["the answer is 1", "the answer is 2", "the answer is 3"]
     reasc = ReASCRunnable(model=FakeListChatModel(responses=answers), max_samples=3)
     result = asyncio.run(reasc.asolve("q")) if is_async else reasc.solve("q")
     assert {response.message.text for response in result.responses} == set(answers)
+
+
+class Counting(BaseChatModel):
+    """A double as many write them: its next response is found by a count."""
+
+    answers: list[str]
+    given: int = 0
+
+    @property
+    def _llm_type(self) -> str:
+        return "counting"
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        self.given += 1
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.answers[self.given - 1]))])
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("wrap", [WRAPPINGS["plain"], WRAPPINGS["retry"]], ids=["plain", "retry"])
+def test_a_model_that_counts_its_calls_is_refused_until_it_is_registered(
+    wrap: Any, is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = wrap(Counting(answers=["1", "2", "3", "4"]))
+    with pytest.raises(ConfigurationError, match=r"Counting counts its calls on itself \(given\).*own_copy=False"):
+        raise drawn_with_errors(model, is_async)[0].error
+    name = f"{Counting.__module__}.Counting"
+    monkeypatch.setitem(registry._registered, name, lambda model: Integration(logprobs=None, n=None, own_copy=False))
+    assert drawn(model, is_async) == ["1", "2", "3", "4"]
 
 
 # Their clients are meant to be used by many threads or tasks, and what else is found in them is Python's.
