@@ -29,7 +29,7 @@ demo: $(VENV)/.demo
 
 # Two processes at a time. Each test that waits leaves its core to the other; more would fall over each other's time limits.
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --benchmark-disable
 
 test-slow: $(VENV)/.test
 	@$(BIN)/python -m pytest -m slow
