@@ -70,14 +70,15 @@ class Fingerprint(_Record):
         default=None, description="SHA-256 of the system messages that precede each question."
     )
     prompt: HashedPart | None = Field(
-        None, description="The fixed part of the prompt: system message, few-shot turns, the words around a question."
+        default=None,
+        description="The fixed part of the prompt: system message, few-shot turns, the words around a question.",
     )
     tools: HashedPart | None = Field(default=None, description="The tools the model may call, and whether it must.")
     response_format: HashedPart | None = Field(default=None, description="What structured output is held to.")
     grammar: HashedPart | None = Field(default=None, description="The grammar that responses keep to.")
     stop: tuple[str, ...] | None = Field(default=None, description="Strings that end a response, sorted; none: [].")
     answer: str | None = Field(
-        None, description="Where the answer is in a response: a name such as boxed, or that of a function."
+        default=None, description="Where the answer is in a response: a name such as boxed, or that of a function."
     )
 
 
@@ -86,10 +87,12 @@ class Gate(_Record):
 
     threshold: FiniteFloat | None = Field(description="τ_gate, the larger of its two parts; null when closed.")
     mean_part: FiniteFloat | None = Field(
-        None, description="Mean score of correct responses (offline) or of the mixture's upper component (online)."
+        default=None,
+        description="Mean score of correct responses (offline) or of the mixture's upper component (online).",
     )
     target_part: FiniteFloat | None = Field(
-        None, description="Smallest score whose accuracy (offline) or mixture posterior (online) reaches p_target."
+        default=None,
+        description="Smallest score whose accuracy (offline) or mixture posterior (online) reaches p_target.",
     )
     closed_because: str | None = Field(default=None, description="Why every question goes on to Stage 2, when it does.")
 
@@ -118,7 +121,7 @@ class AUROC(_Record):
     low: Probability
     high: Probability
     cross_validated: Probability | None = Field(
-        None, description="With signal='auto': AUROC on held-out folds of the measure chosen on the others."
+        default=None, description="With signal='auto': AUROC on held-out folds of the measure chosen on the others."
     )
 
 
@@ -154,7 +157,7 @@ class Calibration(_Record):
     score: Literal[tuple(SCORES)] = Field(description="How token signals become one response score.")  # type: ignore[valid-type]
     window: int = Field(ge=1, description="W, tokens per group.")
     top_k: int | None = Field(
-        None,
+        default=None,
         ge=1,
         description="k, alternatives per token behind top_k or neg_entropy (V: over all of it).",
     )
@@ -167,17 +170,18 @@ class Calibration(_Record):
     p_target: Annotated[FiniteFloat, Field(gt=0, lt=1)] = 0.9
     gate: Gate
     fallback: str | None = Field(
-        None, description="Why a live run counts votes (ASC) instead of using this calibration; null when it is used."
+        default=None,
+        description="Why a live run counts votes (ASC) instead of using this calibration; null when it is used.",
     )
     auroc: AUROC | None = Field(default=None, description="Offline only; null where one class is empty.")
     accuracy: Probability | None = Field(default=None, description="Share of correct calibration responses (offline).")
     mixture: Mixture | None = Field(default=None, description="Online only.")
     rejected: tuple[RejectedMeasure, ...] = Field(default=(), description="What signal='auto' did not choose.")
     measure_: MeasureBlock | None = Field(
-        None, alias="measure", description="More about the measure; recorded, and not yet used by any decision."
+        default=None, alias="measure", description="More about the measure; recorded, and not yet used by any decision."
     )
     rule_: RuleBlock | None = Field(
-        None, alias="rule", description="The stopping rule; recorded, and not yet used by any decision."
+        default=None, alias="rule", description="The stopping rule; recorded, and not yet used by any decision."
     )
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
     library_version: str

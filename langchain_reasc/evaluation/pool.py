@@ -44,7 +44,7 @@ class PoolResponse(_Line):
         default=False, description="Whether it ended before its end; it is then never accepted alone."
     )
     message: Any = Field(
-        None,
+        default=None,
         description="What a vote depends on besides text and finish reason, such as tool calls, as LangChain has it.",
     )
     correct: bool | None = Field(
