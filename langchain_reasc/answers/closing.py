@@ -26,6 +26,10 @@ _COURTESY = re.compile(
     r"\W*(?:let me know|(?:i )?hope (?:this|that|it)|feel free|have a (?:great|nice|good))", re.IGNORECASE
 )
 _BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
+_FORMULA_AT_END = re.compile(r"(?:\$|\\\(|\\\[)([^$\n]{1,200}?)\.?\s?(?:\${1,2}|\\\)|\\\])\Z")
+_NOT_A_NUMBER = re.compile(
+    r"\\(?:frac|sqrt|pi|infty|log|ln|exp|sin|cos|tan|cot|binom|pm|theta|alpha|cup|cap|in)(?![a-z])"
+)
 _ASIDE = re.compile(r"\s*\([^()\n]*\)[\s.!]*\Z")
 _SUBORDINATE = re.compile(
     r",?\s(?:since|because|while|although|whereas|given\ that|compared)\s|,\s(?:who|where|as|having)\s"
@@ -36,9 +40,15 @@ _SUBORDINATE = re.compile(
 
 
 def closing_number(text: str) -> str | None:
-    """The number a response comes down to: bold in its last line, or the last one that stands in no mere remark."""
+    """The number a response comes down to: bold in its last line, or the last one that stands in no mere remark.
+
+    A formula at the very end, such as ``$2\\sqrt{3}$``, is more than the numbers in it.
+    """
     tail = text[-_TAIL:]
-    for part in (_concluded(tail), tail):
+    concluded = _concluded(tail)
+    if formula := _closing_formula(concluded):
+        return formula
+    for part in (concluded, tail):
         line = part.rstrip().rpartition("\n")[2]
         bold = [in_plain_marks(one) for one in _BOLD.findall(line)]
         if found := next((number for one in reversed(bold) if (number := last_quantity(one))), None):
@@ -59,6 +69,12 @@ def last_number_in(text: str) -> str | None:
             return found
         size *= 4
     return last_quantity(in_plain_marks(text))
+
+
+def _closing_formula(text: str) -> str | None:
+    found = _FORMULA_AT_END.search(text[-300:].rstrip(" \n.!*"))
+    plain = in_plain_marks(found[1]).rpartition("=")[2].strip() if found else ""
+    return plain if _NOT_A_NUMBER.search(plain) else None
 
 
 def _concluded(text: str) -> str:
