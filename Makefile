@@ -26,6 +26,10 @@ help:
 
 demo: $(VENV)/.demo
 	@$(BIN)/reasc demo --plot
+	@printf '%s\n' '' 'The command is $(BIN)/reasc ("source $(BIN)/activate" makes it reasc).' 'Next:' \
+	  '  $(BIN)/reasc ask "Kira has 7 roses and wants 12. How many more?" --trace' \
+	  '  $(BIN)/reasc calibrate questions.jsonl --model my.gguf    your own model' \
+	  '  $(BIN)/reasc --help'
 
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest

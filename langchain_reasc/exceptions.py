@@ -1,26 +1,37 @@
 """Every error this library raises on purpose.
 
-ReASCError
-├── ConfigurationError      (also ValueError)   a wrong option, name or combination
-├── LogprobsUnavailable                         no confidence could be read from a response
-├── ConfidenceError         (also ValueError)   empty or non-finite token signals
+ReASCError                      (also core's ModelError)
+├── ConfigurationError          (also ValueError, core's ModelInvalidRequestError)   a wrong option, name or combination
+├── LogprobsUnavailable         no confidence could be read from a response
+├── ConfidenceError             (also ValueError)   empty or non-finite token signals
 ├── CalibrationError
-│   ├── CalibrationDataError (also ValueError)  data from which nothing can be calibrated
-│   ├── CalibrationFileError                    unreadable, incomplete or invalid file
-│   └── FingerprintMismatch                     calibrated on something else than what runs
-├── SamplingError                               no response could be had; see ``failures``
-│   └── SampleTimeout       (also TimeoutError) a sample, or its question, took longer than it may
-├── ServerError                                 a model server that cannot be reached, or serves nothing
-├── PoolError               (also ValueError)   a recorded pool that cannot be read
-├── MissingExtraError       (also ImportError)  an optional dependency; names the extra
-└── ModelError                                  a local model
-    ├── ModelFileError                          missing, not a GGUF, truncated, no chat template
-    ├── ContextOverflowError (also ValueError)  a prompt that does not fit the context
-    ├── UnsupportedProcessorError               llama.cpp was built for another processor
-    └── ModelClosedError                        used after ``close()``
+│   ├── CalibrationDataError    (also ValueError)   data from which nothing can be calibrated
+│   ├── CalibrationFileError    unreadable, incomplete or invalid file
+│   └── FingerprintMismatch     (also core's ModelInvalidRequestError)   calibrated on something else than what runs
+├── SamplingError               no response could be had; see ``failures``
+│   └── SampleTimeout           (also TimeoutError, core's ModelTimeoutError)   a sample, or its question, took too long
+├── ServerError                 a model server serves nothing
+│   ├── ServerUnreachable       (also core's ModelConnectionError)   nobody answers at its address
+│   ├── ServerBusy              (also core's ModelAPIError)   it is there, and may do better later
+│   └── ServerRefused           (also core's ModelAuthenticationError)   it does not take the key
+├── PoolError                   (also ValueError)   a recorded pool that cannot be read
+├── MissingExtraError           (also ImportError)   an optional dependency; names the extra
+└── ModelError                  a local model
+    ├── ModelFileError          (also core's ModelNotFoundError)   missing, not a GGUF, truncated, no chat template
+    ├── ContextOverflowError    (also ValueError, core's own)   a prompt that does not fit the context
+    ├── UnsupportedProcessorError   llama.cpp was built for another processor
+    └── ModelClosedError        used after ``close()``
+
+"Core" is langchain-core, whose ``ModelError`` says by ``is_retryable`` whether the same call may succeed another time.
+LangChain's retries repeat, and pay for, whatever is no such error. So all of ours are, and none of them is retryable
+but SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingError one of whose failures is.
 """
 
+import pickle
 from collections.abc import Sequence
+from typing import Any
+
+from langchain_core import exceptions as core
 
 __all__ = [
     "CalibrationDataError",
@@ -39,17 +50,24 @@ __all__ = [
     "ReASCError",
     "SampleTimeout",
     "SamplingError",
+    "ServerBusy",
     "ServerError",
+    "ServerRefused",
+    "ServerUnreachable",
     "UnsupportedProcessorError",
     "missing_extra",
 ]
 
 
-class ReASCError(Exception):
-    """Base of every error raised by langchain-reasc."""
+class ReASCError(core.ModelError):
+    """Base of every error raised by langchain-reasc.
+
+    Attributes:
+        is_retryable: whether the same call may succeed another time.
+    """
 
 
-class ConfigurationError(ReASCError, ValueError):
+class ConfigurationError(ReASCError, core.ModelInvalidRequestError, ValueError):
     """An option has a wrong value, or two options contradict each other."""
 
 
@@ -73,7 +91,7 @@ class CalibrationFileError(CalibrationError):
     """A calibration file is missing, incomplete or invalid. The file is left as it was."""
 
 
-class FingerprintMismatch(CalibrationError):
+class FingerprintMismatch(CalibrationError, core.ModelInvalidRequestError):
     """The calibration was measured on another model, prompt or sampling than the one in use."""
 
 
@@ -82,19 +100,44 @@ class SamplingError(ReASCError):
 
     Attributes:
         failures: what each failed sample raised, in launch order.
+        is_retryable: whether one of them may succeed another time; without any, bad luck is assumed.
     """
+
+    is_retryable = True
 
     def __init__(self, message: str, failures: Sequence[BaseException] = ()) -> None:
         super().__init__(message)
         self.failures = tuple(failures)
+        self.is_retryable = any(map(_is_retryable, failures)) if failures else type(self).is_retryable
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it with such failures as can be pickled; the others come out as a SamplingError that quotes them."""
+        state = {**self.__dict__, "failures": tuple(map(_portable, self.failures))}
+        return type(self), self.args, state
 
 
-class SampleTimeout(SamplingError, TimeoutError):
+class SampleTimeout(SamplingError, core.ModelTimeoutError, TimeoutError):
     """A sample was cut off because it, or its question, took longer than it may."""
 
 
 class ServerError(ReASCError):
     """A model server cannot be reached, refuses the key, or gives no response."""
+
+
+class ServerUnreachable(ServerError, core.ModelConnectionError):
+    """Nobody answers at the address of a model server."""
+
+    is_retryable = True
+
+
+class ServerBusy(ServerError, core.ModelAPIError):
+    """A model server is there, and may do better later."""
+
+    is_retryable = True
+
+
+class ServerRefused(ServerError, core.ModelAuthenticationError):
+    """A model server asks for a key, or does not take the one it was given."""
 
 
 class PoolError(ReASCError, ValueError):
@@ -109,11 +152,11 @@ class ModelError(ReASCError):
     """Base of what can go wrong with a local model."""
 
 
-class ModelFileError(ModelError):
+class ModelFileError(ModelError, core.ModelNotFoundError):
     """A model file is missing, is not a GGUF, is truncated, or lacks what chat needs."""
 
 
-class ContextOverflowError(ModelError, ValueError):
+class ContextOverflowError(ModelError, core.ContextOverflowError, ValueError):
     """A prompt does not fit the model's context."""
 
 
@@ -130,3 +173,19 @@ def missing_extra(extra: str, package: str) -> MissingExtraError:
     return MissingExtraError(
         f"{package} is not installed. Install it with: pip install 'langchain-reasc[{extra}]'", name=package
     )
+
+
+def _is_retryable(failure: BaseException) -> bool:
+    """What LangChain's retries would make of it: they repeat what nobody has classified."""
+    return failure.is_retryable if isinstance(failure, core.ModelError) else isinstance(failure, Exception)
+
+
+def _portable(failure: BaseException) -> BaseException:
+    """The error, or where it cannot be pickled and read again (as those of openai's client) one that quotes it."""
+    try:
+        pickle.loads(pickle.dumps(failure))
+    except Exception:
+        quoted = SamplingError(f"{type(failure).__name__}: {failure}")
+        quoted.is_retryable = _is_retryable(failure)
+        return quoted
+    return failure

@@ -164,7 +164,7 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
 
     def _alterations(self) -> dict[str, float | int | str]:
         found = ContextParameters.of(self).shaping()
-        adapters = [f"{file_sha256(Path(path))}*{scale:g}" for path, scale in self.lora.items() if scale]
+        adapters = [f"{file_sha256(Path(path))}*{scale:g}" for path, scale in self.adapters.items() if scale]
         if adapters:
             found["lora"] = " ".join(sorted(adapters))
         if self.kv_overrides:

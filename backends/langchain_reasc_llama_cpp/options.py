@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.token_signals import SIGNALS
@@ -23,7 +23,7 @@ class GenerationFields(SamplingFields):
     max_tokens: Annotated[int | None, Field(ge=1)] = None
     """Tokens generated at most. None: what the GGUF recommends (``reasc.sampling.max_tokens``), else until the model
     ends or the context is full; either limit gives finish_reason "length"."""
-    signals: tuple[str, ...] = SIGNALS
+    signals: Annotated[Sequence[str], AfterValidator(tuple)] = SIGNALS
     """Token signals computed for every response; ``()`` computes none."""
     top_k_signal: Annotated[int, Field(ge=1)] = 20
     """k of the ``top_k`` signal; at most the vocabulary size."""

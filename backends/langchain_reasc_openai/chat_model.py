@@ -1,18 +1,21 @@
 """ChatOpenAICompatible: one or several OpenAI-compatible servers as one LangChain chat model."""
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from pydantic import SecretStr
 
 from langchain_reasc.models.integrations import Integration, register_integration
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.drawing.draw import Draw
 from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream, SampleStream
 from langchain_reasc_openai.probing.capabilities import Capabilities
+from langchain_reasc_openai.routing.retrying import RetryPolicy
 from langchain_reasc_openai.served_model import ServedModel
 
 __all__ = ["ChatOpenAICompatible"]
@@ -42,6 +45,43 @@ class ChatOpenAICompatible(ServedModel):
         ConfigurationError: an option is unknown, wrong, or one the server does not know.
         ServerError: with ``preset="auto"``, when the first request is made and no server can be reached.
     """
+
+    if TYPE_CHECKING:  # without pydantic's plugin they would make one in which max_tokens has another name
+
+        def __init__(
+            self,
+            *,
+            model: str,
+            base_url: str | Sequence[str] | None = None,
+            api_key: str | SecretStr | None = None,
+            preset: str = "auto",
+            temperature: float | None = None,
+            top_p: float | None = None,
+            top_k: int | None = None,
+            min_p: float | None = None,
+            typical_p: float | None = None,
+            repetition_penalty: float | None = None,
+            presence_penalty: float | None = None,
+            frequency_penalty: float | None = None,
+            max_tokens: int | None = None,
+            min_tokens: int | None = None,
+            ignore_eos: bool | None = None,
+            bad_words: list[str] | None = None,
+            stop: list[str] | str | None = None,
+            seed: int | None = None,
+            logprobs: bool | None = None,
+            top_logprobs: int | None = None,
+            timeout: float | None = None,
+            sample_timeout: float | None = None,
+            question_timeout: float | None = None,
+            samples_per_request: int = 1,
+            max_retries: int | None = None,
+            retry: RetryPolicy | None = None,
+            affinity: bool = True,
+            burst: int = 16,
+            probe_cache: str | Path | None = None,
+            **others_of_ChatOpenAI: Any,
+        ) -> None: ...
 
     def sample(
         self,

@@ -10,10 +10,10 @@ from typing import Any, Final
 from langchain_openai import ChatOpenAI
 from pydantic import Field, SecretStr
 
-from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerError
+from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerBusy, ServerError, ServerUnreachable
 from langchain_reasc_openai.client import ServerClient
 from langchain_reasc_openai.probing.addresses import base_urls
-from langchain_reasc_openai.probing.asking import Server, ServerBusy
+from langchain_reasc_openai.probing.asking import Server
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.probing.presets import PRESETS, Preset, preset_named, preset_of_host
 from langchain_reasc_openai.probing.probe import probe, remembered
@@ -153,8 +153,9 @@ def _first_to_answer(model: ServerFields) -> Capabilities:
             return probe(url, model=model.model_name, cache=model.probe_cache, timeout=_PATIENCE, **_asking(model))
         except ServerError as error:
             failures.append(error)
-    busy = [failure for failure in failures if isinstance(failure, ServerBusy)]
-    raise (ServerBusy if busy else ServerError)("; ".join(map(str, failures))) from failures[0]
+    kinds = {type(failure) for failure in failures}
+    hopeful = [kind for kind in (ServerBusy, ServerUnreachable) if kind in kinds]  # one that answers later is enough
+    raise next(iter([*hopeful, type(failures[0])]))("; ".join(map(str, failures))) from failures[0]
 
 
 def _require_same_model(model: ServerFields) -> None:

@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models.base import LangSmithParams
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.closing import Closing
@@ -41,19 +40,7 @@ class ServedModel(ServerFields, SamplerFields, Closing):
 
     _connection: Connection = PrivateAttr()
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            model: str,
-            base_url: str | Sequence[str] | None = None,
-            api_key: SecretStr | str | None = None,
-            preset: str = "auto",
-            **fields: Any,
-        ) -> None: ...
-
-    else:
+    if not TYPE_CHECKING:  # type checkers see the signature of the class that is made
 
         def __init__(self, **fields: Any) -> None:
             aliases = {field.alias for field in type(self).model_fields.values() if field.alias}

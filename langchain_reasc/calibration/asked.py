@@ -74,7 +74,7 @@ def grammar_part(grammar: Any) -> HashedPart:
 
 def stop_part(stop: Sequence[str] | str | None) -> tuple[str, ...]:
     """Stop strings; their order means nothing."""
-    return tuple(sorted({stop} if isinstance(stop, str) else set(stop or ())))
+    return tuple(sorted({stop} if isinstance(stop, str) else set(map(str, stop or ()))))
 
 
 def answer_name(spec: Any) -> str:

@@ -59,7 +59,7 @@ def select_measure(
     fewest = int(min(labels.sum(), (~labels).sum()))
     if fewest < _FOLDS:
         raise CalibrationDataError(
-            f"signal='auto' needs at least {_FOLDS} correct and {_FOLDS} wrong responses to compare signals, "
+            f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
             f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
         )
     candidates = _candidates(token_signals)
@@ -80,7 +80,7 @@ def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]]) -> list[Me
     if "self_certainty" in common and "kl_uniform" in common:
         common.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
     if not common:
-        raise CalibrationDataError("signal='auto' found no token signal that every calibration response carries")
+        raise CalibrationDataError("there is no token signal that every calibration response carries")
     longest = max(np.size(signals[common[0]]) for signals in token_signals)
     windows = [window for window in WINDOWS if window < longest]  # wider ones are all the plain mean
     windowed = [score for score in SCORES if score != "mean"]

@@ -1,5 +1,6 @@
 """The commands, and how they fail."""
 
+from inspect import cleandoc
 from typing import Any
 
 import typer
@@ -8,6 +9,7 @@ from typer.core import TyperGroup
 from langchain_reasc._version import __version__
 from langchain_reasc.cli import ask, calibrate, demo, probe, record, replay
 from langchain_reasc.cli.console import stderr
+from langchain_reasc.cli.wording import in_options, speak_plainly
 from langchain_reasc.exceptions import ReASCError
 
 __all__ = ["app", "main"]
@@ -32,6 +34,10 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 class _Commands(TyperGroup):
     """Turns the library's errors into one line and an exit code, whoever calls the app."""
 
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        speak_plainly()
+        return super().main(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -48,6 +54,11 @@ class _Commands(TyperGroup):
             raise typer.Exit(130) from None
 
 
+def _reflowed(docstring: str) -> str:
+    """Paragraphs of one line each, which a terminal of any width breaks for itself."""
+    return "\n\n".join(" ".join(paragraph.splitlines()) for paragraph in cleandoc(docstring).split("\n\n"))
+
+
 app = typer.Typer(
     cls=_Commands,
     help=_HELP,
@@ -58,7 +69,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (demo.demo, ask.ask, calibrate.calibrate, record.record, replay.replay, probe.probe):
-    app.command()(command)
+    app.command(help=_reflowed(command.__doc__ or ""))(command)
 
 
 def main() -> None:
@@ -78,4 +89,4 @@ def _root(
 def _escaped(error: Exception) -> str:
     from rich.markup import escape
 
-    return escape(" ".join(str(error).split()))
+    return escape(in_options(" ".join(str(error).split())))

@@ -1,13 +1,26 @@
 """``reasc ask``: a question in, the answer out, with what was spent and why it stopped."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.console import print_json, remark, stderr, stdout
+from langchain_reasc.cli.console import ending, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import embedded, open_model
-from langchain_reasc.cli.options import AnswerSpec, AsJson, KeyVariable, MaxTokens, Model, System, Temperature, Urls
+from langchain_reasc.cli.options import (
+    AnswerSpec,
+    AsJson,
+    KeyVariable,
+    MaxTokens,
+    Model,
+    System,
+    Temperature,
+    TemplateText,
+    Urls,
+    read_template,
+)
+from langchain_reasc.exceptions import SamplingError
 
 if TYPE_CHECKING:
     from langchain_reasc.method.stopping import Decision
@@ -41,6 +54,7 @@ def ask(
     max_samples: Annotated[int, typer.Option(min=1, help="Samples at most.")] = 16,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
     system: System = None,
+    template: TemplateText = None,
     answer: AnswerSpec = "auto",
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
@@ -60,14 +74,15 @@ def ask(
 
     reasc ask - --model hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json < question.txt
     """
-    from langchain_core.messages import HumanMessage, SystemMessage
-
+    from langchain_reasc.evaluation.template import Template
     from langchain_reasc.runnable.runnable import ReASCRunnable
 
-    text = typer.get_text_stream("stdin").read().strip() if question == "-" else question.strip()
+    # Where the terminal is said to speak ASCII, Python passes other letters on as bytes; they are UTF-8 all the same.
+    given = os.fsencode(question).decode("utf-8", "replace")
+    text = (typer.get_text_stream("stdin").read() if question == "-" else given).strip()
     if not text:
         raise typer.BadParameter("the question is empty")
-    messages = [*([SystemMessage(system)] if system else []), HumanMessage(text)]
+    prompt = (read_template(template, system=system) or Template()).after(system)
     shipped = model is None and not url
     options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
     with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
@@ -79,16 +94,31 @@ def ask(
             answer=answer,
             allow_fingerprint_mismatch=allow_mismatch,
         )
-        result = reasc.solve(messages, on_response=_show_sample if trace else None)
+        result = reasc.solve(prompt.messages(text), on_response=_show_sample if trace else None)
     if as_json:
         print_json(_as_data(result))
-        return
-    stdout().print(result.answer if result.answer is not None else "(no answer found)", markup=False, soft_wrap=True)
+    else:
+        _show(result)
+    if shipped:
+        remark("note: the shipped model knows arithmetic word problems and nothing else; --model takes any chat GGUF")
+    if result.answer is None:
+        raise SamplingError(_without_answer(result))
+
+
+def _show(result: "ReASCResult") -> None:
+    if result.answer is not None:
+        stdout().print(result.answer, markup=False, soft_wrap=True)
     remark(outcome(result))
     for notice in result.notices:
         remark(f"note: {notice}")
-    if shipped:
-        remark("note: the shipped model knows arithmetic word problems and nothing else; --model takes any chat GGUF")
+
+
+def _without_answer(result: "ReASCResult") -> str:
+    end = ending(str(result.message.text))
+    return (
+        f"no answer was found; samples: {result.decision.samples}, one of which ends {end}. --answer says where the "
+        "answer is, --max-tokens allows longer responses"
+    )
 
 
 def outcome(result: "ReASCResult") -> str:

@@ -1,12 +1,14 @@
 """``reasc calibrate``: labelled questions in, calibration.json out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langchain_reasc.cli.console import remark, stdout
+from langchain_reasc.cli.checks import keep_apart, output_file
+from langchain_reasc.cli.console import ending, remark, stdout
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
@@ -21,18 +23,22 @@ from langchain_reasc.cli.options import (
     Seed,
     System,
     Temperature,
+    TemplateText,
     Urls,
     Window,
     measure_spec,
+    read_template,
 )
 from langchain_reasc.cli.record import record_with_progress
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
-    from langchain_reasc.evaluation.pool import Pool
+    from langchain_reasc.evaluation.pool import Pool, PoolQuestion
     from langchain_reasc.evaluation.scoring import MeasureSpec
 
-__all__ = ["calibrate", "calibrate_pool", "explained"]
+__all__ = ["calibrate", "calibrate_pool", "check_signals", "explained"]
+
+_SHOWN = 3  # examples
 
 
 def calibrate(
@@ -45,7 +51,9 @@ def calibrate(
     model: Model = None,
     url: Urls = None,
     key_variable: KeyVariable = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.")] = Path("calibration.json"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.", callback=output_file)] = Path(
+        "calibration.json"
+    ),
     signal: Annotated[
         str, typer.Option(help="Token signal; auto chooses signal, score and window by cross-validation.")
     ] = "auto",
@@ -54,6 +62,7 @@ def calibrate(
     p_target: PTarget = 0.9,
     limit: Annotated[int, typer.Option(min=2, help="Questions to calibrate on.")] = 128,
     system: System = None,
+    template: TemplateText = None,
     answer: AnswerSpec = "auto",
     question_field: QuestionField = None,
     answer_field: AnswerField = None,
@@ -66,7 +75,8 @@ def calibrate(
 
     One response to each of 128 questions is enough. A calibration holds for this model file, these sampling parameters
     and this system message; ReASCRunnable refuses it elsewhere. Responses are kept beside the calibration, so that an
-    interrupted run goes on, and another signal can be tried without the model (--pool).
+    interrupted run goes on, corrected labels count without new responses, and another signal can be tried without the
+    model (--pool).
 
     [bold]Examples[/]
 
@@ -80,7 +90,9 @@ def calibrate(
     """
     if (data is None) == (pool is None):
         raise typer.BadParameter("give either DATA, to be answered by the model, or --pool, with recorded responses")
+    keep_apart(out, data or pool)
     spec = measure_spec(signal, score, window)
+    fixed = read_template(template, system=system)
     if data is not None:
         from langchain_reasc.evaluation.questions import read_questions
 
@@ -96,19 +108,23 @@ def calibrate(
                 samples=1,
                 answer=answer,
                 system=system,
+                template=fixed,
                 concurrency=concurrency or (8 if url else 1),
+                check_first=partial(check_signals, spec=spec),
             )
         wanted = {question.id for question in questions}
     else:
-        from langchain_reasc.evaluation.pool import read_pool
+        from langchain_reasc.evaluation.reading import read_pool
 
         recorded = read_pool(pool or Path())
         wanted = {question.id for question in recorded.questions[:limit]}
+    for line in _nothing_right([question for question in recorded.questions if question.id in wanted]):
+        remark(line)
     calibration = calibrate_pool(recorded, spec, out, p_target=p_target, seed=seed, only=wanted)
     console = stdout()
     for line in explained(calibration):
         console.print(line, soft_wrap=True, markup=False)
-    remark(f'wrote {out}; use it with ReASCRunnable(model=..., calibration="{out}")')
+    remark(f'wrote {out}; use it with reasc ask --calibration {out}, or ReASCRunnable(calibration="{out}", model=...)')
 
 
 def calibrate_pool(
@@ -131,8 +147,40 @@ def calibrate_pool(
         )
     firsts = [(at, 0) for at, question in enumerate(pool.questions) if only is None or question.id in only]
     calibration = calibrate_offline_on(pool, PoolScores(pool), firsts, spec, p_target=p_target, seed=seed)
+    out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
     return calibration
+
+
+def check_signals(pool: "Pool", spec: "MeasureSpec") -> None:
+    """Refuse a measure that the model's responses cannot give, before all of them are paid for."""
+    from langchain_reasc.exceptions import PoolError
+    from langchain_reasc.method.confidence import Measure
+
+    held = pool.signals.names if pool.signals else ()
+    if not any(response.completion_tokens for response in pool.questions[0].responses):
+        return  # an empty response has no signals either
+    if not held:
+        raise PoolError(
+            "the first response came without log-probabilities, so no confidence can be measured; `reasc probe URL` "
+            "shows whether a server gives any"
+        )
+    if isinstance(spec, Measure) and spec.signal not in held:
+        raise PoolError(f"--signal {spec.signal} cannot be had from this model; its responses have {', '.join(held)}")
+
+
+def _nothing_right(questions: "Sequence[PoolQuestion]") -> Iterator[str]:
+    """Answers beside their labels where none is right: the extractor or the label's field may be the wrong one."""
+    firsts = [(question, question.responses[0]) for question in questions]
+    if any(response.correct for _, response in firsts):
+        return
+    yield (
+        f"none of the {len(firsts)} first responses is right; if the answer is looked for in the wrong place, --answer "
+        "says where it is, and if the label is the wrong field, --answer-field names the right one:"
+    )
+    for question, response in firsts[:_SHOWN]:
+        end = "" if response.text is None else f", in a response that ends {ending(response.text)}"
+        yield f"  label {question.reference!r}, answer {response.answer!r}{end}"
 
 
 def explained(calibration: "Calibration") -> Iterator[str]:
@@ -146,7 +194,7 @@ def explained(calibration: "Calibration") -> Iterator[str]:
     yield f"Confidence measure  {calibration.measure}"
     if auroc:
         interval = f"[{auroc.low:.2f}, {auroc.high:.2f}]"
-        yield f"                    tells right from wrong with AUROC {auroc.value:.2f} {interval}{held_out}"
+        yield f"                    AUROC of right against wrong {auroc.value:.2f} {interval}{held_out}"
     for other in calibration.rejected:
         measure = Measure(other.signal, other.score, other.window)
         yield f"  rather than       {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})"

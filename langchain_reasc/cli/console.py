@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from langchain_reasc.cli.wording import in_options
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["print_json", "progress", "remark", "stderr", "stdout"]
+__all__ = ["ending", "print_json", "progress", "remark", "stderr", "stdout"]
 
 _WIDTH = 100  # of tables where there is no terminal to ask
 
@@ -26,7 +28,13 @@ def remark(text: str) -> None:
     """Something the user should know, beside the result."""
     from rich.markup import escape
 
-    stderr().print(f"[dim]{escape(text)}[/]", soft_wrap=True, highlight=False)
+    stderr().print(f"[dim]{escape(in_options(text))}[/]", soft_wrap=True, highlight=False)
+
+
+def ending(text: str, length: int = 60) -> str:
+    """How a text ends, on one line and in quotes."""
+    line = " ".join(text.split())
+    return repr(line) if len(line) <= length else f"...{line[-length:]!r}"
 
 
 def print_json(data: Any) -> None:
@@ -34,7 +42,8 @@ def print_json(data: Any) -> None:
     import json
     import sys
 
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    spelled_out = not str(sys.stdout.encoding).lower().startswith("utf")  # escapes say what no other letters do
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=spelled_out) + "\n")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_reasc.cli.calibrate import calibrate_pool, explained
+from langchain_reasc.cli.checks import output_folder, picture
 from langchain_reasc.cli.console import remark, stdout
 from langchain_reasc.cli.models import embedded, open_model
 from langchain_reasc.cli.options import PTarget, Seed
@@ -26,6 +27,7 @@ __all__ = ["demo"]
 
 _PARALLEL = 16  # sequences decoded together: a whole question
 _LIVE = 5  # questions of the live chain
+_TRADEOFF, _POSTERIORS = "accuracy-tokens.png", "beta-posteriors.png"
 
 
 def demo(
@@ -34,7 +36,9 @@ def demo(
     samples: Annotated[int, typer.Option(min=1, help="Responses per problem.")] = 16,
     shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the problems this often; 0: recorded order.")] = 0,
     signals: AllSignals = None,
-    out: Annotated[Path, typer.Option(help="Where pools, calibration and pictures go.")] = Path("demo-output"),
+    out: Annotated[Path, typer.Option(help="Where pools, calibration and pictures go.", callback=output_folder)] = Path(
+        "demo-output"
+    ),
     plot: Annotated[
         bool, typer.Option("--plot", help="Draw accuracy against tokens, and the Beta posteriors.")
     ] = False,
@@ -53,6 +57,8 @@ def demo(
 
     reasc demo --problems 512 --shuffles 30 --signals all      every signal in its own rows, 30 rearrangements
     """
+    if plot:
+        picture(out / _TRADEOFF)
     started = time.perf_counter()
     with open_model(None, seed=seed, n_parallel=_PARALLEL) as model:
         calibrating, testing = _recorded(model, problems, calibration_size, samples, out, shuffled=shuffles > 0)
@@ -124,7 +130,8 @@ def _worked(pool: "Pool", calibration: "Calibration", samples: int) -> "Worked":
     _heading("One question, sample by sample")
     worked = pick_worked(pool, calibration, max_samples=samples)
     stdout().print(f"{worked.question.input} (answer: {worked.question.reference})", markup=False)
-    stdout().print(worked_table(worked))
+    console = stdout()
+    console.print(worked_table(worked, plain=not console.encoding.startswith("utf")))
     return worked
 
 
@@ -149,7 +156,7 @@ def _live(model: Any, pool: "Pool", calibration: "Calibration", samples: int) ->
         spent, full = spent + tokens, full + all_tokens
         right = "right" if account["answer"] == question.reference else f"wrong, it is {question.reference}"
         stdout().print(
-            f"{account['answer']!s:>8} ({right}): {account['reason']} after {account['samples']} of {samples} samples, "
+            f"{account['answer']!s:>4} ({right}): {account['reason']} after {account['samples']} of {samples} samples, "
             f"{tokens} tokens instead of {all_tokens}",
             markup=False,
         )
@@ -159,8 +166,8 @@ def _live(model: Any, pool: "Pool", calibration: "Calibration", samples: int) ->
 def _plotted(rows: "list[Row]", worked: "Worked", out: Path) -> None:
     from langchain_reasc.evaluation.plots import plot_posteriors, plot_tradeoff
 
-    remark(f"wrote {plot_tradeoff(rows, out / 'accuracy-tokens.png')}")
-    remark(f"wrote {plot_posteriors(worked, out / 'beta-posteriors.png')}")
+    remark(f"wrote {plot_tradeoff(rows, out / _TRADEOFF)}")
+    remark(f"wrote {plot_posteriors(worked, out / _POSTERIORS)}")
 
 
 def _heading(text: str) -> None:

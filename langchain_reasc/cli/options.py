@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from langchain_reasc.cli.checks import answer_spec, probability
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from langchain_reasc.evaluation.scoring import MeasureSpec
+    from langchain_reasc.evaluation.template import Template
 
 __all__ = [
     "AnswerField",
@@ -26,9 +28,11 @@ __all__ = [
     "Seed",
     "System",
     "Temperature",
+    "TemplateText",
     "Urls",
     "Window",
     "measure_spec",
+    "read_template",
 ]
 
 Model = Annotated[
@@ -37,7 +41,7 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=r"A GGUF file, hf:OWNER/REPOSITORY/FILE.gguf, or with --url its name there. \[default: the shipped one]",
+        help=r"A GGUF file, hf:OWNER/REPO/FILE.gguf, or with --url its name there. \[default: the shipped one]",
     ),
 ]
 Urls = Annotated[
@@ -64,10 +68,20 @@ AnswerSpec = Annotated[
         "--answer",
         metavar="SPEC",
         help="Where a response's answer is: auto, boxed, number, choice, regex:..., json:FIELD.",
+        callback=answer_spec,
     ),
 ]
 System = Annotated[
     str | None, typer.Option(metavar="TEXT", help="A system message in front of each question, the same as in use.")
+]
+TemplateText = Annotated[
+    str | None,
+    typer.Option(
+        "--template",
+        metavar="FILE|TEXT",
+        help="What stands around each question, the same as in use: a text with {question} in it, a file that holds "
+        "one, or a .json file with a list of messages (worked examples, say).",
+    ),
 ]
 Temperature = Annotated[float | None, typer.Option(help=r"Sampling temperature. \[default: the model's]")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"Tokens per response at most. \[default: the model's]")]
@@ -76,7 +90,9 @@ Score = Annotated[
     str, typer.Option(help="Response score: bottom_group, mean, tail_group, average_group or lowest_group.")
 ]
 Window = Annotated[int, typer.Option(min=1, help="Tokens per group of the score.")]
-PTarget = Annotated[float, typer.Option(help="Accuracy asked of what the gate accepts from one response.")]
+PTarget = Annotated[
+    float, typer.Option(help="Accuracy asked of what the gate accepts from one response.", callback=probability)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
@@ -94,3 +110,18 @@ def measure_spec(signal: str, score: str, window: int) -> "MeasureSpec":
     if (score, window) != (paper.score, paper.window):
         raise ConfigurationError(f"--signal {signal} settles score and window too; name a signal to choose them")
     return "auto" if signal == "auto" else "recorded"
+
+
+def read_template(given: str | None, *, system: str | None) -> "Template | None":
+    """What ``--template`` names; None without one.
+
+    Raises:
+        ConfigurationError: it cannot be read, has no ``{question}``, or does not go with ``--system``.
+    """
+    from langchain_reasc.evaluation.template import Template
+
+    if given is None:
+        return None
+    template = Template.read(given)
+    template.after(system)
+    return template

@@ -1,11 +1,12 @@
 """``reasc record``: keep a model's responses as a pool."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from langchain_reasc.cli.checks import keep_apart, output_file
 from langchain_reasc.cli.console import progress, remark
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
@@ -20,25 +21,32 @@ from langchain_reasc.cli.options import (
     Seed,
     System,
     Temperature,
+    TemplateText,
     Urls,
+    read_template,
 )
 
 if TYPE_CHECKING:
     from langchain_reasc.evaluation.pool import Pool
     from langchain_reasc.evaluation.questions import LabelledQuestion
+    from langchain_reasc.evaluation.template import Template
 
 __all__ = ["record", "record_with_progress"]
 
 
 def record(
     data: Data,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="POOL", help="The pool to write, or to continue.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="POOL", help="The pool to write, or to continue.", callback=output_file),
+    ],
     model: Model = None,
     url: Urls = None,
     key_variable: KeyVariable = None,
     samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 16,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
     system: System = None,
+    template: TemplateText = None,
     answer: AnswerSpec = "auto",
     question_field: QuestionField = None,
     answer_field: AnswerField = None,
@@ -49,7 +57,8 @@ def record(
 ) -> None:
     """Record 16 responses to each question, with token signals beside them, for `reasc replay`.
 
-    Interrupt it whenever you like: the same command goes on where it stopped.
+    Interrupt it whenever you like: the same command goes on where it stopped. Corrected labels and another --answer
+    count for what is recorded already, without a new response.
 
     [bold]Examples[/]
 
@@ -57,10 +66,14 @@ def record(
 
     reasc record quiz.csv --out quiz.jsonl --model qwen.gguf --answer choice --limit 200
 
+    reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf --template "{question} Think step by step."
+
     reasc record gsm8k.jsonl --out pool.jsonl --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
     """
     from langchain_reasc.evaluation.questions import read_questions
 
+    keep_apart(out, data)
+    fixed = read_template(template, system=system)
     questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
     options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
     with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
@@ -72,6 +85,7 @@ def record(
             samples=samples,
             answer=answer,
             system=system,
+            template=fixed,
             concurrency=concurrency or (8 if url else 1),
         )
     remark(f"{out} is ready: reasc replay {out}")
@@ -86,22 +100,60 @@ def record_with_progress(
     samples: int,
     answer: str = "auto",
     system: str | None = None,
+    template: "Template | None" = None,
     concurrency: int = 1,
+    check_first: "Callable[[Pool], None] | None" = None,
 ) -> "Pool":
-    """Record under a progress bar, after saying what makes this model's samples all the same, if anything does."""
+    """Record under a progress bar, after saying what makes this model's samples all the same, if anything does.
+
+    Args:
+        title: of the bar.
+        model: see :func:`~langchain_reasc.evaluation.record.record_pool`, as for the others.
+        questions: all of them.
+        out: the pool.
+        samples: per question.
+        answer: where the answer is.
+        system: a system message.
+        template: what else stands around each question.
+        concurrency: questions in flight at once.
+        check_first: is given the pool as soon as it holds a question, before all the others are paid for.
+    """
     from langchain_reasc.evaluation.record import record_pool
     from langchain_reasc.models.prepared import PreparedModel
 
     for notice in PreparedModel.of(model, logprobs=True).notices:
         remark(notice)
-    with progress(title) as move:
-        return record_pool(
-            model,
-            questions,
-            out,
-            samples=samples,
-            answer=answer,
-            system=system,
-            concurrency=concurrency,
-            on_question=move,
-        )
+    notices: list[str] = []  # kept until the bar is gone
+    try:
+        with progress(title) as move:
+            return record_pool(
+                model,
+                questions,
+                out,
+                samples=samples,
+                answer=answer,
+                system=system,
+                template=template,
+                concurrency=concurrency,
+                on_question=_checking_first(move, out, check_first) if check_first else move,
+                on_notice=notices.append,
+            )
+    finally:
+        for notice in notices:
+            remark(notice)
+
+
+def _checking_first(
+    move: Callable[[int, int], None], out: Path, check: "Callable[[Pool], None]"
+) -> Callable[[int, int], None]:
+    """Moves a bar; once the pool holds something, has it checked."""
+    from langchain_reasc.evaluation.reading import read_pool
+
+    unchecked = [check]
+
+    def moved(done: int, total: int) -> None:
+        move(done, total)
+        if unchecked and out.stat().st_size:
+            unchecked.pop()(read_pool(out))
+
+    return moved

@@ -1,9 +1,11 @@
 """``reasc replay``: every method on the same recorded responses."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from langchain_reasc.cli.checks import all_signals, picture
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
 from langchain_reasc.cli.options import AsJson, PoolPath, PTarget, Score, Seed, Window, measure_spec
 
@@ -23,7 +25,10 @@ SignalChoice = Annotated[
     ),
 ]
 AllSignals = Annotated[
-    str | None, typer.Option("--signals", metavar="all", help="all: rows for auto and for every signal of the pool.")
+    str | None,
+    typer.Option(
+        "--signals", metavar="all", help="all: rows for auto and for every signal of the pool.", callback=all_signals
+    ),
 ]
 
 
@@ -42,7 +47,9 @@ def replay(
     parameters: Annotated[
         float | None, typer.Option(metavar="N", help="Parameters of the model, for TFLOPs (2N per token).")
     ] = None,
-    plot: Annotated[str | None, typer.Option(metavar="PNG", help="Draw accuracy against tokens.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="PNG", help="Draw accuracy against tokens.", callback=picture)
+    ] = None,
 ) -> None:
     """Compare pass@1, SC, ESC, ASC and ReASC on recorded responses, without the model.
 
@@ -58,8 +65,12 @@ def replay(
 
     reasc replay pool.jsonl --signal token_logprob --score mean --json > result.json
     """
-    from langchain_reasc.evaluation.pool import read_pool
+    from langchain_reasc.evaluation.reading import read_pool
 
+    if signals and signal:
+        raise typer.BadParameter("--signals all has a row for every signal; leave out --signal")
+    if signal is not None:
+        measure_spec(signal, score, window)
     recorded = read_pool(pool)
     measures = measures_for(recorded, signal=signal, signals=signals, score=score, window=window)
     run, rows = run_replay(
@@ -74,11 +85,9 @@ def replay(
     )
     show(run, rows, as_json=as_json)
     if plot is not None:
-        from pathlib import Path
-
         from langchain_reasc.evaluation.plots import plot_tradeoff
 
-        remark(f"wrote {plot_tradeoff(rows, Path(plot))}")
+        remark(f"wrote {plot_tradeoff(rows, plot)}")
 
 
 def run_replay(
@@ -117,10 +126,6 @@ def measures_for(
     """The measures to replay; none where the pool has neither signals nor scores and none was asked for."""
     from langchain_reasc.method.confidence import Measure
 
-    if signals not in (None, "all"):
-        raise typer.BadParameter(f"--signals takes 'all', got {signals!r}; name one signal with --signal")
-    if signals and signal:
-        raise typer.BadParameter("--signals all has a row for every signal; leave out --signal")
     held = pool.signals.names if pool.signals else ()
     if signals:
         return (

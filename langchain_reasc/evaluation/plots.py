@@ -16,11 +16,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_posteriors", "plot_tradeoff"]
+__all__ = ["picture_formats", "plot_posteriors", "plot_tradeoff"]
 
 _COLOURS = {"ASC": "tab:green", "ReASC": "tab:red"}
 _MARKERS = {OFFLINE: "o", SAFEGUARDED: "h", ONLINE: "^", "pass@1": "v", "ASC": "D", "ESC (w=4)": "P"}
 _PANELS = 8  # posteriors in a row, at most
+
+
+def picture_formats() -> list[str]:
+    """The endings of pictures that can be drawn.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    return sorted(_figure(1, 1).canvas.get_supported_filetypes())
 
 
 def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
@@ -28,7 +37,7 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
 
     Args:
         rows: of :func:`~langchain_reasc.evaluation.metrics.summarize`.
-        path: of the PNG.
+        path: of the picture; its ending says which kind it is.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -65,7 +74,7 @@ def plot_posteriors(worked: Worked, path: Path) -> Path:
 
     Args:
         worked: one question.
-        path: of the PNG.
+        path: of the picture; its ending says which kind it is.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -124,6 +133,7 @@ def _figure(width: float, height: float) -> "Figure":
 
 
 def _save(figure: "Figure", path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, bbox_inches="tight")
     return path
 

@@ -1,10 +1,12 @@
 """Labelled questions from JSON Lines or CSV."""
 
 import csv
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,13 @@ _ANSWER_FIELDS = ("answer", "reference", "target", "label", "solution")
 
 @dataclass(frozen=True, slots=True)
 class LabelledQuestion:
-    """A question and its right answer, normalized."""
+    """A question and its right answer, normalized.
+
+    Attributes:
+        id: its name in the pool, from which the seeds of its samples are made.
+        input: what is asked.
+        reference: the right answer.
+    """
 
     id: str
     input: str
@@ -35,7 +43,9 @@ def read_questions(
 ) -> list[LabelledQuestion]:
     """Read questions with their answers.
 
-    The answer may be plain (``42``), end a worked solution after ``####`` (GSM8K), or be boxed in one (MATH).
+    The answer may be plain (``42``), end a worked solution after ``####`` (GSM8K), or be boxed in one (MATH). A
+    question without an ``id`` is named after its text, so that it keeps its name, and with it its samples, wherever it
+    stands in whatever kind of file.
 
     Args:
         path: a ``.csv`` file with a header, or JSON Lines.
@@ -54,13 +64,21 @@ def read_questions(
         where = f"{source}, line {number}"
         question = _field(record, question_field, _QUESTION_FIELDS, "question", where)
         reference = _reference(_field(record, answer_field, _ANSWER_FIELDS, "answer", where))
-        name = str(record.get("id") or number)
+        given = record.get("id")
+        name = _named_after(question, questions) if given in (None, "") else str(given)
         if name in questions:
             raise ConfigurationError(f"{where}: id {name!r} appears a second time; ids must be unique")
         questions[name] = LabelledQuestion(name, question, reference)
     if not questions:
         raise ConfigurationError(f"{source} holds no question")
     return list(questions.values())
+
+
+def _named_after(question: str, taken: Collection[str]) -> str:
+    """A name made of the text; the second time that the same is asked, another one."""
+    name = hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    again = (f"{name}-{times}" for times in count(2))
+    return name if name not in taken else next(other for other in again if other not in taken)
 
 
 def _records(source: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -99,7 +117,7 @@ def _field(record: dict[str, Any], named: str | None, usual: tuple[str, ...], wh
             f"{where} has no {what} (looked for {', '.join(names)}; it has {', '.join(map(str, record))}); "
             f"name the field with --{what}-field"
         )
-    return str(found)
+    return str(found).encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half an emoji is no text
 
 
 def _reference(text: str) -> str:

@@ -49,11 +49,12 @@ class PoolScores:
     def responses(self, measure: Measure | str | None) -> list[list[Response]]:
         """What a stopping rule sees of each question; without a measure, answers alone."""
         if measure not in self._responses:
-            answers = [[response.answer for response in question.responses] for question in self._pool.questions]
-            unscored: list[list[float | None]] = [[None] * len(row) for row in answers]
+            questions = self._pool.questions
+            unscored: list[list[float | None]] = [[None] * len(question.responses) for question in questions]
             scores = unscored if measure is None else self.scores(measure)
             self._responses[measure] = [
-                [Response(*pair) for pair in zip(*rows, strict=True)] for rows in zip(answers, scores, strict=True)
+                [Response(one.answer, score, one.cut_off) for one, score in zip(question.responses, row, strict=True)]
+                for question, row in zip(questions, scores, strict=True)
             ]
         return self._responses[measure]
 

@@ -1,6 +1,7 @@
 """The comparison as a table: for a terminal, or as Markdown where there is none."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -17,39 +18,65 @@ from langchain_reasc.evaluation.worked import Worked
 __all__ = ["comparison", "footnotes", "live_rule", "print_comparison", "worked_table"]
 
 
+_METHOD, _ACCURACY, _SAMPLES, _TOKENS = " Method", "Accuracy %", "Samples", "Tokens"
+_TO_SC, _TO_ASC, _DIFFERENCE, _COST = "/SC", "/ASC", "Δ acc. to ASC", "TFLOPs"
+_FULL = {_METHOD: 29, _ACCURACY: 17, _SAMPLES: 7, _TOKENS: 7, _TO_SC: 5, _TO_ASC: 5, _DIFFERENCE: 20}  # 96 columns
+_FULL_WITH_COST = {**_FULL, _METHOD: 25, _COST: 7}  # 100
+_NARROW = {_METHOD: 17, _ACCURACY: 16, _SAMPLES: 7, _TOKENS: 6, _TO_SC: 4, _TO_ASC: 4, _DIFFERENCE: 19}  # 79
+_NARROW_WITH_COST = {name: width for name, width in {**_NARROW, _METHOD: 16, _COST: 6}.items() if name != _TO_SC}  # 80
+
+_PLAIN_HEAD = box.Box(
+    "    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True
+)  # SIMPLE_HEAD where there are no lines
+
+
 def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None:
-    """The table with what has to be known to read it."""
-    console.print(comparison(rows))
+    """The table, narrow where there is no room for all of it, with what has to be known to read it."""
+    plain = not console.encoding.startswith("utf")
+    console.print(comparison(rows, width=console.width, plain=plain), crop=False, no_wrap=True)
     for line in footnotes(run, rows):
-        console.print(escape(line), soft_wrap=not console.is_terminal)
+        console.print(escape(line).replace("Δ", _delta(plain)), soft_wrap=not console.is_terminal)
 
 
-def comparison(rows: Sequence[Row]) -> Group:
-    """One row per method and measure, 100 columns wide: the methods that count votes, then ReASC by each measure.
+def comparison(rows: Sequence[Row], *, width: int = 100, plain: bool = False) -> Group:
+    """One row per method and measure: the methods that count votes, then ReASC by each measure.
 
     Args:
         rows: of :func:`~langchain_reasc.evaluation.metrics.summarize`.
+        width: columns there are room for. Below 80 nothing is left out; a terminal breaks such lines.
+        plain: of ASCII alone.
     """
     with_cost = any(row.tflops is not None for row in rows)
+    full, narrow = (_FULL_WITH_COST, _NARROW_WITH_COST) if with_cost else (_FULL, _NARROW)
+    columns = full if width >= _width(full) else narrow
     parts: list[RenderableType] = []
     for spec in dict.fromkeys(row.spec for row in rows):
         section = [row for row in rows if row.spec == spec]
         if spec is not None:
-            parts.append(Text(f" ReASC by {_section(section[0])}", style="italic"))
-        table = _empty(header=not parts, with_cost=with_cost)
+            parts.append(Text(f" ReASC by {_section(section[0])}", style="italic", overflow="fold", no_wrap=False))
+        table = _empty(columns, header=not parts, plain=plain)
         for row in section:
-            table.add_row(*_cells(row), *([f"{row.tflops:.2g}"] if row.tflops is not None else []))
+            cells = _cells(row, columns)
+            table.add_row(*(cells[name] for name in columns))
         parts.append(table)
     return Group("", *parts, "")
 
 
-def _empty(*, header: bool, with_cost: bool) -> Table:
+def _delta(plain: bool) -> str:
+    return "Delta" if plain else "Δ"
+
+
+def _width(columns: Mapping[str, int]) -> int:
+    return sum(columns.values()) + len(columns) - 1
+
+
+def _empty(columns: Mapping[str, int], *, header: bool, plain: bool) -> Table:
     """A table of fixed column widths, so that several of them align."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=header, padding=0)
-    table.add_column(" Method", width=25 if with_cost else 29)
-    columns = {"Accuracy %": 17, "Samples": 7, "Tokens": 7, "/SC": 5, "/ASC": 5, "Δ acc. to ASC": 20}
-    for name, width in (columns | ({"TFLOPs": 7} if with_cost else {})).items():
-        table.add_column(name, justify="right", width=width, no_wrap=True)
+    style = _PLAIN_HEAD if plain else box.SIMPLE_HEAD
+    table = Table(box=style, show_edge=False, show_header=header, padding=0, width=_width(columns))
+    for name, width in columns.items():
+        justify: Literal["left", "right"] = "left" if name == _METHOD else "right"
+        table.add_column(name.replace("Δ", _delta(plain)), justify=justify, width=width, no_wrap=name != _METHOD)
     return table
 
 
@@ -94,9 +121,9 @@ def _live_rules(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         yield f"A live run{which} is the row '{name}': {why}."
 
 
-def worked_table(worked: Worked) -> Table:
-    """The evidence growing sample by sample under ReASC, with ASC's posterior beside it."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def worked_table(worked: Worked, *, plain: bool = False) -> Table:
+    """The evidence growing sample by sample under ReASC, with ASC's posterior beside it; ``plain``: in ASCII alone."""
+    table = Table(box=_PLAIN_HEAD if plain else box.SIMPLE_HEAD, pad_edge=False)
     for name in ("#", "Answer", "Score", "Weight", "Evidence", "P(ReASC)", "P(ASC)", "Decision"):
         table.add_column(name, justify="left" if name in ("Answer", "Evidence", "Decision") else "right")
     for at, counted in enumerate(worked.asc):
@@ -120,22 +147,24 @@ def _course(at: int, worked: Worked) -> str:
     return f"{' and '.join(last)} {'stop' if len(last) > 1 else 'stops'}" if last else "go on"
 
 
-def _cells(row: Row) -> list[str]:
-    return [
-        f" {escape(row.method)}",
-        _interval(row.accuracy, "{:.1f}"),
-        f"{row.samples.value:.2f}",
-        f"{row.tokens.value:,.0f}",
-        f"{row.tokens_vs_sc.value:.2f}",
-        f"{row.tokens_vs_asc.value:.2f}",
-        _interval(row.accuracy_vs_asc, "{:+.1f}"),
-    ]
+def _cells(row: Row, columns: Mapping[str, int]) -> dict[str, str]:
+    separator = ", " if columns[_ACCURACY] == _FULL[_ACCURACY] else ","
+    return {
+        _METHOD: f" {escape(row.method)}".replace(", ", ", " if columns[_METHOD] == _FULL[_METHOD] else ",\n   "),
+        _ACCURACY: _interval(row.accuracy, "{:.1f}", separator),
+        _SAMPLES: f"{row.samples.value:.2f}",
+        _TOKENS: f"{row.tokens.value:,.0f}" if row.tokens.value < 99_999.5 else f"{row.tokens.value / 1000:,.0f}k",
+        _TO_SC: f"{row.tokens_vs_sc.value:.2f}",
+        _TO_ASC: f"{row.tokens_vs_asc.value:.2f}",
+        _DIFFERENCE: _interval(row.accuracy_vs_asc, "{:+.1f}", separator),
+        _COST: "" if row.tflops is None else f"{row.tflops:.2g}" if row.tflops < 99.5 else f"{row.tflops:,.0f}",
+    }
 
 
-def _interval(estimate: Estimate, style: str) -> str:
+def _interval(estimate: Estimate, style: str, separator: str) -> str:
     percents = (style.format(100 * part) for part in (estimate.value, estimate.low, estimate.high))
     value, low, high = (text.replace("100.0", "100") for text in percents)
-    return f"{value} \\[{low}, {high}]"
+    return f"{value} \\[{low}{separator}{high}]"
 
 
 def _section(row: Row) -> str:

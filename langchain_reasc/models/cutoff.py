@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, Final, NamedTuple, TypeVar
 
+from langchain_reasc.models.waiting import taken_from
+
 __all__ = ["CUTOFF", "Cutoff", "aread", "read"]
 
 T = TypeVar("T")
@@ -124,9 +126,10 @@ def read(
 
     seen: list[T] = []
     with cutoff.heard_by(lambda: came.put(_WAKE)):
-        threading.Thread(target=copy_context().run, args=(pump,), name="reasc-read", daemon=True).start()
+        reader = threading.Thread(target=copy_context().run, args=(pump,), name="reasc-read", daemon=True)
+        reader.start()
         try:
-            while (item := came.get()) is not _END:
+            while (item := taken_from(came)) is not _END:
                 if isinstance(item, _Raised):
                     raise item.error
                 if item is not _WAKE:
@@ -145,6 +148,7 @@ def read(
         finally:
             left.set()
             room.release()
+            reader.join(_MOMENT)
 
 
 def _come(came: "queue.SimpleQueue[Any]") -> Iterator[Any]:

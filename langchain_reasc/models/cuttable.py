@@ -12,14 +12,14 @@ from typing import Any, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.outputs.chat_generation import merge_chat_generation_chunks
 
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.cutoff import CUTOFF, Cutoff, aread, read
-from langchain_reasc.models.usage import counted_tokens
+from langchain_reasc.models.logprobs import count_tokens
+from langchain_reasc.models.usage import tokens_of_text
 
 __all__ = ["cuttable"]
 
@@ -99,15 +99,15 @@ class _Ending:
 
     def chunk(self, before: list[ChatGenerationChunk]) -> ChatGenerationChunk:
         """The last chunk of a stream: why it ended, and the usage that has not come."""
-        whole = merge_chat_generation_chunks(before)
-        said = whole.message if whole else AIMessageChunk(content="")
-        told = {**((whole and whole.generation_info) or {}), **said.response_metadata}
-        ended: dict[str, Any] = {} if told.get(FINISH_REASON) else {FINISH_REASON: CANCELLED, **self._model_name(told)}
-        missing = self._missing_usage(AIMessage(content=said.content, response_metadata=told), said, ended)
+        told = [{**(chunk.generation_info or {}), **chunk.message.response_metadata} for chunk in before]
+        if any(one.get(FINISH_REASON) for one in told):  # it had ended, and only its usage was to come
+            ended: dict[str, Any] = {}
+        else:
+            ended = {FINISH_REASON: CANCELLED, **self._model_name(told)}
+        missing = self._missing_usage(before, told, ended)
+        in_blocks = bool(before) and not isinstance(before[-1].message.content, str)
         return ChatGenerationChunk(
-            message=AIMessageChunk(
-                content="" if isinstance(said.content, str) else [], usage_metadata=missing, chunk_position="last"
-            ),
+            message=AIMessageChunk(content=[] if in_blocks else "", usage_metadata=missing, chunk_position="last"),
             generation_info=ended | ({USAGE_ESTIMATED: True} if missing else {}),
         )
 
@@ -117,18 +117,24 @@ class _Ending:
         message = AIMessage(content="", usage_metadata=chunk.message.usage_metadata)  # type: ignore[attr-defined]
         return ChatResult(generations=[ChatGeneration(message=message, generation_info=chunk.generation_info)])
 
-    def _model_name(self, told: dict[str, Any]) -> dict[str, str]:
+    def _model_name(self, told: list[dict[str, Any]]) -> dict[str, str]:
         """Its name, by which LangChain's handlers count usage, and which most models tell with their last chunk."""
         name = self._model._get_ls_params().get("ls_model_name")
-        return {"model_name": name} if name and "model_name" not in told else {}
+        return {"model_name": name} if name and not any("model_name" in one for one in told) else {}
 
-    def _missing_usage(self, said: AIMessage, chunk: BaseMessage, ended: dict[str, Any]) -> UsageMetadata | None:
+    def _missing_usage(
+        self, before: list[ChatGenerationChunk], told: list[dict[str, Any]], ended: dict[str, Any]
+    ) -> UsageMetadata | None:
         """What is to be added to the usage that has come: some models tell of the prompt first, most only at last."""
-        come: UsageMetadata | None = getattr(chunk, "usage_metadata", None)
+        come: UsageMetadata | None = None
+        for chunk in before:
+            if (usage := getattr(chunk.message, "usage_metadata", None)) is not None:
+                come = add_usage(come, usage)
         if come and not ended:
             return None
         prompt = 0 if come and come["input_tokens"] else self._prompt_tokens()
-        output = max(0, counted_tokens(said) - (come["output_tokens"] if come else 0))
+        counted = sum(map(count_tokens, told)) or tokens_of_text(sum(len(chunk.text) for chunk in before))
+        output = max(0, counted - (come["output_tokens"] if come else 0))
         return UsageMetadata(input_tokens=prompt, output_tokens=output, total_tokens=prompt + output)
 
     def _prompt_tokens(self) -> int:

@@ -6,7 +6,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED
 from langchain_reasc.models.logprobs import count_tokens
 
-__all__ = ["counted_tokens", "estimated_usage", "is_estimated", "output_tokens", "reported_usage"]
+__all__ = ["counted_tokens", "estimated_usage", "is_estimated", "output_tokens", "reported_usage", "tokens_of_text"]
 
 _CHARACTERS = 4  # a token, where nothing says better
 
@@ -22,7 +22,12 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
 def counted_tokens(message: AIMessage) -> int:
     """Tokens of a response, counted from what arrived: log-probabilities, or four characters each."""
     listed = count_tokens(message.response_metadata) or message.response_metadata.get(RECEIVED_TOKENS)
-    return int(listed) if listed else -(-len(str(message.text)) // _CHARACTERS)
+    return int(listed) if listed else tokens_of_text(len(str(message.text)))
+
+
+def tokens_of_text(characters: int) -> int:
+    """Tokens that so much text has, about."""
+    return -(-characters // _CHARACTERS)
 
 
 def estimated_usage(message: AIMessage, *, prompt_tokens: int) -> UsageMetadata:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,15 +9,17 @@ from typing import Any
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import get_executor_for_config
+from langchain_core.runnables.config import get_config_list, get_executor_for_config
 from langchain_core.runnables.utils import gated_coro
 
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.online_batch import starts
 from langchain_reasc.runnable.progress import Progress, shown
+from langchain_reasc.runnable.question import Question, Start
 from langchain_reasc.runnable.runs import AsyncRun, Run
-from langchain_reasc.runnable.solver import Question, Solver, Start
+from langchain_reasc.runnable.solver import Solver
 from langchain_reasc.sampling import Sample
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
@@ -46,7 +47,7 @@ class Batch:
         solver: answers each.
         name: of each input's run, where its config has none.
         inputs: whatever the chat model takes.
-        configs: one per input.
+        config: for all, or one each.
         kwargs: passed to every call of the model.
         return_exceptions: whether an input that fails comes out with its error; else the error ends the batch, and
             nothing more is paid for.
@@ -58,26 +59,32 @@ class Batch:
         solver: Solver,
         name: str,
         inputs: Sequence[LanguageModelInput],
-        configs: Sequence[RunnableConfig],
+        config: RunnableConfig | Sequence[RunnableConfig] | None,
         kwargs: Mapping[str, Any],
         *,
         return_exceptions: bool,
         progress: Progress,
     ) -> None:
-        self._solver, self._name, self._inputs, self._configs, self._kwargs = solver, name, inputs, configs, kwargs
+        self._solver, self._name, self._inputs, self._kwargs = solver, name, inputs, kwargs
+        self._configs = get_config_list(config, len(inputs))
         self._return_exceptions, self._progress = return_exceptions, progress
         self._cutoff = Cutoff()
 
     def completed(self) -> Iterator[Outcome]:
         """(index, winning response) in order of completion."""
+        if not self._configs:
+            return
         slots, begun = Slots(self._limit), self._nothing_begun()
         with get_executor_for_config(self._configs[0]) as threads, shown(self._progress, len(begun)) as move:
             try:
                 if self._solver.calibrator:
-                    begun = list(threads.map(partial(self._begin, slots), range(len(begun))))
+                    beginning = [threads.submit(self._begin, slots, index) for index in range(len(begun))]
+                    for _ in as_they_end(beginning):
+                        pass
+                    begun = [one.result() for one in beginning]
                 pairs = zip(begun, self._starts(begun), strict=True)
                 running = {threads.submit(self._decide, slots, index, *pair): index for index, pair in enumerate(pairs)}
-                for done in as_completed(running):
+                for done in as_they_end(running):
                     move()
                     yield running[done], done.result()
             finally:  # after a failure, or Ctrl-C, nothing more is begun, and what runs is cut off
@@ -88,6 +95,8 @@ class Batch:
 
     async def acompleted(self) -> AsyncGenerator[Outcome]:
         """The asynchronous :meth:`completed`."""
+        if not self._configs:
+            return
         slots, begun = AsyncSlots(self._limit), self._nothing_begun()
         gate = asyncio.Semaphore(self._limit or len(begun))
         tasks: list[asyncio.Task[Outcome]] = []

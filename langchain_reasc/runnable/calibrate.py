@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
@@ -21,6 +20,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.progress import Progress, shown
 from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
 
@@ -72,10 +72,10 @@ def calibrate(
     cutoff = Cutoff()
     with ThreadPoolExecutor(concurrency, "calibrate") as threads, shown(progress, len(asked.prompts)) as move:
         try:
-            samples = []
-            for sample in threads.map(partial(asked.first, cutoff), asked.prompts):
-                samples.append(sample)
+            drawing = [threads.submit(asked.first, cutoff, prompt) for prompt in asked.prompts]
+            for _ in as_they_end(drawing):
                 move()
+            samples = [one.result() for one in drawing]
         finally:  # after Ctrl-C nobody waits for the others
             cutoff.give_up()
             threads.shutdown(wait=False, cancel_futures=True)

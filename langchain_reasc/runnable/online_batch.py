@@ -12,7 +12,8 @@ from langchain_reasc.calibration import calibrate_online
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import Provenance, read_signals
-from langchain_reasc.runnable.solver import Solver, Start
+from langchain_reasc.runnable.question import Start
+from langchain_reasc.runnable.solver import Solver
 from langchain_reasc.sampling import Sample
 
 __all__ = ["starts"]

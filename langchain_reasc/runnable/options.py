@@ -2,25 +2,34 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 
-from langchain_reasc.answers import extractor
+from langchain_reasc.answers import AnswerSpec, extractor
 from langchain_reasc.calibration import Calibration, OnlineCalibrator, check_fingerprint, load_calibration
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.solver import Solver
 
-if TYPE_CHECKING:
-    from langchain_reasc.runnable.runnable import ReASCRunnable
-
 __all__ = ["explained", "prepared_solver", "refuse_swallowed"]
 
 
-def prepared_solver(options: "ReASCRunnable") -> Solver:
-    """What answers questions under these options.
+def prepared_solver(
+    *,
+    model: Runnable[LanguageModelInput, Any],
+    calibration: Calibration | str | Path | None,
+    answer: AnswerSpec,
+    measure: Measure | None,
+    calibrator: OnlineCalibrator | None,
+    on_missing_confidence: Literal["error", "count"],
+    allow_fingerprint_mismatch: bool,
+    **limits: Any,
+) -> Solver:
+    """What answers questions under the options of the same names.
 
     Raises:
         ConfigurationError: options that contradict each other, or the model.
@@ -28,29 +37,26 @@ def prepared_solver(options: "ReASCRunnable") -> Solver:
         FingerprintMismatch: the calibration was measured on something else.
         LogprobsUnavailable: the model is known to give no confidence where one is needed.
     """
-    if options.measure is not None and options.calibration != "online":
+    if measure is not None and calibration != "online":
         raise ConfigurationError(
-            f"measure={str(options.measure)!r} goes with calibration='online'; a calibration brings its own, and "
+            f"measure={str(measure)!r} goes with calibration='online'; a calibration brings its own, and "
             "without one no confidence is read"
         )
-    model = PreparedModel.of(options.model, logprobs=options.calibration is not None)
+    prepared = PreparedModel.of(model, logprobs=calibration is not None)
+    counted = on_missing_confidence == "count"
     solver = Solver(
-        model=model,
-        extract=extractor(options.answer),
-        calibration=_calibration(options.calibration),
-        calibrator=_calibrator(options, model),
-        max_samples=options.max_samples,
-        concurrency=options.concurrency,
-        confidence=options.confidence,
-        on_missing_confidence=options.on_missing_confidence,
-        sample_timeout=options.sample_timeout,
-        timeout=options.timeout,
-        allow_fingerprint_mismatch=options.allow_fingerprint_mismatch,
+        model=prepared,
+        extract=extractor(answer),
+        calibration=_calibration(calibration),
+        calibrator=_calibrator(prepared, measure, calibrator, counted=counted) if calibration == "online" else None,
+        on_missing_confidence=on_missing_confidence,
+        allow_fingerprint_mismatch=allow_fingerprint_mismatch,
+        **limits,
     )
-    if solver.calibration and not options.allow_fingerprint_mismatch:
-        check_fingerprint(solver.calibration, model.fingerprint())
-    if model.no_logprobs and options.on_missing_confidence == "error" and not solver.counts(solver.calibration):
-        raise LogprobsUnavailable(f"{model.no_logprobs}; or count votes with on_missing_confidence='count'")
+    if solver.calibration and not allow_fingerprint_mismatch:
+        check_fingerprint(solver.calibration, prepared.fingerprint())
+    if prepared.no_logprobs and not counted and not solver.counts(solver.calibration):
+        raise LogprobsUnavailable(f"{prepared.no_logprobs}; or count votes with on_missing_confidence='count'")
     return solver
 
 
@@ -85,17 +91,17 @@ def _calibration(given: Calibration | str | Path | None) -> Calibration | None:
     return given if isinstance(given, Calibration) else load_calibration(given)
 
 
-def _calibrator(options: "ReASCRunnable", model: PreparedModel) -> OnlineCalibrator | None:
-    if options.calibration != "online":
-        return None
-    measure = options.measure or _measure_of(model)
-    if model.signals is not None and measure.signal not in model.signals and options.on_missing_confidence == "error":
+def _calibrator(
+    model: PreparedModel, measure: Measure | None, given: OnlineCalibrator | None, *, counted: bool
+) -> OnlineCalibrator:
+    measure = measure or _measure_of(model)
+    if model.signals is not None and measure.signal not in model.signals and not counted:
         raise ConfigurationError(
             f"the measure {measure} needs the signal {measure.signal!r}, which the model does not give (it gives: "
             f"{', '.join(model.signals) or 'none'}); name another measure, or leave it out to have one chosen"
         )
-    if options.calibrator is not None and options.calibrator.goes_with(measure, model.fingerprint()):
-        return options.calibrator
+    if given is not None and given.goes_with(measure, model.fingerprint()):
+        return given
     return OnlineCalibrator(measure=measure, fingerprint=model.fingerprint())
 
 

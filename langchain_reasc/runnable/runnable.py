@@ -1,14 +1,12 @@
 """``ReASCRunnable``: a more reliable answer for fewer tokens, as a step in any LangChain chain."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from langchain_core.runnables.config import get_config_list
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from langchain_reasc.answers import AnswerSpec
@@ -79,7 +77,8 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
-        self._solver = prepared_solver(self)
+        options = type(self).model_fields.keys() - {"name"}
+        self._solver = prepared_solver(**{option: getattr(self, option) for option in options})
         # Not by assignment, which prepares anew; the constructor that LangChain calls again takes it from here.
         self.__dict__["calibrator"] = self._solver.calibrator
         return self
@@ -184,7 +183,7 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
 
     def batch(
         self,
-        inputs: list[LanguageModelInput],
+        inputs: Sequence[LanguageModelInput],
         config: RunnableConfig | list[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
@@ -201,12 +200,12 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
             progress: True for a bar on stderr, or a function called with (inputs answered, inputs).
             **kwargs: passed to every call of the model.
         """
-        outcomes = dict(self._batch(inputs, config, return_exceptions, progress, kwargs))
+        outcomes = dict(self._batch(inputs, config, return_exceptions, progress, kwargs).completed())
         return [cast(AIMessage, outcomes[index]) for index in range(len(inputs))]
 
     async def abatch(
         self,
-        inputs: list[LanguageModelInput],
+        inputs: Sequence[LanguageModelInput],
         config: RunnableConfig | list[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
@@ -214,7 +213,8 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
         **kwargs: Any,
     ) -> list[AIMessage]:
         """The asynchronous :meth:`batch`."""
-        outcomes = dict([one async for one in self._abatch(inputs, config, return_exceptions, progress, kwargs)])
+        batch = self._batch(inputs, config, return_exceptions, progress, kwargs)
+        outcomes = dict([outcome async for outcome in batch.acompleted()])
         return [cast(AIMessage, outcomes[index]) for index in range(len(inputs))]
 
     def batch_as_completed(  # type: ignore[override]
@@ -227,7 +227,7 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
         **kwargs: Any,
     ) -> Iterator[Outcome]:
         """(index, winning response) in order of completion; arguments as those of :meth:`batch`."""
-        return self._batch(inputs, config, return_exceptions, progress, kwargs)
+        return self._batch(inputs, config, return_exceptions, progress, kwargs).completed()
 
     def abatch_as_completed(  # type: ignore[override]
         self,
@@ -239,7 +239,7 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
         **kwargs: Any,
     ) -> AsyncIterator[Outcome]:
         """The asynchronous :meth:`batch_as_completed`."""
-        return self._abatch(inputs, config, return_exceptions, progress, kwargs)
+        return self._batch(inputs, config, return_exceptions, progress, kwargs).acompleted()
 
     def _solved(
         self, input: LanguageModelInput, below: RunnableConfig, on_response: ResponseListener | None, kwargs: Any
@@ -262,44 +262,17 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
     def _batch(
         self,
         inputs: Sequence[LanguageModelInput],
-        config: Any,
+        config: RunnableConfig | Sequence[RunnableConfig] | None,
         return_exceptions: bool,
         progress: Progress,
-        kwargs: Any,
-    ) -> Iterator[Outcome]:
-        batch = self._batched(inputs, config, return_exceptions, progress, kwargs)
-        return batch.completed() if batch else iter(())
-
-    async def _abatch(
-        self,
-        inputs: Sequence[LanguageModelInput],
-        config: Any,
-        return_exceptions: bool,
-        progress: Progress,
-        kwargs: Any,
-    ) -> AsyncIterator[Outcome]:
-        if batch := self._batched(inputs, config, return_exceptions, progress, kwargs):
-            async with aclosing(batch.acompleted()) as outcomes:
-                async for outcome in outcomes:
-                    yield outcome
-
-    def _batched(
-        self,
-        inputs: Sequence[LanguageModelInput],
-        config: Any,
-        return_exceptions: bool,
-        progress: Progress,
-        kwargs: Any,
-    ) -> Batch | None:
+        kwargs: dict[str, Any],
+    ) -> Batch:
         refuse_swallowed(kwargs)
-        configs = get_config_list(config, len(inputs))
-        if not configs:
-            return None
         return Batch(
             self._solver,
             self.get_name(),
             inputs,
-            configs,
+            config,
             kwargs,
             return_exceptions=return_exceptions,
             progress=progress,

@@ -225,6 +225,8 @@ class Session:
 
     def _failure(self) -> Exception:
         errors = [sample.error for _, sample in sorted(self._samples.items()) if sample.error is not None]
+        if not errors:
+            return SamplingError(f"all {len(self._samples)} samples were given up before they had ended")
         if isinstance(errors[0], ReASCError) and type(errors[0]) is not SamplingError:  # which says it of one sample
             return errors[0]
         failure = SamplingError(f"all {len(self._samples)} samples failed; the first: {errors[0]!r}", errors)

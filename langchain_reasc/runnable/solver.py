@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import Extractor
@@ -16,58 +15,17 @@ from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 from langchain_reasc.method.stopping import ASC, StoppingRule
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.runnable.question import Question, Start
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import ResponseListener, Session
 from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 from langchain_reasc.sampling.time_limit import QuestionClock
 
-__all__ = ["Question", "Solver", "Start"]
+__all__ = ["Solver"]
 
 Launch = Callable[[int], range]
 """From how many samples may be launched to which ones those are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where the decision on one input of a batch starts from, when all first responses calibrate (Algorithm 2).
-
-    Attributes:
-        sample: its first sample, already drawn.
-        calibration: fitted on the first samples of all inputs; None where they determine none.
-        notices: what the caller should know.
-    """
-
-    sample: Sample
-    calibration: Calibration | None
-    notices: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class Question:
-    """One input of a call.
-
-    Attributes:
-        model: what is sampled, with the arguments of the call.
-        messages: the prompt.
-        clock: how long it has taken.
-        cutoff: of the whole call, which may be given up.
-        on_response: called with each response and the decision after it, in launch order.
-        prompt_tokens: tokens of the prompt, once a response has told.
-    """
-
-    model: PreparedModel
-    messages: list[BaseMessage]
-    clock: QuestionClock
-    cutoff: Cutoff
-    on_response: ResponseListener | None = None
-    prompt_tokens: int | None = None
-
-    def wave(self, indices: range, config: RunnableConfig) -> Wave:
-        """Samples to draw now."""
-        wave = Wave(self.model, self.messages, indices, config, self.clock.wave())
-        wave.cutoff.prompt_tokens = self.prompt_tokens
-        return wave
 
 
 @dataclass(frozen=True, kw_only=True)

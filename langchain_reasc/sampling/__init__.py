@@ -46,7 +46,8 @@ def draw(
     config: RunnableConfig | None = None,
 ) -> list[Sample]:
     """Draw ``n`` samples, ``concurrency`` at a time, deciding nothing; in launch order."""
-    prepared, messages, config = PreparedModel.of(model, logprobs=True), to_messages(value), ensure_config(config)
+    messages, config = to_messages(value), ensure_config(config)
+    prepared = PreparedModel.of(model, logprobs=True).resolved(config)
     samples: list[Sample] = []
     for indices in _batches(first, n, concurrency):
         with closing(drawn(Wave(prepared, messages, indices, config))) as wave:
@@ -64,7 +65,8 @@ async def adraw(
     config: RunnableConfig | None = None,
 ) -> list[Sample]:
     """The asynchronous :func:`draw`."""
-    prepared, messages, config = PreparedModel.of(model, logprobs=True), to_messages(value), ensure_config(config)
+    messages, config = to_messages(value), ensure_config(config)
+    prepared = PreparedModel.of(model, logprobs=True).resolved(config)
     samples: list[Sample] = []
     for indices in _batches(first, n, concurrency):
         async with aclosing(adrawn(Wave(prepared, messages, indices, config))) as wave:

@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_reasc.models.contract import is_cancelled
 from langchain_reasc.models.cutoff import CUTOFF
 from langchain_reasc.models.usage import reported_usage
+from langchain_reasc.models.waiting import taken_from
 from langchain_reasc.sampling.sample import Sample, merged, streamed
 from langchain_reasc.sampling.wave import Wave
 
@@ -32,15 +33,18 @@ def separate(wave: Wave) -> Generator[Sample]:
         came.put(_one(wave, index, chunks))
 
     ends = None if wave.limit is None else time.monotonic() + wave.limit.seconds
+    # Nobody waits for a daemon: not for a tool's server that hangs, and not at the interpreter's end.
+    threads = [
+        threading.Thread(target=copy_context().run, args=(one, *pair), name=f"reasc-{pair[0]}", daemon=True)
+        for pair in running.items()
+    ]
     try:
         with wave.cutoff.heard_by(lambda: came.put(None)):
-            for index, chunks in running.items():
-                # Nobody waits for a daemon: not for a tool's server that hangs, and not at the interpreter's end.
-                run = (copy_context().run, (one, index, chunks))
-                threading.Thread(target=run[0], args=run[1], name=f"reasc-{index}", daemon=True).start()
+            for thread in threads:
+                thread.start()
             while running:
                 try:
-                    sample = came.get(timeout=None if ends is None else max(0.0, ends - time.monotonic()))
+                    sample = taken_from(came, until=ends)
                 except queue.Empty:
                     if wave.cutoff.given_up:
                         break
@@ -55,6 +59,10 @@ def separate(wave: Wave) -> Generator[Sample]:
                 yield _given_up(wave, index, list(chunks))
     finally:  # also on Ctrl-C
         wave.cutoff.give_up()
+        gone = time.monotonic() + _GRACE
+        for thread in threads:  # one that still works when the interpreter ends could take the process with it
+            if thread.ident is not None:
+                thread.join(max(0.0, gone - time.monotonic()))
 
 
 async def aseparate(wave: Wave) -> AsyncGenerator[Sample]:

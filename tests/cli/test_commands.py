@@ -1,6 +1,10 @@
 """The commands in this process: what they print, and with which code they end."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,10 @@ from typer.testing import CliRunner, Result
 
 from langchain_reasc.calibration import load_calibration
 from langchain_reasc.cli import app
+from langchain_reasc.cli.calibrate import check_signals
+from langchain_reasc.cli.wording import in_options
+from langchain_reasc.evaluation import read_pool
+from langchain_reasc.exceptions import PoolError
 
 
 def reasc(*arguments: object, code: int = 0) -> Result:
@@ -68,6 +76,7 @@ def test_replay_draws(tmp_path: Path) -> None:
     [
         (("--signal", "vibes"), "unknown signal 'vibes'"),
         (("--signal", "auto", "--window", "8"), "--signal auto settles score and window too"),
+        (("--signal", "vibes", "--plot", "a.png"), "unknown signal 'vibes'"),
         (("--signal", "top_k", "--calibration-size", "2"), "has no 'top_k' signal"),
         (("--calibration-size", "300"), "leaves none to test"),
     ],
@@ -87,6 +96,20 @@ def test_an_error_is_one_line_and_code_1(tmp_path: Path, arguments: tuple[str, .
         ("replay", "p.jsonl", "--nonsense"),
         ("replay", "p.jsonl", "--shuffles", "-1"),
         ("replay", "p.jsonl", "--shuffles", "many"),
+        ("replay", "p.jsonl", "--p-target", "90"),
+        ("replay", "p.jsonl", "--p-target", "nan"),
+        ("replay", "p.jsonl", "--signals", "some"),
+        ("replay", "p.jsonl", "--signals", "all", "--signal", "top_k"),
+        ("replay", "p.jsonl", "--plot", "a.foo"),
+        ("replay", "p.jsonl", "--plot", "picture"),
+        ("replay", "p.jsonl", "--plot", f"{__file__}/a.png"),
+        ("demo", "--signals", "some"),
+        ("demo", "--p-target", "1"),
+        ("demo", "--out", __file__),
+        ("calibrate", "data.jsonl", "--p-target", "0"),
+        ("calibrate", "data.jsonl", "--out", "."),
+        ("calibrate", "data.jsonl", "--out", f"{__file__}/c.json"),
+        ("record", "data.jsonl", "--out", "/"),
         ("nonsense",),
         ("calibrate",),
         ("record", "data.jsonl"),
@@ -95,6 +118,100 @@ def test_an_error_is_one_line_and_code_1(tmp_path: Path, arguments: tuple[str, .
 )
 def test_wrong_usage_is_code_2(arguments: tuple[str, ...]) -> None:
     assert "Usage: reasc" in reasc(*arguments, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--answer", "vibes"), "unknown answer extractor 'vibes'; choose auto"),
+        (("--answer", "regex:("), "invalid answer pattern"),
+        (("--template", "nope.txt"), "no template at 'nope.txt'"),
+        (("--template", str(Path(__file__).with_name("__init__.py"))), "no {question} in it"),
+    ],
+)
+@pytest.mark.parametrize("command", [("ask", "?"), ("calibrate", "q.jsonl"), ("record", "q.jsonl", "--out", "p.jsonl")])
+def test_what_is_asked_wrongly_is_said_before_a_model_is_loaded(
+    command: tuple[str, ...], arguments: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "langchain_reasc_llama_cpp", None)
+    assert says in reasc(*command, *arguments, code=1).stderr
+
+
+def test_a_picture_may_go_into_a_new_folder(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=10, signals=False)
+    reasc("replay", path, "--plot", tmp_path / "new" / "a.svg")
+    assert (tmp_path / "new" / "a.svg").exists()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_output_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=60, metadata={"by": "Zoë ½ Δ 😀"})
+    replay = ["replay", str(path), "--calibration-size", "40", "--signal", "token_logprob", "--score", "mean"]
+    script = f"""
+from langchain_reasc.cli import app
+from langchain_reasc.cli.calibrate import check_signals
+for arguments in ({replay}, {[*replay, "--json"]}, ["replay", "--help"]):
+    app(arguments, standalone_mode=False)
+    print(chr(12))
+"""
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment, check=True)
+    table, data, helped, _ = done.stdout.decode(encoding).split(chr(12))
+    assert "Delta acc. to ASC" in table and "-----" in table
+    assert json.loads(data)["metadata"]["by"] == "Zoë ½ Δ 😀"
+    assert "Examples" in helped
+
+
+def test_what_cannot_be_encoded_is_spelled_out() -> None:
+    assert "Δ é \ud83d".encode("utf-8", "langchain_reasc.spelled_out") == "Δ é \\ud83d".encode()
+    spelled = "Δ ± 1 … ≥ é \ud83d 😀".encode("ascii", "langchain_reasc.spelled_out")
+    assert spelled == b"Delta +- 1 ... >= \\xe9 \\ud83d \\U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "override with allow_fingerprint_mismatch=True (`reasc ask --allow-mismatch`)",
+            "override with --allow-mismatch",
+        ),
+        ("accept plain counting with on_missing_confidence='count'", "accept plain counting with --calibration none"),
+        ("make one, or pass calibration=None for ASC", "make one, or count votes with --calibration none"),
+        ("shorten the prompt, or load the model with n_ctx=1,300 or more", "shorten the prompt"),
+        ("it asks for a key (api_key=...)", "it asks for a key (--key-variable NAME)"),
+    ],
+)
+def test_messages_speak_of_options(said: str, shown: str) -> None:
+    assert in_options(said) == shown
+
+
+@pytest.mark.parametrize("missing", ["calibration", "answer"])
+def test_the_errors_of_the_library_speak_of_options(tmp_path: Path, missing: str) -> None:
+    said = reasc("ask", "2 + 2?", f"--{missing}", tmp_path / "nope", code=1).stderr
+    assert "=" not in said.replace(str(tmp_path), "") and "function" not in said
+
+
+def test_a_wrong_extractor_or_label_is_seen_beside_the_answers(tmp_path: Path) -> None:
+    lines = [question(f"q{at}", response("4", text="so 4", score=float(at))) for at in range(6)]
+    measure = {"signal": "top_k", "score": "mean", "window": 128}
+    path = write_lines(tmp_path / "p.jsonl", {"metadata": {"measure": measure}}, *lines)
+    arguments = ("calibrate", "--pool", path, "--out", tmp_path / "new" / "c.json", "--signal")
+    shown = reasc(*arguments, "recorded")
+    assert "none of the 6 first responses is right" in shown.stderr
+    assert shown.stderr.count("label '7', answer '4', in a response that ends 'so 4'") == 3
+    assert "Gate                closed" in shown.stdout
+    assert "answer '4'" in reasc(*arguments, "auto", code=1).stderr
+
+
+def test_make_demo_ends_by_saying_where_the_command_is() -> None:
+    root = Path(__file__).parents[2]
+    if shutil.which("make") is None or not (root / "Makefile").exists():
+        pytest.skip("there is no make here")
+    shown = subprocess.run(["make", "--dry-run", "demo"], cwd=root, capture_output=True, text=True, check=True).stdout
+    end = shown[shown.index(".venv/bin/reasc demo --plot") :].partition("printf")[2]
+    printed = subprocess.run(["bash", "-c", f"printf {end}"], capture_output=True, text=True, check=True).stdout
+    assert "The command is .venv/bin/reasc" in printed and ".venv/bin/reasc ask" in printed
+    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_calibrate_from_a_pool(tmp_path: Path) -> None:
@@ -124,3 +241,20 @@ def test_calibrate_takes_data_or_a_pool_but_not_both(tmp_path: Path) -> None:
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
     assert "nope.gguf" in reasc("ask", "2 + 2?", "--model", tmp_path / "nope.gguf", code=1).stderr
     assert "hf:OWNER/REPOSITORY/FILE.gguf" in reasc("ask", "2 + 2?", "--model", "hf:nope", code=1).stderr
+
+
+def test_a_calibration_ends_where_the_first_response_has_no_confidence(tmp_path: Path) -> None:
+    bare = read_pool(write_lines(tmp_path / "p.jsonl", question("a", response("7"))))
+    with pytest.raises(PoolError, match="the first response came without log-probabilities"):
+        check_signals(bare, "auto")
+    check_signals(read_pool(write_lines(tmp_path / "e.jsonl", question("a", response(None, 0)))), "auto")
+    check_signals(read_pool(write_pool(tmp_path / "s.jsonl", questions=1)), "auto")
+
+
+@pytest.mark.parametrize("command", [("record",), ("calibrate",), ("calibrate", "--pool")])
+def test_what_is_read_is_not_written_over(tmp_path: Path, command: tuple[str, ...]) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=60)
+    before = path.read_bytes()
+    refused = reasc(*command, path, "--out", tmp_path / "." / "p.jsonl", code=2)
+    assert "is the file that is read" in " ".join(refused.stderr.replace("│", "").split())
+    assert path.read_bytes() == before

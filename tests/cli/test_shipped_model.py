@@ -49,6 +49,42 @@ def test_ask_prints_data() -> None:
     assert data["tokens"]["output"] == sum(one["output_tokens"] for one in data["responses"])
 
 
+def test_without_an_answer_ask_fails_and_says_what_to_do() -> None:
+    refused = reasc("ask", QUESTION, "--seed", 1, "--answer", "regex:nowhere", "--max-samples", 2, code=1)
+    assert refused.stdout == ""
+    assert "error: no answer was found; samples: 2, one of which ends" in refused.stderr
+    assert "--answer says where the answer is, --max-tokens allows longer responses" in refused.stderr
+    data = reasc("ask", QUESTION, "--seed", 1, "--answer", "regex:nowhere", "--max-samples", 2, "--json", code=1)
+    assert json.loads(data.stdout)["answer"] is None and "error: no answer was found" in data.stderr
+
+
+def test_a_template_stands_around_the_question(tmp_path: Path) -> None:
+    asked = ("--seed", 1, "--max-samples", 1, "--calibration", "none", "--json")
+    half, rest = QUESTION[:40], QUESTION[40:]
+    whole, put = reasc("ask", QUESTION, *asked), reasc("ask", half, *asked, "--template", "{question}" + rest)
+    assert json.loads(put.stdout)["text"] == json.loads(whole.stdout)["text"]
+    out = tmp_path / "p.jsonl"
+    record = ("record", TEST, "--out", out, "--limit", 1, "--samples", 1)
+    reasc(*record, "--template", "{question} Think.")
+    assert read_pool(out).metadata["template"] == [["human", "{question} Think."]]
+    assert "template" in reasc(*record, code=1).stderr
+
+
+def test_corrected_labels_and_another_extractor_need_no_new_samples(tmp_path: Path) -> None:
+    data, out = tmp_path / "q.jsonl", tmp_path / "c.json"
+    lines = [json.loads(line) for line in TEST.read_text(encoding="utf-8").splitlines()[:12]]
+    calibrate = ("calibrate", data, "--signal", "token_logprob", "--score", "mean", "--out", out)
+    write_lines(data, *({**line, "answer": "none"} for line in lines))
+    wrong = reasc(*calibrate, "--answer", "regex:(Steps)")
+    assert "none of the 12 first responses is right" in wrong.stderr
+    assert "of 12 responses have no answer (0 of them were cut off); --answer says where it is" in wrong.stderr
+    write_lines(data, *lines)
+    right = reasc(*calibrate)
+    assert "12 labels have changed" in right.stderr and "looked for again in the stored text" in right.stderr
+    assert right.stdout == reasc(*calibrate[:-1], tmp_path / "fresh.json").stdout
+    assert 0 < load_calibration(out).accuracy == load_calibration(tmp_path / "fresh.json").accuracy  # type: ignore[operator]
+
+
 def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) -> None:
     out = tmp_path / "c.json"
     reasc("calibrate", TEST, "--limit", 16, "--signal", "token_logprob", "--score", "mean", "--out", out)

@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,24 +37,42 @@ def rows(run: Replay) -> list[Row]:
     return summarize(run, resamples=50)
 
 
-def _printed(run: Replay, rows: list[Row]) -> str:
-    out = io.StringIO()
-    print_comparison(run, rows, Console(file=out, width=100))
-    return out.getvalue()
+def _printed(run: Replay, rows: list[Row], width: int = 100, encoding: str = "utf-8") -> str:
+    held = io.BytesIO()
+    out = io.TextIOWrapper(held, encoding=encoding)
+    print_comparison(run, rows, Console(file=out, width=width))
+    out.flush()
+    return held.getvalue().decode(encoding)
 
 
-@pytest.mark.parametrize("parameters", [None, 7e9])
-def test_the_table_fits_100_columns_with_nothing_cut_off(run: Replay, parameters: float | None) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize(("parameters", "width"), [(None, 96), (None, 80), (7e9, 100), (7e12, 80)])
+def test_the_table_fits_with_nothing_cut_off(run: Replay, parameters: float | None, width: int, encoding: str) -> None:
     rows = summarize(run, parameters=parameters, resamples=50)
-    text = _printed(run, rows)
+    rows += [replace(row, method="ReASC (offline, safeguarded)") for row in rows if row.method == "ReASC (offline)"]
+    many = replace(rows[0].tokens, value=123_456.0)
+    rows.append(replace(rows[-1], tokens=many, tokens_vs_sc=rows[1].tokens_vs_sc))
+    text = _printed(run, rows, width, encoding)
     table = text[: text.index("20 questions")]
-    assert max(map(len, table.splitlines())) <= 100
-    assert "…" not in text
+    assert max(map(len, table.splitlines())) <= width
+    assert "…" not in text and "..." not in table
     assert "[" in text and "ReASC by self_certainty/bottom_group/W=128" in text
     for row in rows:
         assert f"{100 * row.accuracy.value:.1f} [" in text
-        assert f"{row.tokens.value:,.0f}" in text
+        assert (f"{row.tokens.value:,.0f}" if row.tokens.value < 99_999 else "123k") in text
+        assert f"{row.accuracy_vs_asc.high * 100:+.1f}]" in text
+    assert "safeguarded)" in table and "Samples" in table and " acc. to ASC" in table
     assert "A live run" in text
+
+
+def test_a_terminal_that_is_narrower_breaks_lines_and_loses_nothing(run: Replay, rows: list[Row]) -> None:
+    assert _printed(run, rows, 50).split() == _printed(run, rows, 80).split()
+
+
+def test_ascii_has_lines_and_words_of_its_own(run: Replay, rows: list[Row]) -> None:
+    text = _printed(run, rows, encoding="ascii")
+    assert "Delta acc. to ASC" in text and "paired for Delta" in text
+    assert "------" in text and "|" not in text
 
 
 def test_one_line_says_which_rule_runs_live(run: Replay, rows: list[Row]) -> None:
@@ -108,3 +127,6 @@ def test_the_worked_question_shows_reasc_stopping_before_asc(pool: Pool) -> None
     Console(file=out, width=100).print(worked_table(worked))
     assert "ReASC stops" in out.getvalue()
     assert "ASC stops" in out.getvalue()
+    plain = io.StringIO()
+    Console(file=plain, width=80).print(worked_table(worked, plain=True))
+    assert plain.getvalue().isascii() and "|" not in plain.getvalue()

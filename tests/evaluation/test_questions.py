@@ -16,11 +16,9 @@ def test_json_lines_under_the_usual_names(tmp_path: Path) -> None:
         {"question": "gsm8k", "answer": "3 + 4 = 7\n#### 1,007"},
         {"problem": "math", "solution": "so \\boxed{\\frac{1}{2}}"},
     )
-    assert read_questions(path) == [
-        LabelledQuestion("a", "3 + 4?", "7"),
-        LabelledQuestion("2", "gsm8k", "1007"),
-        LabelledQuestion("3", "math", "0.5"),
-    ]
+    named, *unnamed = read_questions(path)
+    assert named == LabelledQuestion("a", "3 + 4?", "7")
+    assert [(one.input, one.reference) for one in unnamed] == [("gsm8k", "1007"), ("math", "0.5")]
     assert len(read_questions(path, limit=2)) == 2
 
 
@@ -49,3 +47,26 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, lines: list[object], says:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"no questions at .*nope\.csv"):
         read_questions(tmp_path / "nope.csv")
+
+
+def test_questions_without_ids_have_the_same_names_in_either_kind_of_file(tmp_path: Path) -> None:
+    asked = ["one?", "two?", "one?", "one?"]
+    lines = write_lines(tmp_path / "q.jsonl", "", *({"question": text, "answer": "1"} for text in asked))
+    table = tmp_path / "q.csv"
+    table.write_text("answer,id,question\n" + "".join(f"1,,{text}\n" for text in asked), encoding="utf-8")
+    names = [question.id for question in read_questions(lines)]
+    assert names == [question.id for question in read_questions(table)]
+    assert len(set(names)) == 4, "the same text asked again has samples of its own"
+    moved = write_lines(tmp_path / "moved.jsonl", *({"question": text, "answer": "1"} for text in asked[1:]))
+    assert [question.id for question in read_questions(moved)] == [names[1], names[0], names[2]]
+
+
+@pytest.mark.parametrize(("given", "name"), [(0, "0"), ("0", "0"), (7, "7"), (False, "False")])
+def test_an_id_is_taken_as_it_is(tmp_path: Path, given: object, name: str) -> None:
+    path = write_lines(tmp_path / "q.jsonl", {"id": given, "question": "?", "answer": "1"})
+    assert read_questions(path)[0].id == name
+
+
+def test_half_an_emoji_in_a_question_is_replaced(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "q.jsonl", '{"question": "\\ud83d\\ude00 and \\ud83d?", "answer": "1"}')
+    assert read_questions(path)[0].input == "😀 and �?"

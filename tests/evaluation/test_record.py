@@ -16,6 +16,7 @@ from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.evaluation.signals_file import intact_length, signals_path
+from langchain_reasc.evaluation.template import Template
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
@@ -199,7 +200,10 @@ def test_at_least_one_question_is_in_flight(tmp_path: Path) -> None:
         ({"system": "Be brief."}, "now it is"),
         ({"model": Guesser(seed=1)}, "seed 0, now it is 1"),
         ({"samples": 3}, "samples 2, now it is 3"),
-        ({"answer": "number"}, "answer 'auto', now it is 'number'"),
+        (
+            {"template": Template([HumanMessage("Q: {question}")])},
+            "template None, now it is [['human', 'Q: {question}']]",
+        ),
         ({"questions": [LabelledQuestion("q0", "something else", "6")]}, "another question with id 'q0'"),
     ],
 )

@@ -11,12 +11,13 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.globals import set_llm_cache
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import ConfigurableField, RunnableLambda
-from runnable.fakes import saying
+from runnable.fakes import calibration, saying
 
+from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.models.prepared import PreparedModel, to_messages
-from langchain_reasc.sampling import awave, wave
+from langchain_reasc.sampling import Wave, adraw, adrawn, draw, drawn
 
 from .openai_wires import OpenAI
 from .providers import KEY, PROVIDERS
@@ -28,21 +29,21 @@ SETTABLE = ("model", "model_provider", "temperature", "seed", "cache", "api_key"
 
 
 @pytest.fixture(params=["sync", "async"])
-def drawn(request: pytest.FixtureRequest) -> Any:
+def four(request: pytest.FixtureRequest) -> Any:
     """Four samples of a model under a config."""
 
     def sync(source: PreparedModel, config: Any) -> list[Any]:
-        return list(wave(source, to_messages("q"), range(4), config, threading.Event()))
+        return list(drawn(Wave(source, to_messages("q"), range(4), config)))
 
     async def collected(source: PreparedModel, config: Any) -> list[Any]:
-        return [one async for one in awave(source, to_messages("q"), range(4), config, threading.Event())]
+        return [one async for one in adrawn(Wave(source, to_messages("q"), range(4), config))]
 
-    def draw(source: PreparedModel, config: Any) -> list[Any]:
+    def both(source: PreparedModel, config: Any) -> list[Any]:
         samples = sync(source, config) if request.param == "sync" else asyncio.run(collected(source, config))
         assert [sample.status for sample in samples] == ["complete"] * 4, [sample.error for sample in samples]
         return samples
 
-    return draw
+    return both
 
 
 @pytest.fixture
@@ -107,12 +108,12 @@ def config_of(way: str, **settings: Any) -> Any:
 
 @each_way
 def test_samples_are_drawn_afresh_with_logprobs_and_seeds_moved_on(
-    drawn: Any, served: Served, global_cache: None, way: str
+    four: Any, served: Served, global_cache: None, way: str
 ) -> None:
     config = config_of(way, model="m2", temperature=0.5, seed=30)
     source = PreparedModel.of(WAYS[way][0](served), logprobs=True).resolved(config)
     for _ in range(2):  # the second time a cache would have them all
-        drawn(source, config)
+        four(source, config)
     assert len(served.requests) == 8
     assert {(request["model"], request["temperature"]) for request in served.requests} == {("m2", 0.5)}
     assert {(request["logprobs"], request["top_logprobs"]) for request in served.requests} == {(True, 20)}
@@ -131,11 +132,40 @@ def test_a_temperature_of_0_is_told(served: Served, way: str) -> None:
     assert "ChatOpenAI: temperature=0 makes every sample the same" in notice
 
 
-def test_its_own_cache_is_switched_off_too(drawn: Any, served: Served) -> None:
+@each_way
+def test_reasc_resolves_it_for_each_call(runner: Any, served: Served, global_cache: None, way: str) -> None:
+    reasc = ReASCRunnable(model=WAYS[way][0](served))
+    for model in ("m2", "m3"):
+        config = config_of(way, model=model, temperature=0)
+        result = runner.solve(reasc, "q", config)
+        assert (result.answer, len(served.requests)) == ("42", 4), "and no cache had them"
+        assert "temperature=0 makes every sample the same" in result.notices[0]
+        assert {request["model"] for request in served.requests} == {model}
+        served.requests.clear()
+
+
+def test_reasc_compares_the_model_that_it_turns_out_to_be(runner: Any, served: Served) -> None:
+    made = calibration(fingerprint=Fingerprint(model="m2", sampling={"temperature": 0.5}), mean=100.0)
+    reasc = ReASCRunnable(model=initialised(served), calibration=made)
+    config = {"configurable": {"model": "m2", "temperature": 0.5}}
+    assert runner.solve(reasc, "q", config).responses[0].score is not None
+    with pytest.raises(FingerprintMismatch, match="model: calibrated on 'm2', running 'm'"):
+        runner.solve(reasc, "q")
+
+
+def test_samples_drawn_without_a_decision_are_of_the_resolved_model(served: Served) -> None:
+    config: Any = {"configurable": {"model": "m2", "seed": 5}}
+    draw(initialised(served), "q", 2, config=config)
+    asyncio.run(adraw(initialised(served), "q", 2, first=2, config=config))
+    found = sorted((request["model"], request["seed"], request["logprobs"]) for request in served.requests)
+    assert found == [("m2", seed, True) for seed in (5, 6, 7, 8)]
+
+
+def test_its_own_cache_is_switched_off_too(four: Any, served: Served) -> None:
     config = {"configurable": {"cache": InMemoryCache()}}
     source = PreparedModel.of(initialised(served))
     for _ in range(2):
-        drawn(source.resolved(config), config)
+        four(source.resolved(config), config)
     assert len(served.requests) == 8
 
 
@@ -163,14 +193,14 @@ def test_the_fingerprint_is_that_of_the_model_it_turns_out_to_be(served: Served)
     assert source.resolved({}).fingerprint().model == "m"
 
 
-def test_tools_bound_beforehand_reach_the_model(drawn: Any, served: Served) -> None:
+def test_tools_bound_beforehand_reach_the_model(four: Any, served: Served) -> None:
     tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
     config = {"configurable": {"temperature": 0.3}}
-    drawn(PreparedModel.of(initialised(served).bind_tools([tool])).resolved(config), config)
+    four(PreparedModel.of(initialised(served).bind_tools([tool])).resolved(config), config)
     assert {request["tools"][0]["function"]["name"] for request in served.requests} == {"add"}
 
 
-def test_without_a_model_until_the_call(drawn: Any, served: Served) -> None:
+def test_without_a_model_until_the_call(four: Any, served: Served) -> None:
     source = PreparedModel.of(
         chat_models.init_chat_model(base_url=served.url + "/v1", model_provider="openai", api_key=KEY), logprobs=True
     )
@@ -180,7 +210,7 @@ def test_without_a_model_until_the_call(drawn: Any, served: Served) -> None:
     ):
         source.resolved({})
     config = {"configurable": {"model": "m3"}}
-    drawn(source.resolved(config), config)
+    four(source.resolved(config), config)
     assert {request["model"] for request in served.requests} == {"m3"}
 
 

@@ -1,12 +1,16 @@
 """One chat model over one or several OpenAI-compatible servers."""
 
+import ast
 import copy
 import gc
+import inspect
+import textwrap
 import threading
 import time
 
 import pytest
 from langchain_openai import ChatOpenAI
+from langchain_reasc_openai import ChatOpenAICompatible
 from pydantic import BaseModel
 
 from langchain_reasc import ReASCRunnable
@@ -22,6 +26,22 @@ from .fake_server import Fake, ollama, serving, vllm
 def test_it_is_langchains_openai_model_and_samples_in_parallel(fake: Fake) -> None:
     model = model_of(fake)
     assert isinstance(model, ChatOpenAI) and isinstance(model, ParallelSampler)
+
+
+def test_type_checkers_are_shown_every_option_of_ours() -> None:
+    """They read a signature that is written by hand, which the fields could run away from."""
+    [written] = (
+        node
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(ChatOpenAICompatible))))
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+    )
+    shown = {argument.arg for argument in written.args.kwonlyargs}
+    fields = ChatOpenAICompatible.model_fields
+    assert fields.keys() - ChatOpenAI.model_fields.keys() - {"base_urls"} <= shown
+    assert shown <= fields.keys() | {field.alias for field in fields.values()}
+    for argument, default in zip(written.args.kwonlyargs, written.args.kw_defaults, strict=True):
+        if argument.arg in fields and default is not None:
+            assert ast.literal_eval(default) == fields[argument.arg].default
 
 
 def test_a_response_with_its_logprobs_and_usage(fake: Fake, face: Face) -> None:

@@ -55,6 +55,24 @@ def test_an_interrupted_recording_goes_on_where_it_stopped(real_server: LlamaSer
     assert len(questions) == 24 and {len(question.responses) for question in questions} == {4}
 
 
+def test_a_question_that_the_server_finds_too_long_is_left_out(real_server: LlamaServer, tmp_path: Path) -> None:
+    data, pool = tmp_path / "q.csv", tmp_path / "pool.jsonl"
+    data.write_text(f"question,answer\n{'rose ' * 20_000},1\n{QUESTION},5\n", encoding="utf-8")
+    said = reasc("record", data, *on(real_server), "--samples", "2", "--out", pool).stderr
+    assert "('rose rose" in said and "is too long and was left out" in said
+    assert "1 of 2 questions do not fit the model's context" in said
+    assert [question.input for question in read_pool(pool).questions] == [QUESTION]
+
+
+def test_a_signal_the_server_cannot_give_is_refused_after_the_first_question(
+    real_server: LlamaServer, tmp_path: Path
+) -> None:
+    arguments = ("--signal", "self_certainty", "--concurrency", "1", "--limit", "24", "--out", tmp_path / "c.json")
+    refused = reasc("calibrate", CALIBRATION, *on(real_server), *arguments, code=1)
+    assert "--signal self_certainty cannot be had from this model; its responses have top_k" in refused.stderr
+    assert len(read_pool(tmp_path / "c.pool.jsonl").questions) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

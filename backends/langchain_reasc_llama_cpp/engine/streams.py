@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc.models.closing import Closing
 from langchain_reasc.models.contract import sample_id
+from langchain_reasc.models.waiting import taken_from
 from langchain_reasc_llama_cpp.engine.pacing import TakesRequests
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, Failed, Finished, GenerationRequest
 
@@ -44,7 +45,7 @@ class Events:
         """
         if self._over:
             raise StopIteration
-        event = self._queue.get()
+        event = taken_from(self._queue)
         self._over = isinstance(event, Finished | Failed)
         if isinstance(event, Failed):
             raise event.error

@@ -1,9 +1,10 @@
 """How llama.cpp loads a model and makes a context, as fields of the chat model."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 __all__ = ["ContextFields", "ModelFields"]
 
@@ -21,6 +22,12 @@ def _scaled(value: Any) -> Any:
     return {str(Path(path).expanduser()): scale for path, scale in pairs}
 
 
+if TYPE_CHECKING:  # what may be given; held is a dictionary
+    Adapters = Mapping[str, float] | Mapping[Path, float] | Sequence[str | Path] | str | Path
+else:
+    Adapters = Annotated[dict[str, Number], BeforeValidator(_scaled)]
+
+
 class ModelFields(BaseModel):
     """How the weights are loaded."""
 
@@ -30,7 +37,7 @@ class ModelFields(BaseModel):
     """The GPU that takes everything when ``split_mode`` is "none"."""
     split_mode: Literal["none", "layer", "row", "tensor"] = "layer"
     """How a model is spread over several GPUs."""
-    tensor_split: tuple[NotNegative, ...] | None = None
+    tensor_split: Annotated[Sequence[NotNegative], AfterValidator(tuple)] | None = None
     """Each GPU's share of the model, in any unit. None: by free memory."""
     use_mmap: bool = True
     """Map the file into memory, where the device can take it, instead of reading it."""
@@ -43,8 +50,13 @@ class ModelFields(BaseModel):
     """Look for invalid values in the weights while loading."""
     kv_overrides: dict[str, bool | Integer | Number | str] | None = None
     """Metadata key of the GGUF -> the value to take instead of its own."""
-    lora: Annotated[dict[str, Number], BeforeValidator(_scaled)] = {}
+    lora: Adapters = {}
     """LoRA adapters (GGUF): a path, a list of paths, or path -> scale (1 as trained, 0 without effect)."""
+
+    @property
+    def adapters(self) -> dict[str, float]:
+        """Path -> scale of the LoRA adapters, however ``lora`` was written."""
+        return cast(dict[str, float], self.lora)
 
 
 class ContextFields(BaseModel):

@@ -70,7 +70,7 @@ class NativeModel:
         try:
             self.handle = self._load(parameters)
             self._check_usable()
-            self.adapters = lora.load(self._llama, self.handle, self.metadata, parameters.lora)
+            self.adapters = lora.load(self._llama, self.handle, self.metadata, parameters.adapters)
         except BaseException:
             self.close()
             raise

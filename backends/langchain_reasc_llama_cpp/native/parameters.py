@@ -1,7 +1,7 @@
 """Writes how a model is loaded and a context is made into llama.cpp's own structs."""
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -153,7 +153,7 @@ def _picked(cls: type[Parameters], fields: BaseModel, named: type[BaseModel]) ->
         raise explained(error) from None
 
 
-def _shares(shares: tuple[float, ...], devices: int) -> Any:
+def _shares(shares: Sequence[float], devices: int) -> Any:
     if len(shares) > devices:
         raise ConfigurationError(f"tensor_split has {len(shares)} shares, but llama.cpp can use {devices} devices")
     if not any(shares):

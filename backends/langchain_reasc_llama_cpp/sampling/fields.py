@@ -1,9 +1,10 @@
 """The sampling parameters as fields: of the chat model, and overrides of a call."""
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
@@ -85,7 +86,7 @@ class SamplingFields(BaseModel):
     """Repetitions up to this length go unpunished; else 2."""
     dry_penalty_last_n: Annotated[int | None, Field(ge=-1)] = None
     """Recent tokens that DRY looks at; -1: the whole response, 0: none; else 64."""
-    dry_sequence_breakers: tuple[str, ...] | None = None
+    dry_sequence_breakers: Annotated[Sequence[str], AfterValidator(tuple)] | None = None
     r"""Texts at which a repetition is taken to end; else ``("\n", ":", '"', "*")``."""
     mirostat: Literal[0, 1, 2] | None = None
     """1, 2: aim at a constant surprise by that version of Mirostat, instead of every other sampler but temperature and

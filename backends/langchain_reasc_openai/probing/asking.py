@@ -8,16 +8,12 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from langchain_reasc.exceptions import ServerError
+from langchain_reasc.exceptions import ServerBusy, ServerError, ServerRefused, ServerUnreachable
 from langchain_reasc.models.closing import Closing
 
-__all__ = ["Answer", "Server", "ServerBusy"]
+__all__ = ["Answer", "Server"]
 
 _SHOWN = 300  # characters of a server's own message
-
-
-class ServerBusy(ServerError):
-    """A server is there and may do better later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +114,7 @@ class Server(Closing):
         answer = Answer(response.status_code, response.headers, body)
         if answer.status in (401, 403):
             given = "refuses the key" if "Authorization" in self._headers else "asks for a key (api_key=...)"
-            raise ServerError(f"{self.url} {given}: {answer.message}")
+            raise ServerRefused(f"{self.url} {given}: {answer.message}")
         if 300 <= answer.status < 400:
             raise ServerError(f"{self.url} redirects to {response.headers.get('location')!r}; give that address")
         return answer
@@ -140,7 +136,8 @@ class _Errors:
         if isinstance(error, httpx.TimeoutException):
             raise ServerBusy(f"{self.url} does not answer in time") from None
         if isinstance(error, httpx.HTTPError | httpx.InvalidURL):
-            raise ServerError(f"no server at {self.url} ({error or type(error).__name__}); is it running?") from None
+            raised = ServerUnreachable if isinstance(error, httpx.TransportError) else ServerError
+            raise raised(f"no server at {self.url} ({error or type(error).__name__}); is it running?") from None
 
 
 def _events(lines: Iterator[str], most: int) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from langchain_reasc.exceptions import ConfigurationError, ServerError
-from langchain_reasc_openai.probing.asking import Answer, Server, ServerBusy
+from langchain_reasc.exceptions import ConfigurationError, ServerBusy, ServerError
+from langchain_reasc_openai.probing.asking import Answer, Server
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.probing.identity import Identity, identify
 from langchain_reasc_openai.probing.presets import Preset

@@ -11,6 +11,7 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from langchain_reasc.exceptions import SamplingError
+from langchain_reasc_openai.routing.error_kinds import classified
 from langchain_reasc_openai.routing.retrying import Fault, RetryPolicy, fault_of, retry_after
 from langchain_reasc_openai.routing.router import Replica, Router
 
@@ -77,8 +78,16 @@ class Attempts:
 
         Raises:
             SamplingError: the deadline passed, or every server asked to be left alone for too long.
-            Exception: what the last try raised.
+            ModelError: what the last try raised, as one of langchain-core's model errors.
         """
+        try:
+            return await self._run(call, deadline)
+        except Exception as error:
+            if (found := classified(error)) is error:
+                raise
+            raise found from error
+
+    async def _run(self, call: Callable[[Attempt], Awaitable[T]], deadline: float | None) -> T:
         retrying = AsyncRetrying(
             stop=stop_after_attempt(self._policy.attempts),
             retry=retry_if_exception(self._may_pass),

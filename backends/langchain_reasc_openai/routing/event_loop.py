@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 from langchain_reasc.exceptions import ModelClosedError
+from langchain_reasc.models.waiting import taken_from
 
 __all__ = ["AsyncItems", "Items", "LoopThread", "Produce"]
 
@@ -181,7 +182,7 @@ class Items(_Reading[T]):
         """
         if self._over:
             raise StopIteration
-        item = self._queue.get()
+        item = taken_from(self._queue)
         if not isinstance(item, _End):
             return item
         self._over = True

@@ -15,6 +15,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc_openai.routing.attempts import Attempt, Attempts
 from langchain_reasc_openai.routing.connections import chunk_timeout, close_all, with_own_connections
 from langchain_reasc_openai.routing.event_loop import AsyncItems, Items, LoopThread, Produce
@@ -151,6 +152,7 @@ class ReplicaPool:
         """A response in one piece, with the arguments and errors of :meth:`stream`."""
         future = self.loop.run(self._generated(messages, rate_limiter, kwargs))
         try:
+            next(as_they_end([future]))
             return future.result()
         finally:
             future.cancel()  # on Ctrl-C; does nothing to one that is done

@@ -1,0 +1,51 @@
+"""Messages of the library, which name arguments of Python, in the words of the command line; and in its characters."""
+
+import codecs
+import re
+import sys
+
+__all__ = ["in_options", "speak_plainly"]
+
+_OPTIONS = {
+    r"allow_fingerprint_mismatch=True \(`reasc ask --allow-mismatch`\)": "--allow-mismatch",
+    r"allow_fingerprint_mismatch=True": "--allow-mismatch",
+    r"pass calibration=None for ASC": "count votes with --calibration none",
+    r"on_missing_confidence='count'": "--calibration none",
+    r"answer=\.\.\.": "--answer",
+    r"max_tokens=\.\.\.": "--max-tokens",
+    r", or pass a function from text to an answer": "",
+    r"\(api_key=\.\.\.\)": "(--key-variable NAME)",
+    r", or load the model with n_ctx=[\d,]+ or more": "",
+    r"pass chat_template='\.\.\.' \(Jinja\)": "take a model that was tuned to chat",
+    r" \(ChatOpenAI: logprobs=True, top_logprobs=20\)": "",
+}
+_PLAIN = str.maketrans(
+    {"Δ": "Delta", "±": "+-", "−": "-", "–": "-", "—": "-", "…": "...", "≥": ">=", "≤": "<=", "½": "1/2", "×": "x"}
+    | {"μ": "mu", "σ": "sigma", "τ": "tau", "λ": "lambda", "’": "'", "‘": "'", "“": '"', "”": '"', "•": "*", "→": "->"}
+)
+
+
+def in_options(text: str) -> str:
+    """What a message says, with the options of the commands in place of arguments of Python."""
+    for argument, option in _OPTIONS.items():
+        text = re.sub(argument, option, text)
+    return text
+
+
+def speak_plainly() -> None:
+    """Let no character end a command: what stdout or stderr cannot encode is spelled out."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # else it is no text file, and whoever put it there knows
+            stream.reconfigure(errors=_SPELLED_OUT)
+
+
+def _spelled_out(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    plain = error.object[error.start : error.end].translate(_PLAIN)
+    encodable = plain.encode("ascii", "backslashreplace")
+    return encodable.decode("ascii"), error.end
+
+
+_SPELLED_OUT = "langchain_reasc.spelled_out"
+codecs.register_error(_SPELLED_OUT, _spelled_out)

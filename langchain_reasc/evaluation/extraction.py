@@ -1,0 +1,106 @@
+"""What a pool keeps of a response, so that its vote can be read again when the rules for finding answers change."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from langchain_reasc.answers import EXTRACTION_VERSION, Extractor, Vote, extractor, vote_of
+from langchain_reasc.evaluation.pool import Pool, PoolQuestion, PoolResponse
+from langchain_reasc.exceptions import ConfigurationError, PoolError
+
+__all__ = ["extracted_again", "kept_of", "message_of", "votes_again"]
+
+# How responses end, in the words of OpenAI, Anthropic, Ollama, Bedrock, Gemini, OpenRouter and OpenAI's Responses API.
+_ENDINGS = (
+    *("finish_reason", "stop_reason", "done_reason", "stopReason", "finishReason", "native_finish_reason", "status"),
+    "incomplete_details",
+)
+
+
+def kept_of(message: AIMessage) -> dict[str, Any]:
+    """What is written of a message beside its counts: all that its vote depends on, and no more."""
+    metadata = message.response_metadata
+    endings = {name: metadata[name] for name in _ENDINGS if metadata.get(name) is not None}
+    reason = next(iter(endings.values()), None)
+    beside = {
+        "content": None if isinstance(message.content, str) else message.content,
+        "tool_calls": message.tool_calls,
+        "invalid_tool_calls": message.invalid_tool_calls,
+        "additional_kwargs": {"refusal": refusal} if (refusal := message.additional_kwargs.get("refusal")) else None,
+        "response_metadata": endings if endings.keys() - {"finish_reason"} else None,
+    }
+    # Some integrations put what is no JSON there, such as an enumeration's member.
+    plain = json.loads(json.dumps({name: value for name, value in beside.items() if value}, default=_plain))
+    return {
+        "text": str(message.text),
+        "finish_reason": None if reason is None else str(_plain(reason)),
+        **({"message": plain} if plain else {}),
+    }
+
+
+def message_of(response: PoolResponse) -> AIMessage | None:
+    """The message that :func:`kept_of` was given, as far as its vote depends on it; None where no text was kept."""
+    if response.text is None:
+        return None
+    reason = {"finish_reason": response.finish_reason} if response.finish_reason else {}
+    beside = response.message if isinstance(response.message, dict) else {}  # others may mean something else by it
+    return AIMessage(**{"content": response.text, "response_metadata": reason, **beside})
+
+
+def _plain(value: Any) -> Any:
+    return getattr(value, "value", value if isinstance(value, str) else str(value))
+
+
+def votes_again(question: PoolQuestion, extract: Extractor) -> list[Vote]:
+    """The votes of a question's responses, read off what the pool keeps of them.
+
+    Raises:
+        PoolError: it keeps no text of a response.
+    """
+    messages = [message_of(response) for response in question.responses]
+    if None in messages:
+        raise PoolError(
+            f"question {question.id!r} has a response without its text, so its answer cannot be looked for again"
+        )
+    return [vote_of(message, extract) for message in messages if message is not None]
+
+
+def extracted_again(pool: Pool) -> Pool:
+    """The pool with the answers that this version of the rules finds, where it names another version.
+
+    One that names none keeps its answers: nobody knows how they were found.
+
+    Raises:
+        PoolError: they cannot be looked for again, because a function found them or their text was not kept.
+    """
+    version, spec = pool.metadata.get("extraction_version"), pool.metadata.get("answer")
+    if version in (None, EXTRACTION_VERSION):
+        return pool
+    which = f"{pool.path}: its answers were found by version {version} of the extraction rules, here is version "
+    which += str(EXTRACTION_VERSION)
+    if not isinstance(spec, str):
+        raise PoolError(f"{which}, and no extractor is named in its metadata that could be asked again; record it anew")
+    try:
+        extract = extractor(spec)
+        questions = tuple(_with(question, votes_again(question, extract)) for question in pool.questions)
+    except (PoolError, ConfigurationError) as error:
+        raise PoolError(f"{which}; {error}. Record it anew") from None
+    changed = sum(_differing(pool.questions, questions))
+    note = f"{which}: they were looked for again in the stored text, and {changed} changed"
+    return replace(pool, questions=questions, notes=(*pool.notes, note))
+
+
+def _with(question: PoolQuestion, votes: list[Vote]) -> PoolQuestion:
+    responses = (
+        response.model_copy(update={"answer": vote.answer, "cut_off": vote.cut_off, "correct": None})
+        for response, vote in zip(question.responses, votes, strict=True)
+    )
+    return question.model_copy(update={"responses": tuple(responses)})
+
+
+def _differing(before: tuple[PoolQuestion, ...], after: tuple[PoolQuestion, ...]) -> Iterator[int]:
+    for one, other in zip(before, after, strict=True):
+        yield sum(a.answer != b.answer for a, b in zip(one.responses, other.responses, strict=True))

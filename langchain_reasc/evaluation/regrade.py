@@ -1,0 +1,84 @@
+"""Grading what a pool holds again, without a new sample: corrected labels, other rules for finding answers."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_reasc.answers import extractor, normalize
+from langchain_reasc.calibration.storage import write_atomically
+from langchain_reasc.evaluation.extraction import votes_again
+from langchain_reasc.evaluation.pool import Pool, PoolQuestion
+from langchain_reasc.evaluation.questions import LabelledQuestion
+from langchain_reasc.exceptions import PoolError
+
+__all__ = ["regrade"]
+
+_RULES = ("answer", "extraction_version")
+
+
+def regrade(
+    pool: Pool, metadata: Mapping[str, Any], questions: Sequence[LabelledQuestion], *, tell: Callable[[str], None]
+) -> None:
+    """Bring the file of a pool up to date with the labels and the extraction rules of today, if they have changed.
+
+    Args:
+        pool: as it stands in the file, whose last line must be whole.
+        metadata: of the recording that goes on.
+        questions: with the labels of today.
+        tell: is given what has changed.
+
+    Raises:
+        PoolError: answers must be found again, and their text was not kept or a function finds them.
+    """
+    labels = {question.id: question.reference for question in questions}
+    relabelled = {
+        held.id: labels[held.id]
+        for held in pool.questions
+        if held.id in labels and labels[held.id] != normalize(held.reference)
+    }
+    then, now = ({name: rules.get(name) for name in _RULES} for rules in (pool.metadata, metadata))
+    if not relabelled and then == now:
+        return
+    votes = _votes(pool, then, now) if then != now else {}
+    lines = [json.loads(line) for line in pool.path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+    changed = 0
+    for held, line in zip(pool.questions, lines[1:], strict=True):
+        line["reference"] = relabelled.get(held.id, line["reference"])
+        for stored in line["responses"] if votes or held.id in relabelled else ():
+            stored.pop("correct", None)
+        for stored, vote in zip(line["responses"], votes.get(held.id, ()), strict=held.id in votes):
+            changed += stored["answer"] != vote["answer"]
+            stored.update(vote)
+    lines[0]["metadata"] |= {name: metadata[name] for name in (*_RULES, "fingerprint")}
+    write_atomically(pool.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    if relabelled:
+        tell(f"{len(relabelled)} labels have changed since {pool.path} was recorded; its responses are graded anew")
+    if votes:
+        tell(
+            f"the answers in {pool.path} were found by {_named(then)}, now they are by {_named(now)}: looked for again "
+            f"in the stored text, {changed} changed"
+        )
+
+
+def _votes(pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Per question what to write of each response's vote."""
+    if not isinstance(now["answer"], str):
+        raise PoolError(
+            f"the answers in {pool.path} were found by {_named(then)}, now they are to be found by {_named(now)}. A "
+            "function may look at more of a response than is stored: record into another file"
+        )
+    extract = extractor(now["answer"])
+
+    def of(question: PoolQuestion) -> list[dict[str, Any]]:
+        return [{"answer": vote.answer, "cut_off": vote.cut_off} for vote in votes_again(question, extract)]
+
+    try:
+        return {question.id: of(question) for question in pool.questions}
+    except PoolError as error:
+        raise PoolError(f"{pool.path}: {error}; record into another file") from None
+
+
+def _named(rules: Mapping[str, Any]) -> str:
+    spec, version = rules["answer"], rules["extraction_version"]
+    how = repr(spec) if isinstance(spec, str) else f"the function {dict(spec or {}).get('function')!r}"
+    return f"{how} (rules of {'an earlier version' if version is None else f'version {version}'})"

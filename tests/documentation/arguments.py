@@ -1,0 +1,57 @@
+"""Arguments that type checkers must accept, and those they must refuse: an ignored line without a fault is an error."""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+from pathlib import Path
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc_openai import ChatOpenAICompatible
+from langchain_reasc_openai.routing.retrying import RetryPolicy
+from pydantic import SecretStr
+
+from langchain_reasc import Calibration, Measure, ReASCRunnable
+
+
+def answer(text: str) -> str | None:
+    return text.strip() or None
+
+
+def runnables(model: BaseChatModel, calibration: Calibration, path: Path, name: str) -> AIMessage:
+    ReASCRunnable(model=model)
+    ReASCRunnable(model=model, calibration=calibration, allow_fingerprint_mismatch=True)
+    ReASCRunnable(model=model, calibration=path, max_samples=8, concurrency=8, confidence=0.9)
+    ReASCRunnable(model=model, calibration=name, on_missing_confidence="count")
+    ReASCRunnable(model=model.bind(stop=["\n"]), calibration="online", measure=Measure("top_k"))
+    reasc = ReASCRunnable(model=model, answer=answer, timeout=60, sample_timeout=None)
+    ReASCRunnable(calibration="online")  # type: ignore
+    ReASCRunnable(model=model, max_sample=8)  # type: ignore
+    ReASCRunnable(model=model, calibration=0.9)  # type: ignore
+    ReASCRunnable(model=model, on_missing_confidence="ignore")  # type: ignore
+    return (ChatPromptTemplate.from_template("{question}") | reasc).invoke({"question": "How much is 17 + 25?"})
+
+
+def local_models(path: Path) -> list[ChatLlamaCpp]:
+    ChatLlamaCpp(n_context=4096)  # type: ignore
+    ChatLlamaCpp(signals="top_k", n_ctx="4096")  # type: ignore
+    ChatLlamaCpp(lora=["one.gguf"]).adapters.items()
+    return [
+        ChatLlamaCpp(),
+        ChatLlamaCpp(model_path="model.gguf", n_ctx=4096, n_gpu_layers=-1, temperature=1, stop=["\n"]),
+        ChatLlamaCpp(model_path=path, lora="one.gguf", signals=["top_k"], tensor_split=[1, 2], rate_limiter=None),
+        ChatLlamaCpp(lora=[path, "two.gguf"], signals=("top_k",), logit_bias={3: False, 5: -1}),
+        ChatLlamaCpp(lora={"one.gguf": 1, "two.gguf": 0.5}, dry_sequence_breakers=["\n"]),
+        ChatLlamaCpp(lora={path: 0.5}, kv_overrides={"key": True}),
+        ChatLlamaCpp.from_hugging_face("owner/repository", "model.gguf", n_ctx=4096),
+    ]
+
+
+def served_models(url: str, urls: list[str]) -> list[ChatOpenAICompatible]:
+    ChatOpenAICompatible(base_url=url)  # type: ignore
+    ChatOpenAICompatible(base_url=8000, model="m")  # type: ignore
+    return [
+        ChatOpenAICompatible(base_url=url, model="m", api_key="key", preset="vllm", top_k=40, max_tokens=100),
+        ChatOpenAICompatible(base_url=urls, model="m", api_key=SecretStr("key"), retry=RetryPolicy(attempts=2)),
+        ChatOpenAICompatible(preset="ollama", model="m", temperature=1, logprobs=True, default_headers={"x": "y"}),
+    ]

@@ -1,0 +1,101 @@
+"""Questions that do not fit the context: left out with a message, and the others recorded."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from langchain_core.exceptions import ContextOverflowError as CoreContextOverflowError
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+from evaluation.pools import Guesser
+from langchain_reasc.evaluation import read_pool
+from langchain_reasc.evaluation.overflow import is_overflow
+from langchain_reasc.evaluation.questions import LabelledQuestion
+from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.exceptions import ContextOverflowError, SamplingError
+
+SHORT = [LabelledQuestion(f"q{number}", f"Kira has {number} roses. How many?", "6") for number in range(3)]
+LONG = LabelledQuestion("long", "and one more rose " * 2000, "6")
+
+
+def refused(said: str, status: int = 400) -> openai.APIStatusError:
+    reply = httpx.Response(status, request=httpx.Request("POST", "http://server/v1/chat/completions"))
+    return openai.APIStatusError(said, response=reply, body=None)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_question_that_is_too_long_costs_only_itself(tmp_path: Path, concurrency: int) -> None:
+    said: list[str] = []
+    moves: list[tuple[int, int]] = []
+    asked = [SHORT[0], LONG, *SHORT[1:]]
+    with ChatLlamaCpp(seed=1) as model:
+        pool = record_pool(
+            model,
+            asked,
+            tmp_path / "p.jsonl",
+            samples=2,
+            concurrency=concurrency,
+            on_notice=said.append,
+            on_question=lambda *move: moves.append(move),
+        )
+    assert {held.id for held in pool.questions} == {"q0", "q1", "q2"}
+    assert moves[-1] == (4, 4)
+    assert said[0].startswith("question 'long' ('and one more rose") and "context holds" in said[0]
+    assert "1 of 4 questions do not fit the model's context and were left out" in said
+
+
+def test_where_no_question_fits_it_is_an_error(tmp_path: Path) -> None:
+    with (
+        ChatLlamaCpp(seed=1) as model,
+        pytest.raises(ContextOverflowError, match="none of the 1 questions fits the model's context: the prompt has"),
+    ):
+        record_pool(model, [LONG], tmp_path / "p.jsonl", samples=2)
+
+
+def test_a_server_that_refuses_the_length_leaves_the_question_out(tmp_path: Path) -> None:
+    class Served(Guesser):
+        def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(str(messages[-1].content)) > 1000:
+                raise refused("This model's maximum context length is 512 tokens.")
+            return super()._generate(messages, *args, **kwargs)
+
+    record_pool(Served(), [LONG, *SHORT], tmp_path / "p.jsonl", samples=2)
+    assert [held.id for held in read_pool(tmp_path / "p.jsonl").questions] == ["q0", "q1", "q2"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ContextOverflowError("the prompt has 900 tokens"),
+        CoreContextOverflowError("too long"),
+        refused("Error code: 400 - {'error': {'code': 'context_length_exceeded'}}"),
+        refused("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."),
+        refused("The decoder prompt (length 5000) is longer than the maximum model length of 4096."),
+        refused("The input (5000 tokens) is longer than the model's context length (4096 tokens)."),
+        refused("the request exceeds the available context size. try increasing the context size"),
+        refused("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096", 422),
+        refused("prompt is too long: 215000 tokens > 200000 maximum"),
+        refused("The input token count (40000) exceeds the maximum number of tokens allowed (32768)."),
+        refused("Request Entity Too Large", 413),
+    ],
+)
+def test_every_server_says_it_in_words_of_its_own(error: Exception) -> None:
+    assert is_overflow(error)
+    wrapped = SamplingError("a sample failed")
+    wrapped.__cause__ = error
+    assert is_overflow(wrapped)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        refused("temperature must be at most 2"),
+        refused("max_tokens is too large: 99999"),
+        refused("the context length of this server is being changed; try again", 503),
+        ConnectionError("the server is gone"),
+    ],
+)
+def test_other_failures_end_a_recording(error: Exception) -> None:
+    assert not is_overflow(error)

@@ -1,0 +1,104 @@
+"""Templates: what is read, what is asked, and what is refused with which words."""
+
+import json
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from evaluation.pools import Guesser
+from langchain_reasc.evaluation.questions import LabelledQuestion
+from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.evaluation.template import Template
+from langchain_reasc.exceptions import ConfigurationError
+
+TURNS = [
+    {"role": "system", "content": "Add."},
+    {"role": "user", "content": "Q: 1 + 1?"},
+    {"role": "assistant", "content": "\\boxed{2}"},
+    {"role": "user", "content": "Q: {question}"},
+]
+
+
+def test_a_text_stands_around_the_question() -> None:
+    template = Template.read('Answer as {"n": ...}.\n{question}\nThink.')
+    assert template.messages("1 + {1}?") == [HumanMessage('Answer as {"n": ...}.\n1 + {1}?\nThink.')]
+    assert template.fixed == [("human", 'Answer as {"n": ...}.\n{question}\nThink.')]
+
+
+def test_a_file_holds_a_text_or_messages(tmp_path: Path) -> None:
+    text = tmp_path / "prompt.txt"
+    text.write_text("Q: {question}\n", encoding="utf-8")
+    assert Template.read(str(text)).messages("1?") == [HumanMessage("Q: 1?")]
+    listed = tmp_path / "shots.json"
+    listed.write_text(json.dumps(TURNS), encoding="utf-8")
+    assert Template.read(str(listed)).messages("3 + 4?") == [
+        SystemMessage("Add."),
+        HumanMessage("Q: 1 + 1?"),
+        AIMessage("\\boxed{2}"),
+        HumanMessage("Q: 3 + 4?"),
+    ]
+    assert [role for role, _ in Template.read(str(listed)).fixed] == ["system", "human", "ai", "human"]
+
+
+def test_a_question_that_speaks_of_the_placeholder_is_left_as_it_is() -> None:
+    assert Template.read("{question}!").messages("What is {question}?") == [HumanMessage("What is {question}?!")]
+
+
+def test_a_system_message_goes_in_front_of_a_template_that_has_none() -> None:
+    assert Template.read("Q: {question}").after("Be brief.").fixed[0] == ("system", "Be brief.")
+    assert Template().after(None).messages("1?") == [HumanMessage("1?")]
+    with pytest.raises(ConfigurationError, match="has a system message of its own"):
+        Template([SystemMessage("Add."), HumanMessage("{question}")]).after("Be brief.")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("no place for it", "the template has no {question} in it"),
+        ("[", "line 1 is not valid JSON"),
+        ("[]", "holds no list of messages"),
+        ('{"role": "user"}', "holds no list of messages"),
+        ('[{"role": "wizard", "content": "{question}"}]', "wizard"),
+        ('[{"role": "user"}]', "holds what is no message"),
+        ("[3]", "holds what is no message"),
+        ('[{"role": "user", "content": [{"type": "text", "text": "{question}"}]}]', "hold text"),
+    ],
+)
+def test_what_is_no_template_is_refused(tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / ("t.txt" if "place" in content else "t.json")
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigurationError) as refused:
+        Template.read(str(path))
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["missing.txt", "a text without the place" * 200, "\0"])
+def test_neither_a_file_nor_a_text(given: str) -> None:
+    with pytest.raises(ConfigurationError, match="no template at"):
+        Template.read(given)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"caf\xe9 {question}")
+    with pytest.raises(ConfigurationError, match=r"cannot read the template .*latin\.txt"):
+        Template.read(str(path))
+
+
+def test_a_recording_asks_with_its_template_and_remembers_it(tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+
+    class Recorder(Guesser):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
+            asked.append([str(message.content) for message in messages])
+            return super()._generate(messages, stop, run_manager, **kwargs)
+
+    template = Template([HumanMessage("1 + 1?"), AIMessage("2"), HumanMessage("Q: {question}")])
+    path = tmp_path / "p.jsonl"
+    pool = record_pool(
+        Recorder(), [LabelledQuestion("a", "3?", "3")], path, samples=1, system="Add.", template=template
+    )
+    assert asked == [["Add.", "1 + 1?", "2", "Q: 3?"]]
+    assert pool.metadata["template"] == [["human", "1 + 1?"], ["ai", "2"], ["human", "Q: {question}"]]
+    assert pool.questions[0].input == "3?"
