@@ -16,6 +16,7 @@ _REMARK = re.compile(
         let\ me\ know|(?:i\ )?hope\ (?:this|that|it)|i\ hope|feel\ free|would\ you\ like|do\ you\ (?:want|have)|
         is\ there\ anything|if\ (?:you|anything)|please\ (?:note|let)|thanks|thank\ you|have\ a\ (?:great|nice|good)|
         best,|cheers|good\ luck|great\ question|does\ (?:that|this)|happy\ to|i'?m\ happy|i\ can\ (?:also\ )?explain|
+        keep\ (?:practic|going|it)|
         remember|disclaimer|tips?\b|key\ takeaways|
         (?:note|n\.?b|p\.?s|hint|remark|check|verification|explanation|reference|source|hinweis|nota)\b\s*[:.*]|
         this\ response|-{3,}|={3,}|\Z) | [^\n]{0,300}\?\s*\Z | \s*\([^()]*\)[\s.!]*\Z""",
@@ -32,9 +33,10 @@ _NOT_A_NUMBER = re.compile(
 )
 _ASIDE = re.compile(r"\s*\([^()\n]*\)[\s.!]*\Z")
 _SUBORDINATE = re.compile(
-    r",?\s(?:since|because|while|although|whereas|given\ that|compared)\s|,\s(?:who|where|as|having)\s"
+    r",?\s(?:since|because|while|although|whereas|given|compared)\s|,\s(?:who|where|as|having)\s"
     r"|,\swhich\s(?!is\b|equals|gives|makes|comes|leaves)"
     r"|\s(?:of|in|for|from|with|among)\s(?:the|his|her|their|its|my|your|our|these|those|all)\s(?=\$?\d)"
+    r"|\s(?:after|before|without|by)\s\w+ing\s"
     r"|\sto\s(?:reach|make|get|fill|cover|buy|pay|complete|finish|match)\s|\sin\s(?=(?:19|20)\d\d\b)"
 )
 
