@@ -17,11 +17,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint format types bench clean always
+.PHONY: help demo test test-slow lint format types bench clean always
 
 help:
 	@echo "make demo    install, then run the shipped model through pass@1, SC, ESC, ASC and ReASC"
-	@echo "make test    install, then run the tests"
+	@echo "make test    install, then run the tests;  make test-slow  those that take long"
 	@echo "make lint    style and types;  make format  rewrite to style;  make bench  measures beside other engines"
 
 demo: $(VENV)/.demo
@@ -31,8 +31,12 @@ demo: $(VENV)/.demo
 	  '  $(BIN)/reasc calibrate questions.jsonl --model my.gguf    your own model' \
 	  '  $(BIN)/reasc --help'
 
+# Two processes at a time. Each test that waits leaves its core to the other; more would fall over each other's time limits.
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --benchmark-disable
+
+test-slow: $(VENV)/.test
+	@$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .

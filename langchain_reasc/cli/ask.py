@@ -92,6 +92,7 @@ def ask(
             max_samples=max_samples,
             concurrency=concurrency,
             answer=answer,
+            fixed_prompt=prompt.fixed,
             allow_fingerprint_mismatch=allow_mismatch,
         )
         result = reasc.solve(prompt.messages(text), on_response=_show_sample if trace else None)

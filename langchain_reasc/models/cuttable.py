@@ -21,7 +21,7 @@ from langchain_reasc.models.cutoff import CUTOFF, Cutoff, aread, read
 from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.usage import tokens_of_text
 
-__all__ = ["cuttable"]
+__all__ = ["cuttable", "is_cuttable"]
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
@@ -39,6 +39,11 @@ def cuttable(model: ModelT) -> ModelT:
     # LangChain's bridge for `stream_events(version="v3")` overwrites what earlier chunks said of their tokens.
     object.__setattr__(model, "_should_use_protocol_streaming", lambda **_: False)
     return model
+
+
+def is_cuttable(model: BaseChatModel) -> bool:
+    """Whether that was done; a copy's methods are still those of what it was copied from, and need it anew."""
+    return "_stream" in model.__dict__
 
 
 def _stream(model: BaseChatModel, original: Any) -> Any:

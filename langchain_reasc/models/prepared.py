@@ -1,6 +1,7 @@
 """What samples are drawn from: a chat model, unwrapped from its bindings and made safe to sample."""
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import aclosing
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -22,6 +23,7 @@ from langchain_reasc.models.integrations import (
     findings,
     is_configurable,
     moved_seed,
+    own_copy,
     prepared,
     reason_for_no_logprobs,
     reason_for_not_asking,
@@ -143,14 +145,29 @@ class PreparedModel:
         return self.model if isinstance(self.model, BaseChatModel) and isinstance(self.model, ParallelSampler) else None
 
     def stream(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Generator[BaseMessage]:
-        """One sample, token by token."""
-        return cast("Generator[BaseMessage]", self.model.stream(messages, config, **kwargs))
+        """One sample, token by token, from a copy of the model that no other sample uses (where that matters)."""
+        with own_copy(self.model) as own:
+            yield from own.stream(messages, config, **kwargs)
 
-    def astream(
+    async def astream(
         self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any
     ) -> AsyncGenerator[BaseMessage]:
         """The asynchronous :meth:`stream`."""
-        return cast("AsyncGenerator[BaseMessage]", self.model.astream(messages, config, **kwargs))
+        with own_copy(self.model) as own:
+            stream = cast("AsyncGenerator[BaseMessage]", own.astream(messages, config, **kwargs))
+            async with aclosing(stream):
+                async for chunk in stream:
+                    yield chunk
+
+    def invoke(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Any:
+        """One sample as a whole, from such a copy."""
+        with own_copy(self.model) as own:
+            return own.invoke(messages, config, **kwargs)
+
+    async def ainvoke(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Any:
+        """The asynchronous :meth:`invoke`."""
+        with own_copy(self.model) as own:
+            return await own.ainvoke(messages, config, **kwargs)
 
     def call_kwargs(self, index: int) -> dict[str, Any]:
         """The arguments of sample ``index``: a seed that is set is moved on, or all samples would be the same."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
@@ -15,6 +16,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.answers import AnswerSpec, Vote, equivalent, extractor, vote_of
 from langchain_reasc.calibration import Calibration, calibrate_offline, select_measure
+from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.cutoff import Cutoff
@@ -38,6 +40,7 @@ def calibrate(
     questions: Iterable[LabelledInput],
     *,
     answer: AnswerSpec = "auto",
+    fixed_prompt: FixedPrompt | None = None,
     measure: Measure | Literal["auto"] = "auto",
     p_target: float = 0.9,
     concurrency: int = 8,
@@ -53,6 +56,8 @@ def calibrate(
         model: the chat model that will be sampled, as :class:`~langchain_reasc.ReASCRunnable` takes it.
         questions: pairs of an input, asked as it will be in use, and its right answer.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
+        fixed_prompt: which part of a prompt is the same for every question, see
+            :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
         measure: how a response is scored; ``"auto"`` chooses on the responses, cross-validated.
         p_target: accuracy asked of what the gate accepts.
         concurrency: questions in flight at once.
@@ -79,7 +84,7 @@ def calibrate(
         finally:  # after Ctrl-C nobody waits for the others
             cutoff.give_up()
             threads.shutdown(wait=False, cancel_futures=True)
-    return asked.calibration(samples, answer, measure, p_target=p_target, seed=seed)
+    return asked.calibration(samples, answer, fixed_prompt, measure, p_target=p_target, seed=seed)
 
 
 async def acalibrate(
@@ -87,6 +92,7 @@ async def acalibrate(
     questions: Iterable[LabelledInput],
     *,
     answer: AnswerSpec = "auto",
+    fixed_prompt: FixedPrompt | None = None,
     measure: Measure | Literal["auto"] = "auto",
     p_target: float = 0.9,
     concurrency: int = 8,
@@ -108,7 +114,8 @@ async def acalibrate(
         async with asyncio.TaskGroup() as tasks:
             drawing = [tasks.create_task(one(prompt)) for prompt in asked.prompts]
     samples = [task.result() for task in drawing]
-    return await asyncio.to_thread(asked.calibration, samples, answer, measure, p_target=p_target, seed=seed)
+    fit = partial(asked.calibration, samples, answer, fixed_prompt, measure, p_target=p_target, seed=seed)
+    return await asyncio.to_thread(fit)
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,12 @@ class _Asked:
             return await anext(samples)
 
     def calibration(
-        self, samples: Sequence[Sample], answer: AnswerSpec, measure: Measure | Literal["auto"], **options: Any
+        self,
+        samples: Sequence[Sample],
+        answer: AnswerSpec,
+        fixed_prompt: FixedPrompt | None,
+        measure: Measure | Literal["auto"],
+        **options: Any,
     ) -> Calibration:
         """Algorithm 1 on the responses that came and carry what is asked for."""
         extract, readings, correct = extractor(answer), [], []
@@ -177,7 +189,7 @@ class _Asked:
             measure=used,
             rejected=chosen.rejected if chosen else (),
             cross_validated=chosen.cross_validated if chosen else None,
-            fingerprint=self.model.fingerprint(self.prompts[0]),
+            fingerprint=self.model.fingerprint(self.prompts[0], prompt=fixed_prompt, answer=answer),
             **readings[0].provenance(used.signal),
             **options,
         )

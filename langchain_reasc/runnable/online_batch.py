@@ -32,7 +32,7 @@ def starts(firsts: Sequence[Sample], solver: Solver) -> list[Start]:
         )
     calibration = None
     try:
-        calibration = calibrate_online(scores, measure=measure, fingerprint=solver.model.fingerprint(), **made_of)
+        calibration = calibrate_online(scores, measure=measure, fingerprint=solver.fingerprint, **made_of)
         if why := calibration.gate.closed_because:
             notices += (f"the gate is closed: {why}",)
     except CalibrationDataError as error:

@@ -9,8 +9,9 @@ from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 
 from langchain_reasc.answers import AnswerSpec, extractor
-from langchain_reasc.calibration import Calibration, OnlineCalibrator, check_fingerprint, load_calibration
-from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.calibration import Calibration, Fingerprint, OnlineCalibrator, load_calibration
+from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.solver import Solver
@@ -23,6 +24,7 @@ def prepared_solver(
     model: Runnable[LanguageModelInput, Any],
     calibration: Calibration | str | Path | None,
     answer: AnswerSpec,
+    fixed_prompt: FixedPrompt | None,
     measure: Measure | None,
     calibrator: OnlineCalibrator | None,
     on_missing_confidence: Literal["error", "count"],
@@ -43,20 +45,22 @@ def prepared_solver(
             "without one no confidence is read"
         )
     prepared = PreparedModel.of(model, logprobs=calibration is not None)
-    counted = on_missing_confidence == "count"
+    running = prepared.fingerprint(prompt=fixed_prompt, answer=answer)
     solver = Solver(
         model=prepared,
         extract=extractor(answer),
+        answer=answer,
+        fixed_prompt=fixed_prompt,
         calibration=_calibration(calibration),
-        calibrator=_calibrator(prepared, measure, calibrator, counted=counted) if calibration == "online" else None,
+        calibrator=_calibrator(prepared, running, measure, calibrator, counted=on_missing_confidence == "count")
+        if calibration == "online"
+        else None,
         on_missing_confidence=on_missing_confidence,
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
         **limits,
     )
-    if solver.calibration and not allow_fingerprint_mismatch:
-        check_fingerprint(solver.calibration, prepared.fingerprint())
-    if prepared.no_logprobs and not counted and not solver.counts(solver.calibration):
-        raise LogprobsUnavailable(f"{prepared.no_logprobs}; or count votes with on_missing_confidence='count'")
+    solver.require_fit(prepared)
+    solver.require_confidence(prepared)
     return solver
 
 
@@ -92,7 +96,12 @@ def _calibration(given: Calibration | str | Path | None) -> Calibration | None:
 
 
 def _calibrator(
-    model: PreparedModel, measure: Measure | None, given: OnlineCalibrator | None, *, counted: bool
+    model: PreparedModel,
+    running: Fingerprint,
+    measure: Measure | None,
+    given: OnlineCalibrator | None,
+    *,
+    counted: bool,
 ) -> OnlineCalibrator:
     measure = measure or _measure_of(model)
     if model.signals is not None and measure.signal not in model.signals and not counted:
@@ -100,9 +109,9 @@ def _calibrator(
             f"the measure {measure} needs the signal {measure.signal!r}, which the model does not give (it gives: "
             f"{', '.join(model.signals) or 'none'}); name another measure, or leave it out to have one chosen"
         )
-    if given is not None and given.goes_with(measure, model.fingerprint()):
+    if given is not None and given.goes_with(measure, running):
         return given
-    return OnlineCalibrator(measure=measure, fingerprint=model.fingerprint())
+    return OnlineCalibrator(measure=measure, fingerprint=running)
 
 
 def _measure_of(model: PreparedModel) -> Measure:

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, model_vali
 
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.calibration import Calibration, OnlineCalibrator
+from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
 from langchain_reasc.runnable.batch import Batch, Outcome
@@ -52,6 +53,10 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
     """Samples per question at most."""
     answer: AnswerSpec = "auto"
     """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
+    fixed_prompt: FixedPrompt | None = None
+    """Which part of a prompt is the same for every question, where that is more than its system messages: the number of
+    its first messages, those messages themselves (``{question}`` stands for what changes), or the prompt template. A
+    calibration measured with another such part is refused. What a conversation has said is never part of it."""
     concurrency: int = Field(default=4, ge=1)
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
     open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds the

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.answers import Extractor
-from langchain_reasc.calibration import Calibration, OnlineCalibrator, check_fingerprint
+from langchain_reasc.answers import AnswerSpec, Extractor
+from langchain_reasc.calibration import Calibration, Fingerprint, OnlineCalibrator, check_fingerprint
+from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 from langchain_reasc.method.stopping import ASC, StoppingRule
 from langchain_reasc.models.cutoff import Cutoff
@@ -43,6 +45,8 @@ class Solver:
 
     model: PreparedModel
     extract: Extractor
+    answer: AnswerSpec
+    fixed_prompt: FixedPrompt | None
     calibration: Calibration | None
     calibrator: OnlineCalibrator | None
     max_samples: int
@@ -66,11 +70,31 @@ class Solver:
 
         Raises:
             ConfigurationError: it is nothing that a chat model takes.
+            LogprobsUnavailable: the model that the config chooses is known to give no confidence where one is needed.
         """
         clock = QuestionClock(question=self.timeout, sample=self.sample_timeout)
-        return Question(
-            self.model.resolved(config).bind(kwargs), to_messages(value), clock, cutoff or Cutoff(), on_response
-        )
+        model = self.model.resolved(config).bind(kwargs)
+        self.require_confidence(model)
+        return Question(model, to_messages(value), clock, cutoff or Cutoff(), on_response)
+
+    def require_confidence(self, model: PreparedModel) -> None:
+        """Say before anything is paid for that a model gives none.
+
+        Raises:
+            LogprobsUnavailable: it is needed.
+        """
+        if model.no_logprobs and self.on_missing_confidence == "error" and not self.counts(self.calibration):
+            raise LogprobsUnavailable(f"{model.no_logprobs}; or count votes with on_missing_confidence='count'")
+
+    def require_fit(self, model: PreparedModel, messages: list[BaseMessage] | None = None) -> None:
+        """Refuse a calibration that was measured on something else, as far as can be told.
+
+        Raises:
+            FingerprintMismatch: naming what differs.
+        """
+        if self.calibration and not self.allow_fingerprint_mismatch:
+            running = model.fingerprint(messages, prompt=self.fixed_prompt, answer=self.answer)
+            check_fingerprint(self.calibration, running)
 
     def first(self, question: Question, config: RunnableConfig, slots: Slots) -> Sample:
         """The first sample alone, after which the question's clock is paused."""
@@ -163,8 +187,7 @@ class Solver:
             question.prompt_tokens = wave.cutoff.prompt_tokens
 
     def _session(self, question: Question, start: Start | None) -> Session:
-        if self.calibration and not self.allow_fingerprint_mismatch:
-            check_fingerprint(self.calibration, question.model.fingerprint(question.messages))
+        self.require_fit(question.model, question.messages)
         current = start.calibration if start else self.learned
         rule, notices = self._rule(current)
         session = Session(
@@ -183,6 +206,11 @@ class Solver:
             _considered(session, start.sample, question.model)
         question.clock.resume()
         return session
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What a calibration that is learned here holds for."""
+        return self.model.fingerprint(prompt=self.fixed_prompt, answer=self.answer)
 
     @property
     def learned(self) -> Calibration | None:

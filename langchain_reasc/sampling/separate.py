@@ -101,7 +101,7 @@ def _one(wave: Wave, index: int, chunks: Chunks) -> Sample:
     model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
     try:
         if not model.streams:
-            return _ended(wave, index, merged([model.model.invoke(wave.messages, call, **arguments)]))
+            return _ended(wave, index, merged([model.invoke(wave.messages, call, **arguments)]))
         with closing(model.stream(wave.messages, call, **arguments)) as stream:
             for chunk in stream:
                 chunks.append(chunk)
@@ -116,7 +116,7 @@ async def _aone(wave: Wave, index: int) -> Sample:
     model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
     try:
         if not model.streams:
-            return _ended(wave, index, merged([await model.model.ainvoke(wave.messages, call, **arguments)]))
+            return _ended(wave, index, merged([await model.ainvoke(wave.messages, call, **arguments)]))
         async with aclosing(model.astream(wave.messages, call, **arguments)) as stream:
             async for chunk in stream:
                 chunks.append(chunk)

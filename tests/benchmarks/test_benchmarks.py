@@ -114,6 +114,7 @@ def test_kernels_that_are_not_safe_are_left_out_here_too(tmp_path: Path, monkeyp
     assert "not safe" in row.note and row.spread is None
 
 
+@pytest.mark.slow  # three measures
 def test_measures_chosen_by_name_print_one_table_below_the_machine(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "decode", "step", "prefix", "--quick", "--folder", str(tmp_path)]
     done = subprocess.run(

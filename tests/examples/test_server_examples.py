@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from openai_backend.fake_server import Fake, serving, sglang, vllm
+from test_examples import run_here
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVERS = ["llama_server.py", "vllm_server.py", "sglang_server.py", "ollama_chat.py"]
@@ -49,20 +50,24 @@ def test_it_answers_over_a_server_of_its_kind(name: str, make: Callable[..., Fak
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_an_absent_server_is_one_line_without_a_traceback(name: str, tmp_path: Path) -> None:
+def test_an_absent_server_is_one_line_without_a_traceback(name: str) -> None:
     if name == "ollama_chat.py" and not importlib.util.find_spec("langchain_ollama"):
         pytest.skip("langchain-ollama is not installed")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    done = run(name, "--base-url", f"http://127.0.0.1:{port}", cwd=tmp_path)
+    done = run_here(name, "--base-url", f"http://127.0.0.1:{port}")
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize(("name", "variable"), HOSTED.items())
-def test_a_missing_key_is_one_line_without_a_traceback(name: str, variable: str, tmp_path: Path) -> None:
-    done = run(name, cwd=tmp_path)
+def test_a_missing_key_is_one_line_without_a_traceback(
+    name: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for given in [key for key in os.environ if key.startswith(("OPENAI_", "AZURE_"))]:
+        monkeypatch.delenv(given)
+    done = run_here(name)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and variable in done.stderr and done.stderr.count("\n") == 1
 

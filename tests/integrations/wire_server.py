@@ -99,6 +99,8 @@ def serving(wire: Callable[[str, dict[str, Any]], Reply]) -> Iterator[Served]:
             pass
 
     class Server(ThreadingHTTPServer):
+        request_queue_size = 64  # connections made at once
+
         def handle_error(self, *args: Any) -> None:
             if not isinstance(sys.exception(), ConnectionError):  # a client may hang up after the last event
                 super().handle_error(*args)

@@ -2,10 +2,8 @@
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import certifi
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration
@@ -88,17 +86,6 @@ def asked(fake: Fake) -> dict[str, Any]:
 @pytest.fixture(params=[SyncFace, AsyncFace], ids=["sync", "async"])
 def face(request: pytest.FixtureRequest) -> Any:
     return request.param()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Clients load one certificate and not 150, which takes 50 ms each; all servers here speak plain HTTP."""
-    end = "-----END CERTIFICATE-----"
-    path = tmp_path_factory.mktemp("authorities") / "one.pem"
-    path.write_text(Path(certifi.where()).read_text().partition(end)[0] + end + "\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", str(path))
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -157,7 +157,7 @@ def _answer_in_plain_text(server: socket.socket) -> None:
 
 def test_silence_before_the_first_token_is_moved(calls: Any) -> None:
     mute, good = Script(silent), Script(says("forty two"))
-    fields = {"timeout": 0.3}
+    fields = {"timeout": 0.5}  # seconds, in which the other must have answered
     with serving(mute) as first, serving(good) as second, pool_of(first, second, fields=fields) as pool:
         for prompt in prompts_of_all(pool, 4):
             assert text_of(calls.stream(pool, prompt)) == "forty two"

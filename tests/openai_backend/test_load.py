@@ -1,9 +1,12 @@
 import asyncio
 
+import pytest
+
 from benchmarks.load_test import run
 from benchmarks.loopback_chat import PROMPT_TOKENS
 
 
+@pytest.mark.slow  # a load test
 def test_no_sample_is_lost_or_billed_twice_when_a_server_dies_and_comes_back() -> None:
     report = asyncio.run(run(questions=40, samples=4, servers=3, at_once=10, down=0.5))
     assert (report.lost, report.twice, report.errors) == (0, 0, [])

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_reasc import ReASCRunnable, save_calibration
+from langchain_reasc import ReASCRunnable, calibrate, save_calibration
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.calibration.fingerprint import prompt_hash
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch, LogprobsUnavailable
 
-from .fakes import Reply, calibration, saying
+from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
 SURE, UNSURE = Reply("it is 7", -3.0), Reply("it is 8", -0.5)
 
@@ -162,3 +162,26 @@ def test_the_message_holds_no_token_signals_and_the_result_does(runner: Any) -> 
     assert not [key for key in result.message.response_metadata if key.startswith("token_signals")]
     assert result.responses[0].message.response_metadata["token_signals"] == {"top_k": [3.0]}
     assert result.responses[0].score == 3.0
+
+
+def test_the_answer_and_the_fixed_prompt_are_part_of_what_was_measured(runner: Any) -> None:
+    shots = [("human", "1 + 1"), ("ai", "2"), ("human", "{question}")]
+    questions = [(f"q{at}", str(at % 2)) for at in range(8)]
+    model = Scripted(script=lambda question, index: Reply("it is 1", -1.0 - int(question[1:]) / 7))
+    measured = calibrate(model, questions, answer="number", fixed_prompt=shots, measure=TOP_K)
+    runner.invoke(ReASCRunnable(model=model, calibration=measured, answer="number", fixed_prompt=shots), "q1")
+    with pytest.raises(FingerprintMismatch, match="answer: calibrated on 'number', running 'auto'"):
+        ReASCRunnable(model=model, calibration=measured, fixed_prompt=shots)
+    with pytest.raises(FingerprintMismatch, match="prompt"):
+        ReASCRunnable(model=model, calibration=measured, answer="number", fixed_prompt=shots[1:])
+    # How many first messages are fixed is said once, and what they are is seen in each call.
+    counted = ReASCRunnable(model=model, calibration=measured, answer="number", fixed_prompt=2)
+    with pytest.raises(FingerprintMismatch, match="prompt"):
+        runner.invoke(counted, [("human", "1 + 2"), ("ai", "3"), ("human", "q1")])
+
+
+def test_a_conversations_own_history_is_never_part_of_it(runner: Any) -> None:
+    model = Scripted(script=lambda question, index: Reply("it is 1", -1.0 - len(question) / 7))
+    measured = calibrate(model, [("q", "1"), ("qq", "2"), ("qqq", "1")], measure=TOP_K)
+    talk = [("human", "hello"), ("ai", "hello"), ("human", "q")]
+    assert runner.invoke(ReASCRunnable(model=model, calibration=measured), talk).response_metadata["reasc"]

@@ -15,7 +15,7 @@ from .fakes import Reply, Scripted
 from .test_parallel import Stream
 from .test_tracing import Runs
 
-SOON = 0.3
+SOON = 0.5  # seconds; on a busy machine too, what does not hang must end by then
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_what_has_ended_decides_when_the_question_has_had_its_time(runner: Any, 
 
 
 def test_a_question_without_any_answer_in_time_is_an_error(runner: Any, never: threading.Event) -> None:
-    with pytest.raises(SampleTimeout, match=r"took longer than timeout=0\.3 s"):
+    with pytest.raises(SampleTimeout, match=rf"took longer than timeout={SOON} s"):
         solved(runner, never, hanging(never, *range(16)), timeout=SOON, sample_timeout=60)
 
 

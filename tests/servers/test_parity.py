@@ -92,15 +92,13 @@ class Rereading(BaseChatModel):
 
     engine: Any
     said: list[AIMessage]
-    drawn: int = 0
 
     @property
     def _llm_type(self) -> str:
         return "rereading"
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        theirs = self.said[self.drawn]
-        self.drawn += 1
+        theirs = self.said.pop(0)
         signals = token_signals_of(reading(self.engine, str(messages[-1].content), theirs))
         same = {name: values[: len(tokens(theirs))] for name, values in signals.items()}
         message = AIMessage(theirs.text, response_metadata={"token_signals": same})

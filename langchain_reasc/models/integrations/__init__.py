@@ -11,6 +11,7 @@ from langchain_reasc.models.integrations.findings import (
     signals_of,
 )
 from langchain_reasc.models.integrations.integration import Integration, MovedSeed
+from langchain_reasc.models.integrations.own_copy import own_copy
 from langchain_reasc.models.integrations.preparation import asks_for_logprobs, leaves, moved_seed, prepared, without_n
 from langchain_reasc.models.integrations.registry import integration_of, register_integration
 from langchain_reasc.models.integrations.resolution import PerConfig, is_configurable
@@ -25,6 +26,7 @@ __all__ = [
     "is_configurable",
     "leaves",
     "moved_seed",
+    "own_copy",
     "prepared",
     "reason_for_no_logprobs",
     "reason_for_not_asking",

@@ -35,6 +35,10 @@ class Integration:
         options: an argument of a call whose dict stands in place of the fields, as Ollama's ``options``.
         settings: fields to set while logprobs are read, name -> value.
         arguments: what every call is given besides, name -> value.
+        own_copy: whether each sample gets a copy of the model to itself, since a call may leave on the model what
+            another, made at the same time, reads there. False where that is known not to happen, and where calls are
+            to find what others left: a count of calls, as in LangChain's fakes, by which they say something else each
+            time.
     """
 
     logprobs: str | None = "logprobs"
@@ -48,6 +52,7 @@ class Integration:
     options: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    own_copy: bool = True
 
     @property
     def seed_name(self) -> str | None:

@@ -5,13 +5,20 @@ table "Chat models" in ``backends/README.md`` says the same as this one.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel, FakeMessagesListChatModel
 
 from langchain_reasc.models.integrations.integration import Integration
 
 __all__ = ["KNOWN", "unknown"]
+
+
+# No call of theirs leaves a request on the model or its clients: tests/integrations/test_own_copies.py looks, but for
+# ChatVertexAI, of which its code was read.
+_Shared = partial(Integration, own_copy=False)
+_COUNTING: Final = (FakeListChatModel, FakeMessagesListChatModel)  # find their next response by what calls left
 
 
 def _seed_in_options(model: Any, arguments: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -22,58 +29,55 @@ def _seed_in_options(model: Any, arguments: Mapping[str, Any], seed: int) -> dic
 
 def _in_process(model: BaseChatModel) -> Integration:
     """Our llama.cpp model records exact signals; it needs no logprobs beside them."""
-    return Integration(logprobs=None if getattr(model, "signals", ()) else "logprobs")
+    return _Shared(logprobs=None if getattr(model, "signals", ()) else "logprobs")
 
 
 # OpenAI: top_logprobs "an integer between 0 and 20" (openai, completion_create_params.py); n up to 128 (API reference).
 # The Responses API returns no logprobs through langchain-openai.
-_OPENAI = Integration(max_n=128, settings={"use_responses_api": False})
+_OPENAI = _Shared(max_n=128, settings={"use_responses_api": False})
 
 KNOWN: Final[Mapping[str, Integration | Callable[[BaseChatModel], Integration]]] = {
     "langchain_reasc_llama_cpp.ChatLlamaCpp": _in_process,
     "langchain_openai.BaseChatOpenAI": _OPENAI,  # ChatOpenAI, AzureChatOpenAI and all built on them
     # DeepSeek's chat completions know no n (api-docs.deepseek.com/api/create-chat-completion).
-    "langchain_deepseek.ChatDeepSeek": Integration(max_n=1, settings=_OPENAI.settings),
+    "langchain_deepseek.ChatDeepSeek": _Shared(max_n=1, settings=_OPENAI.settings),
     # xai-sdk, chat.py: top_logprobs "an integer between 0 and 8".
-    "langchain_xai.ChatXAI": Integration(max_top_logprobs=8, settings=_OPENAI.settings),
+    "langchain_xai.ChatXAI": _Shared(max_top_logprobs=8, settings=_OPENAI.settings),
     # cerebras-cloud-sdk, completion_create_params.py: top_logprobs 0 to 20; n without a limit. The class streams
     # synchronously in a way of its own, which forgets ``stream_usage``.
-    "langchain_cerebras.ChatCerebras": Integration(
+    "langchain_cerebras.ChatCerebras": _Shared(
         settings=_OPENAI.settings, arguments={"stream_options": {"include_usage": True}}
     ),
     # together, completion_create_params.py: ``logprobs`` is "an integer between 0 and 20". In streams it is a float per
     # chunk (chat_completion_chunk.py), which langchain-core cannot merge.
-    "langchain_together.ChatTogether": Integration(
-        top_logprobs=None, streams_logprobs=False, settings=_OPENAI.settings
-    ),
+    "langchain_together.ChatTogether": _Shared(top_logprobs=None, streams_logprobs=False, settings=_OPENAI.settings),
     # fireworks-ai, completion_create_params.py: top_logprobs "0 <= x <= 5", n "1 <= x <= 128".
-    "langchain_fireworks.ChatFireworks": Integration(max_top_logprobs=5, max_n=128),
+    "langchain_fireworks.ChatFireworks": _Shared(max_top_logprobs=5, max_n=128),
     # openrouter, chatrequest.py: top_logprobs "(0-20)"; no n.
-    "langchain_openrouter.ChatOpenRouter": Integration(max_n=1),
+    "langchain_openrouter.ChatOpenRouter": _Shared(max_n=1),
     # ollama, _types.py: top_logprobs "(0-20)"; one response per request.
-    "langchain_ollama.ChatOllama": Integration(n=None, max_n=1, seed=_seed_in_options, options="options"),
+    "langchain_ollama.ChatOllama": _Shared(n=None, max_n=1, seed=_seed_in_options, options="options"),
     # groq, completion_create_params.py: "not yet supported by any of our models"; "only n=1 is supported".
-    "langchain_groq.ChatGroq": Integration(
+    "langchain_groq.ChatGroq": _Shared(
         logprobs=None, no_logprobs="Groq's API supports logprobs for none of its models", max_n=1
     ),
-    "langchain_mistralai.ChatMistralAI": Integration(
+    "langchain_mistralai.ChatMistralAI": _Shared(
         logprobs=None, no_logprobs="Mistral's API returns no logprobs", seed="random_seed"
     ),
-    "langchain_google_genai.ChatGoogleGenerativeAI": Integration(
+    "langchain_google_genai.ChatGoogleGenerativeAI": _Shared(
         logprobs=None, no_logprobs="langchain-google-genai drops the logprobs that Gemini returns"
     ),
     # The class reads logprobs of whole responses only, and their number from its own field (_utils.py, chat_models.py).
     # Google's clients name no limit; 5 is a cautious choice.
-    "langchain_google_vertexai.ChatVertexAI": Integration(
-        top_logprobs=None, max_top_logprobs=5, streams_logprobs=False
-    ),
+    "langchain_google_vertexai.ChatVertexAI": _Shared(top_logprobs=None, max_top_logprobs=5, streams_logprobs=False),
+    # Its client keeps the request that it is about to send as ``last_inputs``, where another thread replaces it.
     "langchain_nvidia_ai_endpoints.ChatNVIDIA": Integration(
         logprobs=None,
         no_logprobs="langchain-nvidia-ai-endpoints drops logprobs; ChatOpenAI with the same base_url keeps them",
         n=None,
         max_n=1,
     ),
-    "langchain_anthropic.ChatAnthropic": Integration(
+    "langchain_anthropic.ChatAnthropic": _Shared(
         logprobs=None, no_logprobs="Anthropic's API returns no logprobs", n=None, max_n=1, seed=None
     ),
 }
@@ -85,7 +89,7 @@ def unknown(model: BaseChatModel) -> Integration:
     It does so with fields of these names, or with ``model_kwargs``, by which LangChain's integrations pass on what they
     do not know themselves. Anything else might fail on arguments it never heard of.
     """
-    fields = type(model).model_fields.keys()
+    fields, own_copy = type(model).model_fields.keys(), not isinstance(model, _COUNTING)
     if {"logprobs", "top_logprobs"} <= fields or "model_kwargs" in fields:
-        return Integration()
-    return Integration(logprobs=None, n=None)
+        return Integration(own_copy=own_copy)
+    return Integration(logprobs=None, n=None, own_copy=own_copy)

@@ -1,0 +1,250 @@
+"""Samples drawn at the same time do not see each other's requests, whatever a model keeps on itself."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import requests
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import ConfigurableField, Runnable, RunnableLambda
+from pydantic import BaseModel, Field, PrivateAttr
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.integrations import Integration, integration_of, own_copy, registry
+from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.sampling import Wave, adrawn
+from langchain_reasc.sampling import drawn as drawn_of
+
+from .providers import PROVIDERS, Provider, each
+from .wire_server import serving
+
+SAMPLES = 4
+NOWHERE = "http://127.0.0.1:9"
+
+
+class Meeting:
+    """Where every sample waits until all have written down what they are about to send."""
+
+    def __init__(self) -> None:
+        self.barrier, self.arrived = threading.Barrier(SAMPLES), 0
+
+    def wait(self) -> None:
+        self.barrier.wait(timeout=10)
+
+    async def await_all(self) -> None:
+        self.arrived += 1
+        async with asyncio.timeout(10):
+            while self.arrived < SAMPLES:
+                await asyncio.sleep(0)
+
+
+class Client(BaseModel):
+    payload: int = 0
+
+
+class Forgetful(BaseChatModel):
+    """Keeps what it is about to send on itself, or on its client, and reads it there when all have done the same."""
+
+    seed: int = 3
+    on_client: bool = False
+    last: Client = Client()
+    meeting: Any = Field(default_factory=Meeting)
+    _payload: int = 0
+    _client: Client = PrivateAttr(default_factory=Client)
+
+    @property
+    def _llm_type(self) -> str:
+        return "forgetful"
+
+    def _write(self, seed: int) -> None:
+        self._payload = self._client.payload = self.last.payload = seed
+
+    def _read(self) -> str:
+        found = {self._client.payload, self.last.payload} if self.on_client else {self._payload}
+        return " ".join(map(str, found))
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        self._write(kwargs["seed"])
+        self.meeting.wait()
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self._read()))])
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        self._write(kwargs["seed"])
+        await self.meeting.await_all()
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self._read()))])
+
+
+class Streaming(Forgetful):
+    def _stream(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        self._write(kwargs["seed"])
+        self.meeting.wait()
+        yield ChatGenerationChunk(message=AIMessageChunk(self._read()))
+
+    async def _astream(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        self._write(kwargs["seed"])
+        await self.meeting.await_all()
+        yield ChatGenerationChunk(message=AIMessageChunk(self._read()))
+
+
+WRAPPINGS = {
+    "plain": lambda model: model,
+    "bound": lambda model: model.bind(stop=["END"]).with_config(tags=["mine"]),
+    "retry": lambda model: model.with_retry(stop_after_attempt=2),
+    "listeners": lambda model: model.with_listeners(on_end=lambda run: None),
+    "fallbacks": lambda model: model.with_fallbacks([Forgetful()]),
+    "first of the fallbacks is down": lambda model: Down().with_fallbacks([model]),
+    "alternatives": lambda model: model.configurable_alternatives(ConfigurableField("which"), other=Forgetful()),
+    "retried fallbacks": lambda model: model.with_fallbacks([Forgetful()]).with_retry(),
+}
+
+
+class Down(Forgetful):
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        raise ConnectionError("down")
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        raise ConnectionError("down")
+
+
+def drawn_with_errors(model: Runnable[Any, Any], is_async: bool, samples: int = SAMPLES) -> list[Any]:
+    async def all_of_them() -> list[Any]:
+        return [sample async for sample in adrawn(wave)]
+
+    wave = Wave(PreparedModel.of(model), [AIMessage("q")], range(samples), {})
+    return asyncio.run(all_of_them()) if is_async else list(drawn_of(wave))
+
+
+def drawn(model: Runnable[Any, Any], is_async: bool, samples: int = SAMPLES) -> list[str]:
+    found = drawn_with_errors(model, is_async, samples)
+    assert [sample.error for sample in found] == [None] * samples
+    return sorted(sample.message.text for sample in found)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("wrap", WRAPPINGS.values(), ids=WRAPPINGS)
+@pytest.mark.parametrize("on_client", [False, True], ids=["on itself", "on its client"])
+@pytest.mark.parametrize("kind", [Forgetful, Streaming])
+def test_every_sample_sends_its_own_request(kind: Any, on_client: bool, wrap: Any, is_async: bool) -> None:
+    assert drawn(wrap(kind(on_client=on_client)), is_async) == ["3", "4", "5", "6"]
+
+
+def test_copies_are_made_of_what_needs_them_and_share_the_rest() -> None:
+    model = Forgetful().with_fallbacks([PROVIDERS["ChatOpenAI"].model(NOWHERE)]).with_retry()
+    with own_copy(model) as made:
+        copy: Any = made
+    assert copy.bound.runnable is not model.bound.runnable  # type: ignore[attr-defined]
+    assert copy.bound.runnable.meeting is model.bound.runnable.meeting  # type: ignore[attr-defined]
+    assert copy.bound.fallbacks[0] is model.bound.fallbacks[0]  # type: ignore[attr-defined]
+    function = RunnableLambda(lambda messages: AIMessage("42"))
+    with own_copy(function) as same:
+        assert same is function
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_langchains_fakes_go_on_counting(is_async: bool) -> None:
+    answers = ["the answer is 1", "the answer is 2", "the answer is 3"]
+    reasc = ReASCRunnable(model=FakeListChatModel(responses=answers), max_samples=3)
+    result = asyncio.run(reasc.asolve("q")) if is_async else reasc.solve("q")
+    assert {response.message.text for response in result.responses} == set(answers)
+
+
+class Counting(BaseChatModel):
+    """A double as many write them: its next response is found by a count."""
+
+    answers: list[str]
+    given: int = 0
+
+    @property
+    def _llm_type(self) -> str:
+        return "counting"
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        self.given += 1
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(self.answers[self.given - 1]))])
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("wrap", [WRAPPINGS["plain"], WRAPPINGS["retry"]], ids=["plain", "retry"])
+def test_a_model_that_counts_its_calls_is_refused_until_it_is_registered(
+    wrap: Any, is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = wrap(Counting(answers=["1", "2", "3", "4"]))
+    with pytest.raises(ConfigurationError, match=r"Counting counts its calls on itself \(given\).*own_copy=False"):
+        raise drawn_with_errors(model, is_async)[0].error
+    name = f"{Counting.__module__}.Counting"
+    monkeypatch.setitem(registry._registered, name, lambda model: Integration(logprobs=None, n=None, own_copy=False))
+    assert drawn(model, is_async) == ["1", "2", "3", "4"]
+
+
+# Their clients are meant to be used by many threads or tasks, and what else is found in them is Python's.
+NOT_LOOKED_INTO = {"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "requests", "asyncio", "threading", "logging"}
+
+
+def left(model: Any) -> dict[str, Any]:
+    """What hangs on a model and on its clients: the path there -> the value, or which object it is."""
+    found: dict[str, Any] = {}
+    to_do, seen = [("model", model)], {id(model): model}
+    while to_do:
+        path, at = to_do.pop()
+        named = {**getattr(at, "__dict__", {}), **(getattr(at, "__pydantic_private__", None) or {})}
+        for name, value in (at if isinstance(at, dict) else named).items():
+            inner = f"{path}.{name}"
+            found[inner] = value if isinstance(value, str | int | float | None) else id(value)
+            if id(value) in seen or isinstance(value, type) or path.count(".") > 4:
+                continue
+            seen[id(value)] = value
+            if not NOT_LOOKED_INTO & {base.__module__.partition(".")[0] for base in type(value).__mro__}:
+                to_do.append((inner, value))
+    return found
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@each(PROVIDERS)
+def test_which_known_models_leave_something_on_themselves(provider: Provider, is_async: bool) -> None:
+    """The first call may build a client, which stays; the second leaves what it found, or samples need copies."""
+
+    async def asked(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        each_call = []
+        for _ in range(2):
+            async for _chunk in model.astream("q"):
+                pass
+            each_call.append(left(model))
+        return each_call[0], each_call[1]
+
+    with serving(provider.wire) as served:
+        model = provider.model(served.url)
+        if is_async:
+            before, after = asyncio.run(asked(model))
+        else:
+            list(model.stream("q"))
+            before = left(model)
+            list(model.stream("q"))
+            after = left(model)
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    assert bool(changed) == integration_of(model).own_copy, sorted(changed)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_nvidias_client_sends_every_seed_once(is_async: bool) -> None:
+    provider, met = PROVIDERS["ChatNVIDIA"], threading.Barrier(16)
+
+    def session() -> requests.Session:  # made between the writing of ``last_inputs`` and the reading
+        met.wait(timeout=10)
+        return requests.Session()
+
+    with serving(provider.wire) as served:
+        model = provider.model(served.url, seed=3)
+        model._client.get_session_fn = session
+        for _ in range(1 if is_async else 5):
+            served.requests.clear()
+            drawn(model, is_async, samples=16)
+            assert sorted(request["seed"] for request in served.requests) == list(range(3, 19))
