@@ -95,7 +95,8 @@ def read(
 ) -> Generator[T, None, None]:
     """Items as they come; once they are cut off, those that had come, and the ending made of them.
 
-    An item costs about 15 µs more than without the thread between.
+    The thread between costs about 5 µs of processor time an item, and 0.1 ms where items come one by one, milliseconds
+    apart: it has to be woken for each.
 
     Args:
         items: what a model says; the thread that reads it closes it after its next item.
