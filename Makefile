@@ -17,11 +17,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-slow lint format types bench clean always
+# The lowest versions that pyproject.toml allows, in a virtual environment of their own, and what is tested with them.
+comma := ,
+LOWEST := $(VENV)/lowest
+LLAMA_CPP_LOWEST := $(subst >=,==,$(firstword $(subst $(comma), ,$(LLAMA_CPP))))
+LOWEST_TESTS := tests/test_imports.py $(addprefix tests/,calibration logprobs runnable evaluation cli) \
+  $(addprefix tests/openai_backend/test_,chat_model.py call_options.py error_kinds.py probing.py sample_streams.py) \
+  $(addprefix tests/backends/test_,chat_model.py hub.py readme.py tools.py)
+
+.PHONY: help demo test test-slow test-lowest lint format types bench clean always
 
 help:
 	@echo "make demo    install, then run the shipped model through pass@1, SC, ESC, ASC and ReASC"
-	@echo "make test    install, then run the tests;  make test-slow  those that take long"
+	@echo "make test    install, then run the tests;  make test-slow  those that take long, and some with the lowest versions"
 	@echo "make lint    style and types;  make format  rewrite to style;  make bench  measures beside other engines"
 
 demo: $(VENV)/.demo
@@ -35,14 +43,18 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --benchmark-disable
 
-test-slow: $(VENV)/.test
+test-slow: $(VENV)/.test test-lowest
 	@$(BIN)/python -m pytest -m slow
+
+test-lowest: $(VENV)/.lowest
+	@$(LOWEST)/bin/python -m pytest -p no:cacheprovider $(LOWEST_TESTS)
 
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy langchain_reasc backends benchmarks examples/*.py
 	@cd examples/word_problems && MYPYPATH=../..:../../backends ../../$(BIN)/mypy --config-file ../../pyproject.toml *.py
+	@$(BIN)/python tests/documentation/check_snippets.py
 
 format: $(VENV)/.lint
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
@@ -72,6 +84,15 @@ $(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
 $(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt
 	@$(PIP) install --editable '.[llama-cpp,plot,openai,huggingface]' --group test --group providers
 	@$(PIP) install --no-deps -r tests/parity/requirements.txt
+	@touch $@
+
+$(VENV)/.lowest: $(VENV)/.llama-cpp pyproject.toml
+	@$(PIP) install uv
+	@$(BIN)/uv venv --quiet --clear --seed --python $(BIN)/python $(LOWEST)
+	@$(SHELL) backends/llama_cpp_build.sh $(LOWEST) "$(LLAMA_CPP_LOWEST)"
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+	  --editable '.[all]'
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python pytest pytest-asyncio hypothesis gguf jsonschema
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.demo

@@ -16,12 +16,12 @@ _NO_ARTICLE = r"(?![\w'’]|\s+(?!(?:because|since|as|for|is|and|or|but|not|alth
 """Behind a letter that stands alone: "C because", but not "A dog" or "I think"."""
 _RIGHT = r"""(?:
       (?:is|seems|looks|must\ be)\s+(?:the\s+|clearly\s+|therefore\s+)*(?:right|correct|best|true|answer|only|one)
-    | remains|fits|works|makes\ (?:the\ most\ )?sense)\b"""
+    | remains|fits|works|matches|satisfies|makes\ (?:the\ most\ )?sense)\b"""
 _CHOSEN = r"""\b(?i:
       it\ is|it's|(?:it\ )?(?:must|should|would)\ be|i\ (?:would\ |will\ )?(?:choose|pick|select)|choose
     | go(?:ing)?\ with
     | leaves(?:\ us\ with)?|fits\ is|(?:choice|option|letter|answer)(?:\ (?:is|that\ fits\ is|would\ be))?
-    | i'd\ (?:say|choose|pick)|therefore|hence|thus|so|clearly|obviously
+    | i'd\ (?:say|choose|pick)|therefore|hence|thus|ergo|so|clearly|obviously
     )(?:\s|[:,–—-])+(?:(?i:option|choice|answer)\s+)?"""
 
 

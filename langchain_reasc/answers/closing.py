@@ -16,6 +16,7 @@ _REMARK = re.compile(
         let\ me\ know|(?:i\ )?hope\ (?:this|that|it)|i\ hope|feel\ free|would\ you\ like|do\ you\ (?:want|have)|
         is\ there\ anything|if\ (?:you|anything)|please\ (?:note|let)|thanks|thank\ you|have\ a\ (?:great|nice|good)|
         best,|cheers|good\ luck|great\ question|does\ (?:that|this)|happy\ to|i'?m\ happy|i\ can\ (?:also\ )?explain|
+        keep\ (?:practic|going|it)|
         remember|disclaimer|tips?\b|key\ takeaways|
         (?:note|n\.?b|p\.?s|hint|remark|check|verification|explanation|reference|source|hinweis|nota)\b\s*[:.*]|
         this\ response|-{3,}|={3,}|\Z) | [^\n]{0,300}\?\s*\Z | \s*\([^()]*\)[\s.!]*\Z""",
@@ -26,19 +27,30 @@ _COURTESY = re.compile(
     r"\W*(?:let me know|(?:i )?hope (?:this|that|it)|feel free|have a (?:great|nice|good))", re.IGNORECASE
 )
 _BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
+_FORMULA_AT_END = re.compile(r"(?:\$|\\\(|\\\[)([^$\n]{1,200}?)\.?\s?(?:\${1,2}|\\\)|\\\])\Z")
+_NOT_A_NUMBER = re.compile(
+    r"\\(?:frac|sqrt|pi|infty|log|ln|exp|sin|cos|tan|cot|binom|pm|theta|alpha|cup|cap|in)(?![a-z])"
+)
 _ASIDE = re.compile(r"\s*\([^()\n]*\)[\s.!]*\Z")
 _SUBORDINATE = re.compile(
-    r",?\s(?:since|because|while|although|whereas|given\ that|compared)\s|,\s(?:who|where|as|having)\s"
+    r",?\s(?:since|because|while|although|whereas|given|compared)\s|,\s(?:who|where|as|having)\s"
     r"|,\swhich\s(?!is\b|equals|gives|makes|comes|leaves)"
     r"|\s(?:of|in|for|from|with|among)\s(?:the|his|her|their|its|my|your|our|these|those|all)\s(?=\$?\d)"
+    r"|\s(?:after|before|without|by)\s\w+ing\s"
     r"|\sto\s(?:reach|make|get|fill|cover|buy|pay|complete|finish|match)\s|\sin\s(?=(?:19|20)\d\d\b)"
 )
 
 
 def closing_number(text: str) -> str | None:
-    """The number a response comes down to: bold in its last line, or the last one that stands in no mere remark."""
+    """The number a response comes down to: bold in its last line, or the last one that stands in no mere remark.
+
+    A formula at the very end, such as ``$2\\sqrt{3}$``, is more than the numbers in it.
+    """
     tail = text[-_TAIL:]
-    for part in (_concluded(tail), tail):
+    concluded = _concluded(tail)
+    if formula := _closing_formula(concluded):
+        return formula
+    for part in (concluded, tail):
         line = part.rstrip().rpartition("\n")[2]
         bold = [in_plain_marks(one) for one in _BOLD.findall(line)]
         if found := next((number for one in reversed(bold) if (number := last_quantity(one))), None):
@@ -59,6 +71,12 @@ def last_number_in(text: str) -> str | None:
             return found
         size *= 4
     return last_quantity(in_plain_marks(text))
+
+
+def _closing_formula(text: str) -> str | None:
+    found = _FORMULA_AT_END.search(text[-300:].rstrip(" \n.!*"))
+    plain = in_plain_marks(found[1]).rpartition("=")[2].strip() if found else ""
+    return plain if _NOT_A_NUMBER.search(plain) else None
 
 
 def _concluded(text: str) -> str:

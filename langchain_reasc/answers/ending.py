@@ -16,12 +16,13 @@ _FILTERED = """content_filter content_filtered content-filter safety image_safet
     prohibited_content spii language guardrail_intervened error_toxic model_armor sensitive moderation"""
 _MALFORMED = """malformed_function_call malformed_tool_call malformed_tool_use malformed_model_output
     unexpected_tool_call"""
-_REASONS: dict[str, Ending] = {
-    **dict.fromkeys(_CUT_OFF.split(), "cut off"),
-    **dict.fromkeys(_MALFORMED.split(), "malformed call"),
-    **dict.fromkeys(_FILTERED.split(), "filtered"),
-    **dict.fromkeys(("refusal", "refused"), "refused"),
-}
+_ENDINGS: tuple[tuple[Ending, str], ...] = (
+    ("refused", "refusal refused"),
+    ("filtered", _FILTERED),
+    ("malformed call", _MALFORMED),
+    ("cut off", _CUT_OFF),
+)
+_REASONS = {reason: ending for ending, reasons in _ENDINGS for reason in reasons.split()}
 _FIELDS = (
     "finish_reason",
     "stop_reason",
@@ -36,8 +37,8 @@ _FIELDS = (
 def ending_of(message: AIMessage) -> Ending:
     """Whether a response came to its end, and if not, what ended it."""
     endings = {_REASONS[reason] for reason in _said(message.response_metadata) if reason in _REASONS}
-    order: tuple[Ending, ...] = ("refused", "filtered", "malformed call", "cut off")
-    return next((ending for ending in order if ending in endings), "whole")
+    whole: Ending = "whole"
+    return next((ending for ending, _ in _ENDINGS if ending in endings), whole)
 
 
 def is_refusal(message: AIMessage) -> bool:

@@ -86,8 +86,12 @@ def statements(text: str, *, cut_off: bool = False) -> Iterator[tuple[str, bool]
         sentence = _SENTENCE.match(behind, found.end())
         if sentence is None or sentence["end"].startswith("?") or (cut_off and not _is_ended(sentence)):
             continue
-        if "\n" not in found[0] or _is_short(sentence["said"]):  # "Answer:" may head a long solution
-            yield sentence["said"], cue in _DECIMAL_COMMA
+        said = sentence["said"]
+        if "\n" in found[0]:
+            if not _is_short(said):  # "Answer:" may head a long solution
+                continue
+            said = said.removeprefix("- ")  # of a list
+        yield said, cue in _DECIMAL_COMMA
 
 
 def _cues(lowered: str) -> list[tuple[int, str]]:

@@ -78,7 +78,7 @@ def _parsed(text: str) -> Any:
     from math_verify import parse
     from math_verify.parser import LatexExtractionConfig
 
-    found = parse(f"${text}$", [LatexExtractionConfig()], fallback_mode="no_fallback", parsing_timeout=None)
+    found = parse(f"${text}$", [LatexExtractionConfig()], fallback_mode="no_fallback", parsing_timeout=0)
     return found[0] if found else None
 
 
@@ -89,9 +89,11 @@ def _spelling(found: Any) -> str | None:
         rows = [",".join(str(_spelling(entry)) for entry in found.row(row)) for row in range(found.rows)]
         return "[[" + "],[".join(rows) + "]]"
     if isinstance(found, sympy.Equality):
-        if isinstance(found.lhs, sympy.Symbol) and not found.rhs.has(found.lhs):
-            return _spelling(found.rhs)  # x = 5 says 5
-        return f"{_spelling(_zero(found.lhs - found.rhs))}=0"
+        sides: Any = found.args
+        left, right = sides
+        if isinstance(left, sympy.Symbol) and not right.has(left):
+            return _spelling(right)  # x = 5 says 5
+        return f"{_spelling(_zero(left - right))}=0"
     if isinstance(found, sympy.core.relational.Relational):
         return str(found.doit().canonical)
     if isinstance(found, sympy.FiniteSet):

@@ -16,7 +16,7 @@ _PAIRS = (
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("<|start_thinking|>", "<|end_thinking|>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),
-    ("<|channel>thought", "<channel|>"),
+    ("<|channel>", "<channel|>"),
 )
 _OPENINGS = {opening: closing for opening, closing in _PAIRS}
 _CLOSINGS = {closing for _, closing in _PAIRS}

@@ -26,7 +26,7 @@ _HEDGE = re.compile(
     r"≈|~|=|\\approx)\s*",
     re.IGNORECASE,
 )
-_BELOW_ZERO = re.compile(r"(?:negative|minus)\s+(?=[\d.$])", re.IGNORECASE)
+_BELOW_ZERO = re.compile(r"\A(?:negative|minus|-)\s+(?=[\d.$])", re.IGNORECASE)
 _NO_ANSWER = re.compile(
     r"(?:not|wrong|incorrect|correct|right|obvious|clear|unclear|unknown|simple|easy|yours|below|above|as\sfollows|found|"
     r"given|let|let's|first|to\s(?:find|solve|get)|we\s|step|here|since|because|start|in\sorder|i\sneed)\b",
@@ -95,4 +95,4 @@ def _without_talk(text: str) -> str:
             text = text[: found.start()].strip()
     while hedge := _HEDGE.match(text):
         text = text[hedge.end() :]
-    return _BELOW_ZERO.sub("-", text, count=1).strip(" ,;:*_`")
+    return _BELOW_ZERO.sub("-", text).strip(" ,;:*_`")

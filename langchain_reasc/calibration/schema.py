@@ -49,7 +49,9 @@ class HashedPart(_Record):
     """A part of what a model is asked, known again by its hash; ``shown`` tells a person what it was."""
 
     shown: str = Field(description="What it was, in words: the names of tools, the roles of messages.")
-    sha256: str | None = Field(None, description="SHA-256 of its canonical form; null where there was no such part.")
+    sha256: str | None = Field(
+        default=None, description="SHA-256 of its canonical form; null where there was no such part."
+    )
 
     def __str__(self) -> str:
         return self.shown if self.sha256 is None else f"{self.shown} ({self.sha256[:12]})"
@@ -58,22 +60,25 @@ class HashedPart(_Record):
 class Fingerprint(_Record):
     """What the calibration was measured on. None means unknown, and an unknown field is never compared."""
 
-    model: str | None = Field(None, description="Model name, or the file name of a local model.")
-    model_sha256: str | None = Field(None, description="SHA-256 of a local model file.")
-    quantization: str | None = Field(None, description="Quantisation of the weights, such as Q4_K_M.")
+    model: str | None = Field(default=None, description="Model name, or the file name of a local model.")
+    model_sha256: str | None = Field(default=None, description="SHA-256 of a local model file.")
+    quantization: str | None = Field(default=None, description="Quantisation of the weights, such as Q4_K_M.")
     sampling: dict[str, FiniteFloat | int | str | bool | None] = Field(
         default_factory=dict, description="Sampling parameters: temperature, top_p, top_k, ..."
     )
-    prompt_sha256: str | None = Field(None, description="SHA-256 of the system messages that precede each question.")
-    prompt: HashedPart | None = Field(
-        None, description="The fixed part of the prompt: system message, few-shot turns, the words around a question."
+    prompt_sha256: str | None = Field(
+        default=None, description="SHA-256 of the system messages that precede each question."
     )
-    tools: HashedPart | None = Field(None, description="The tools the model may call, and whether it must.")
-    response_format: HashedPart | None = Field(None, description="What structured output is held to.")
-    grammar: HashedPart | None = Field(None, description="The grammar that responses keep to.")
-    stop: tuple[str, ...] | None = Field(None, description="Strings that end a response, sorted; none: [].")
+    prompt: HashedPart | None = Field(
+        default=None,
+        description="The fixed part of the prompt: system message, few-shot turns, the words around a question.",
+    )
+    tools: HashedPart | None = Field(default=None, description="The tools the model may call, and whether it must.")
+    response_format: HashedPart | None = Field(default=None, description="What structured output is held to.")
+    grammar: HashedPart | None = Field(default=None, description="The grammar that responses keep to.")
+    stop: tuple[str, ...] | None = Field(default=None, description="Strings that end a response, sorted; none: [].")
     answer: str | None = Field(
-        None, description="Where the answer is in a response: a name such as boxed, or that of a function."
+        default=None, description="Where the answer is in a response: a name such as boxed, or that of a function."
     )
 
 
@@ -82,12 +87,14 @@ class Gate(_Record):
 
     threshold: FiniteFloat | None = Field(description="τ_gate, the larger of its two parts; null when closed.")
     mean_part: FiniteFloat | None = Field(
-        None, description="Mean score of correct responses (offline) or of the mixture's upper component (online)."
+        default=None,
+        description="Mean score of correct responses (offline) or of the mixture's upper component (online).",
     )
     target_part: FiniteFloat | None = Field(
-        None, description="Smallest score whose accuracy (offline) or mixture posterior (online) reaches p_target."
+        default=None,
+        description="Smallest score whose accuracy (offline) or mixture posterior (online) reaches p_target.",
     )
-    closed_because: str | None = Field(None, description="Why every question goes on to Stage 2, when it does.")
+    closed_because: str | None = Field(default=None, description="Why every question goes on to Stage 2, when it does.")
 
     @model_validator(mode="after")
     def _open_or_explained(self) -> "Gate":
@@ -114,7 +121,7 @@ class AUROC(_Record):
     low: Probability
     high: Probability
     cross_validated: Probability | None = Field(
-        None, description="With signal='auto': AUROC on held-out folds of the measure chosen on the others."
+        default=None, description="With signal='auto': AUROC on held-out folds of the measure chosen on the others."
     )
 
 
@@ -150,30 +157,31 @@ class Calibration(_Record):
     score: Literal[tuple(SCORES)] = Field(description="How token signals become one response score.")  # type: ignore[valid-type]
     window: int = Field(ge=1, description="W, tokens per group.")
     top_k: int | None = Field(
-        None,
+        default=None,
         ge=1,
         description="k, alternatives per token behind top_k or neg_entropy (V: over all of it).",
     )
-    vocabulary_size: int | None = Field(None, ge=1, description="V of the model, where known.")
+    vocabulary_size: int | None = Field(default=None, ge=1, description="V of the model, where known.")
     n: int = Field(ge=2, description="Calibration responses.")
     mean: FiniteFloat = Field(description="μ of the response scores.")
     std: Positive = Field(description="σ of the response scores (population).")
-    lambda_: Positive = Field(0.7, alias="lambda", description="λ in the weight max(1, exp(λ z)).")
+    lambda_: Positive = Field(default=0.7, alias="lambda", description="λ in the weight max(1, exp(λ z)).")
     weight: Literal[tuple(WEIGHTS)] = "reasc"  # type: ignore[valid-type]
     p_target: Annotated[FiniteFloat, Field(gt=0, lt=1)] = 0.9
     gate: Gate
     fallback: str | None = Field(
-        None, description="Why a live run counts votes (ASC) instead of using this calibration; null when it is used."
+        default=None,
+        description="Why a live run counts votes (ASC) instead of using this calibration; null when it is used.",
     )
-    auroc: AUROC | None = Field(None, description="Offline only; null where one class is empty.")
-    accuracy: Probability | None = Field(None, description="Share of correct calibration responses (offline).")
-    mixture: Mixture | None = Field(None, description="Online only.")
-    rejected: tuple[RejectedMeasure, ...] = Field((), description="What signal='auto' did not choose.")
+    auroc: AUROC | None = Field(default=None, description="Offline only; null where one class is empty.")
+    accuracy: Probability | None = Field(default=None, description="Share of correct calibration responses (offline).")
+    mixture: Mixture | None = Field(default=None, description="Online only.")
+    rejected: tuple[RejectedMeasure, ...] = Field(default=(), description="What signal='auto' did not choose.")
     measure_: MeasureBlock | None = Field(
-        None, alias="measure", description="More about the measure; recorded, and not yet used by any decision."
+        default=None, alias="measure", description="More about the measure; recorded, and not yet used by any decision."
     )
     rule_: RuleBlock | None = Field(
-        None, alias="rule", description="The stopping rule; recorded, and not yet used by any decision."
+        default=None, alias="rule", description="The stopping rule; recorded, and not yet used by any decision."
     )
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
     library_version: str

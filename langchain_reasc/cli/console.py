@@ -1,7 +1,7 @@
 """Where commands print: results on stdout; progress, remarks and errors on stderr."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from langchain_reasc.cli.wording import in_options
@@ -64,9 +64,9 @@ def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = stderr()
     reached = (0, 0)
-    with Progress(
-        *columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal
-    ) as bar:
+    shown = console.is_terminal and not quiet
+    bar = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=not shown)
+    with bar if shown else nullcontext():  # where it is disabled, older versions of rich print an empty line for it
         task = bar.add_task(title, total=None)
 
         def move(done: int, total: int) -> None:

@@ -37,15 +37,19 @@ class PoolResponse(_Line):
     answer: str | None = Field(description="The answer found in the response; null when there is none.")
     completion_tokens: Count = Field(description="Tokens generated.")
     text: str | None = None
-    score: FiniteFloat | None = Field(None, description="S(y); null when no confidence could be read.")
+    score: FiniteFloat | None = Field(default=None, description="S(y); null when no confidence could be read.")
     prompt_tokens: Count | None = None
     finish_reason: str | None = None
-    cut_off: bool = Field(False, description="Whether it ended before its end; it is then never accepted alone.")
+    cut_off: bool = Field(
+        default=False, description="Whether it ended before its end; it is then never accepted alone."
+    )
     message: Any = Field(
-        None,
+        default=None,
         description="What a vote depends on besides text and finish reason, such as tool calls, as LangChain has it.",
     )
-    correct: bool | None = Field(None, description="Whether it is right; from answer and reference when absent.")
+    correct: bool | None = Field(
+        default=None, description="Whether it is right; from answer and reference when absent."
+    )
 
 
 class PoolQuestion(_Line):

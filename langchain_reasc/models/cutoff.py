@@ -118,6 +118,7 @@ def read(
                 came.put(item)
                 room.acquire()
                 if left.is_set() or cutoff.given_up or (cutoff.stopped and not whole):
+                    came.put(_WAKE)  # which may be on its way still, and must be heard before the end
                     break
         except BaseException as error:
             came.put(_Raised(error))

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
+from langchain_core.exceptions import ContextOverflowError
+
 from langchain_reasc.answers import Extractor, Vote, vote_of
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ReASCError, SamplingError
@@ -228,6 +230,8 @@ class Session:
         if not errors:
             return SamplingError(f"all {len(self._samples)} samples were given up before they had ended")
         if isinstance(errors[0], ReASCError) and type(errors[0]) is not SamplingError:  # which says it of one sample
+            return errors[0]
+        if all(isinstance(error, ContextOverflowError) for error in errors):  # LangChain's summarizing waits for it
             return errors[0]
         failure = SamplingError(f"all {len(self._samples)} samples failed; the first: {errors[0]!r}", errors)
         failure.__cause__ = errors[0]

@@ -1,12 +1,16 @@
 """Waves: cut off within a chunk, failures alone, every paid token counted, nothing left behind."""
 
 import threading
+import time
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
+from langchain_reasc.models.cutoff import Cutoff, read
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.sampling import Wave, draw
 
@@ -149,3 +153,27 @@ def test_drawing_gives_all_in_launch_order() -> None:
 def test_drawing_nothing_is_a_configuration_error(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"got n=\d, concurrency=\d"):
         draw(saying("1"), "q", **wrong)
+
+
+def test_a_stream_that_hears_of_the_stop_first_is_cut_off_all_the_same() -> None:
+    """The thread that reads the model may see the stop before the one that waits for it is woken."""
+
+    class Late(Cutoff):
+        def _tell(self, **told: Any) -> None:
+            self._stopped = True
+            time.sleep(0.2)
+            for listener in list(self._listeners.values()):
+                listener()
+
+    cutoff = Late()
+
+    def items() -> Iterator[int]:
+        for item in count(1):
+            if item == 3:
+                threading.Thread(target=cutoff.stop, daemon=True).start()
+            time.sleep(0.005)
+            yield item
+
+    *came, ending = read(items(), cutoff, lambda before: -len(before))
+    assert came == list(range(1, len(came) + 1))
+    assert ending == -len(came)

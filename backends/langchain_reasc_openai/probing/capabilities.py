@@ -12,24 +12,24 @@ class Capabilities(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    server: str = Field("generic", description="Name of the preset that fits: vllm, llama-server, ...")
-    version: str | None = Field(None, description="What the server calls its version.")
-    models: tuple[str, ...] = Field((), description="Names of the models it lists.")
-    n: bool | None = Field(None, description="Several responses of one request.")
-    logprobs: bool | None = Field(None, description="Log-probabilities of the generated tokens.")
-    top_logprobs: int | None = Field(None, ge=0, description="Most alternatives per token that it returns.")
-    streamed_logprobs: bool | None = Field(None, description="Log-probabilities in streams too.")
-    streamed_usage: bool | None = Field(None, description="Token counts at the end of a stream.")
-    seed: bool | None = Field(None, description="The same seed gives the same response, another one another.")
+    server: str = Field(default="generic", description="Name of the preset that fits: vllm, llama-server, ...")
+    version: str | None = Field(default=None, description="What the server calls its version.")
+    models: tuple[str, ...] = Field(default=(), description="Names of the models it lists.")
+    n: bool | None = Field(default=None, description="Several responses of one request.")
+    logprobs: bool | None = Field(default=None, description="Log-probabilities of the generated tokens.")
+    top_logprobs: int | None = Field(default=None, ge=0, description="Most alternatives per token that it returns.")
+    streamed_logprobs: bool | None = Field(default=None, description="Log-probabilities in streams too.")
+    streamed_usage: bool | None = Field(default=None, description="Token counts at the end of a stream.")
+    seed: bool | None = Field(default=None, description="The same seed gives the same response, another one another.")
     samplers: dict[str, str] = Field(
         default_factory=dict, description="Sampling parameters beyond OpenAI's: our name -> the server's."
     )
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = Field(
         "max_tokens", description="The server's name for the most tokens of a response."
     )
-    learned: Literal["preset", "probe"] = Field("preset", description="From the documentation, or by asking.")
-    probed_at: AwareDatetime | None = Field(None, description="When it was asked.")
-    notices: tuple[str, ...] = Field((), description="What is missing, and what that means.")
+    learned: Literal["preset", "probe"] = Field(default="preset", description="From the documentation, or by asking.")
+    probed_at: AwareDatetime | None = Field(default=None, description="When it was asked.")
+    notices: tuple[str, ...] = Field(default=(), description="What is missing, and what that means.")
 
     def alternatives(self, asked: int | None) -> int | None:
         """How many alternatives to ask for, where a caller wants ``asked``: no more than the server grants."""
