@@ -66,7 +66,7 @@ def test_the_time_of_a_question_runs_once_in_an_online_batch(runner: Any, never:
             return reply, key
 
     model = SlowFirst(script=lambda q, index: Reply("it is 1", -1.0 - len(q), opens=None if index == 0 else never))
-    delays = {"sync": lambda: time.sleep(0.6)}
+    delays = {"sync": lambda: time.sleep(1.0)}
     original = model.script
 
     def script(question: str, index: int) -> Reply:
@@ -75,10 +75,10 @@ def test_the_time_of_a_question_runs_once_in_an_online_batch(runner: Any, never:
         return original(question, index)
 
     model = SlowFirst(script=script)
-    reasc = ReASCRunnable(model=model, calibration="online", measure=TOP_K, timeout=1.0, max_samples=4)
+    reasc = ReASCRunnable(model=model, calibration="online", measure=TOP_K, timeout=1.5, max_samples=4)
     begun = time.monotonic()
     [message] = runner.batch(reasc, ["a"])
-    assert time.monotonic() - begun < 1.4
+    assert time.monotonic() - begun < 2.2, "the time of the first sample counts"
     assert message.response_metadata["reasc"]["reason"] == "timeout"
 
 
