@@ -44,6 +44,7 @@ class Extractor:
         reads_message: whether ``find`` is given the ``AIMessage``.
         canonical: raw answer -> the spelling in which equal answers agree.
         without_units: whether what it finds has no unit, so that a label needs none either.
+        blocks: whether finding an answer may take seconds, and is done beside an event loop.
         otherwise: asked where this one finds none.
     """
 
@@ -54,6 +55,7 @@ class Extractor:
     reads_message: bool = False
     canonical: Callable[[str], str] = normalize
     without_units: bool = False
+    blocks: bool = False
     otherwise: "Extractor | None" = None
 
     def __call__(self, response: str | AIMessage) -> str | None:
@@ -78,6 +80,7 @@ class Extractor:
             otherwise=rest,
             name=f"{own} | {rest.name}",
             over_tool_calls=self.over_tool_calls or other.over_tool_calls,
+            blocks=self.blocks or other.blocks,
         )
 
     def _first(self, found: str | None, ask: "Callable[[Extractor], str | None]") -> str | None:
@@ -168,6 +171,7 @@ def mathematical() -> Extractor:
         explicit=partial(explicit_answer, cut_off=True),
         canonical=canonical_mathematics,
         without_units=True,
+        blocks=True,
     )
 
 

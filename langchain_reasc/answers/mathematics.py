@@ -106,7 +106,7 @@ class _Worker:
         )
         replies: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._process, self._replies = process, replies
-        threading.Thread(target=_pass_on, args=(process, replies), name="reasc-math-verify", daemon=True).start()
+        threading.Thread(target=_pass_on, args=(process, replies), name="math-verify", daemon=True).start()
         if (greeting := replies.get(timeout=_STARTING)) != '"ready"\n':
             self._kill()
             raise MissingExtraError(f"math-verify could not be started: {greeting.strip() or 'it ended at once'}")

@@ -117,20 +117,22 @@ def failures_told(samples: Sequence[Sample]) -> list[str]:
     return told
 
 
-def total_usage(samples: Sequence[Sample], used: Collection[int]) -> Usage:
-    """Add up a question's samples; ``used`` are the indices of those that the decision rests on."""
-    drawn = {sample.index: sample.message for sample in samples if sample.message is not None}
-    reported = {index: usage for index, message in drawn.items() if (usage := reported_usage(message)) is not None}
+def total_usage(samples: Sequence[Sample], used: Collection[int], *, lost: Sequence[Sample] = ()) -> Usage:
+    """Add up what a question cost.
+
+    Args:
+        samples: its samples.
+        used: indices of those that the decision rests on.
+        lost: others that were drawn for it and are paid for.
+    """
+    unused = [sample.message for sample in (*samples, *lost) if sample.index not in used or sample in lost]
+    drawn = [sample.message for sample in (*samples, *lost) if sample.message is not None]
     # All samples had the same prompt, so one that came without usage cost what the others did.
-    prompt = max((usage["input_tokens"] for usage in reported.values()), default=0)
+    prompt = max((usage["input_tokens"] for one in drawn if (usage := reported_usage(one))), default=0)
     bill = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
-    for index, message in drawn.items():
-        bill = add_usage(bill, reported.get(index) or estimated_usage(message, prompt_tokens=prompt))
-    return Usage(
-        bill,
-        unused_output_tokens=sum(output_tokens(message) for index, message in drawn.items() if index not in used),
-        estimated=any(map(is_estimated, drawn.values())),
-    )
+    for message in drawn:
+        bill = add_usage(bill, reported_usage(message) or estimated_usage(message, prompt_tokens=prompt))
+    return Usage(bill, sum(map(output_tokens, unused)), estimated=any(map(is_estimated, drawn)))
 
 
 def winning_message(

@@ -75,6 +75,7 @@ class Session:
         self._warned = False
         self._notices = dict.fromkeys(notices)  # an ordered set
         self._samples: dict[int, Sample] = {}
+        self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
         self._next = 0
         self._expired = False
@@ -110,6 +111,10 @@ class Session:
                 self._consider(current)
         return self.decision is not None
 
+    def lose(self, sample: Sample) -> None:
+        """Take a sample that was drawn before and failed: it is paid for, and its place is drawn again."""
+        self._lost.append(sample)
+
     def expire(self) -> None:
         """Launch no more samples: the question has had its time."""
         self._expired = True
@@ -139,7 +144,7 @@ class Session:
             reason="timeout" if self._expired else "budget",
         )
         samples = [self._samples[index] for index in sorted(self._samples)]
-        usage = total_usage(samples, used=self._responses)
+        usage = total_usage(samples, used=self._responses, lost=self._lost)
         responses = self._sampled(samples)
         notices = [
             *self._notices,

@@ -140,13 +140,18 @@ class Solver:
         while wanted := session.wanted:
             async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
                 async for sample, wave in samples:
-                    if _considered(session, sample, question.model):
+                    if await self._aconsidered(session, sample, question.model):
                         wave.cutoff.stop()
             if question.clock.over:
                 session.expire()
         if self.calibrator is None:
             return session.result()
         return await asyncio.to_thread(self._learned, session)  # it may fit a mixture
+
+    async def _aconsidered(self, session: Session, sample: Sample, model: PreparedModel) -> bool:
+        if self.extract.blocks:
+            return await asyncio.to_thread(_considered, session, sample, model)
+        return _considered(session, sample, model)
 
     def _drawn(
         self, question: Question, wanted: int, launch: Launch, config: RunnableConfig, slots: Slots
@@ -204,6 +209,8 @@ class Solver:
         )
         if start and start.sample.status == "complete":
             _considered(session, start.sample, question.model)
+        elif start:
+            session.lose(start.sample)
         question.clock.resume()
         return session
 

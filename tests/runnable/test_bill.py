@@ -147,3 +147,20 @@ def test_the_measure_of_an_online_calibration_is_one_that_the_model_gives(runner
     runner.batch(reasc, ["a", "b"])
     with pytest.raises(Exception, match="needs the signal 'self_certainty', which the model does not give"):
         ReASCRunnable(model=asked(), calibration="online", measure=type(TOP_K)("self_certainty", "mean"))
+
+
+def test_a_first_sample_of_a_batch_that_failed_is_paid_for(runner: Any) -> None:
+    failed = threading.Event()
+
+    def script(question: str, index: int) -> Reply:
+        if index == 0 and not failed.is_set():
+            failed.set()
+            return Reply("half of this", error=ConnectionError("down"))
+        return Reply("it is 1")
+
+    reasc = ReASCRunnable(model=Scripted(script=script), calibration="online", measure=TOP_K, max_samples=2)
+    [message] = runner.batch(reasc, ["q"])
+    account = message.response_metadata["reasc"]
+    assert account["tokens"]["unused_output"] == 3
+    assert account["tokens"]["estimated"] is True
+    assert message.usage_metadata["input_tokens"] == 3 * PROMPT_TOKENS
