@@ -6,10 +6,17 @@ from pathlib import Path
 
 import certifi
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# No deadline (machines are shared) and no example database (a test run leaves nothing behind).
-settings.register_profile("reasc", deadline=None, database=None, max_examples=100, print_blob=True)
+# No deadline and no word on slow examples (machines are shared), and no example database (a test run leaves nothing).
+settings.register_profile(
+    "reasc",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
+    max_examples=100,
+    print_blob=True,
+)
 settings.load_profile("reasc")
 
 # A background job inherits that Ctrl-C is ignored, and so would the processes that the tests start.

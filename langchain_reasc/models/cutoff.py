@@ -9,8 +9,10 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from langchain_reasc.models.daemons import start_daemon
 from langchain_reasc.models.waiting import taken_from
 
 __all__ = ["CUTOFF", "Cutoff", "aread", "read"]
@@ -95,7 +97,8 @@ def read(
 ) -> Generator[T, None, None]:
     """Items as they come; once they are cut off, those that had come, and the ending made of them.
 
-    An item costs about 15 µs more than without the thread between.
+    The thread between costs about 5 µs of processor time an item, and 0.1 ms where items come one by one, milliseconds
+    apart: it has to be woken for each.
 
     Args:
         items: what a model says; the thread that reads it closes it after its next item.
@@ -127,8 +130,7 @@ def read(
 
     seen: list[T] = []
     with cutoff.heard_by(lambda: came.put(_WAKE)):
-        reader = threading.Thread(target=copy_context().run, args=(pump,), name="reasc-read", daemon=True)
-        reader.start()
+        reader = start_daemon(partial(copy_context().run, pump), "reasc-read")
         try:
             while (item := taken_from(came)) is not _END:
                 if isinstance(item, _Raised):

@@ -8,7 +8,7 @@ and what it cost as far as can be told. What LangChain makes of the chunks is th
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -32,8 +32,7 @@ def cuttable(model: ModelT) -> ModelT:
     Args:
         model: a copy of the user's; it is changed.
     """
-    wrappers = {"_stream": _stream, "_astream": _astream, "_generate": _generate, "_agenerate": _agenerate}
-    for name, wrapper in wrappers.items():
+    for name, wrapper in _WRAPPERS.items():
         # On the instance: its class stays what it was, for registries and `isinstance`.
         object.__setattr__(model, name, wrapper(model, getattr(type(model), name).__get__(model)))
     # LangChain's bridge for `stream_events(version="v3")` overwrites what earlier chunks said of their tokens.
@@ -46,22 +45,18 @@ def is_cuttable(model: BaseChatModel) -> bool:
     return "_stream" in model.__dict__
 
 
-def _stream(model: BaseChatModel, original: Any) -> Any:
-    @wraps(original)
-    def stream(messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        chunks, cutoff = original(messages, *args, **kwargs), CUTOFF.get()
-        return chunks if cutoff is None else read(chunks, cutoff, _Ending(model, messages, cutoff).chunk)
+def _streaming(reader: Any) -> Any:
+    """Wraps ``_stream`` (read by :func:`read`) or ``_astream`` (by :func:`aread`)."""
 
-    return stream
+    def wrapper(model: BaseChatModel, original: Any) -> Any:
+        @wraps(original)
+        def stream(messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
+            chunks, cutoff = original(messages, *args, **kwargs), CUTOFF.get()
+            return chunks if cutoff is None else reader(chunks, cutoff, _Ending(model, messages, cutoff).chunk)
 
+        return stream
 
-def _astream(model: BaseChatModel, original: Any) -> Any:
-    @wraps(original)
-    def astream(messages: list[BaseMessage], *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
-        chunks, cutoff = original(messages, *args, **kwargs), CUTOFF.get()
-        return chunks if cutoff is None else aread(chunks, cutoff, _Ending(model, messages, cutoff).chunk)
-
-    return astream
+    return wrapper
 
 
 def _generate(model: BaseChatModel, original: Any) -> Any:
@@ -145,3 +140,11 @@ class _Ending:
     def _prompt_tokens(self) -> int:
         """As another sample of the same prompt has told, or as LangChain estimates."""
         return self._cutoff.prompt_tokens or count_tokens_approximately(self._messages)
+
+
+_WRAPPERS: Final = {
+    "_stream": _streaming(read),
+    "_astream": _streaming(aread),
+    "_generate": _generate,
+    "_agenerate": _agenerate,
+}

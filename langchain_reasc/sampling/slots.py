@@ -18,7 +18,7 @@ class Slots:
     def take(self, wanted: int, cutoff: Cutoff) -> int:
         """Wait for a place, and take up to ``wanted``; 0 once the call is given up."""
         if self._left is None:
-            return wanted
+            return 0 if cutoff.given_up else wanted
         with cutoff.heard_by(self._wake), self._freed:
             self._freed.wait_for(lambda: bool(self._left) or cutoff.given_up)
             taken = 0 if cutoff.given_up else min(wanted, self._left)

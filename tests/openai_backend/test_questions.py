@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_reasc_openai.probing.asking import Answer
 from langchain_reasc_openai.probing.questions import ask_everything, counted_logprobs
@@ -52,7 +52,7 @@ def test_any_logprobs_are_counted_or_passed_over(choices: Any) -> None:
     assert tokens >= 0 and alternatives >= 0
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(data=st.data())
 def test_nonsense_is_survived(data: Any) -> None:
     try:

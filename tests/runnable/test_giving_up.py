@@ -66,7 +66,7 @@ def test_the_time_of_a_question_runs_once_in_an_online_batch(runner: Any, never:
             return reply, key
 
     model = SlowFirst(script=lambda q, index: Reply("it is 1", -1.0 - len(q), opens=None if index == 0 else never))
-    delays = {"sync": lambda: time.sleep(0.6)}
+    delays = {"sync": lambda: time.sleep(1.0)}
     original = model.script
 
     def script(question: str, index: int) -> Reply:
@@ -75,10 +75,10 @@ def test_the_time_of_a_question_runs_once_in_an_online_batch(runner: Any, never:
         return original(question, index)
 
     model = SlowFirst(script=script)
-    reasc = ReASCRunnable(model=model, calibration="online", measure=TOP_K, timeout=1.0, max_samples=4)
+    reasc = ReASCRunnable(model=model, calibration="online", measure=TOP_K, timeout=1.5, max_samples=4)
     begun = time.monotonic()
     [message] = runner.batch(reasc, ["a"])
-    assert time.monotonic() - begun < 1.4
+    assert time.monotonic() - begun < 2.2, "the time of the first sample counts"
     assert message.response_metadata["reasc"]["reason"] == "timeout"
 
 
@@ -148,8 +148,8 @@ def test_a_whole_response_that_nobody_waits_for_ends_its_run(streams: bool, neve
     assert runs.runs.keys() == runs.ended.keys()
 
 
-SCRIPT = """
-import os, time
+STREAMS = """
+import os
 from langchain_reasc import ReASCRunnable
 from runnable.fakes import Reply, Scripted
 
@@ -164,12 +164,32 @@ try:
 finally:
     os.write(1, f"calls {len(model.log.calls)}\\n".encode())
 """
+LOCAL = """
+import os
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_reasc import ReASCRunnable
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+class Announcing(BaseCallbackHandler):
+    calls = 0
+    def on_chat_model_start(self, *args, **kwargs):
+        self.calls += 1
+        os.write(1, b"drawing\\n")
+
+seen = Announcing()
+model = ChatLlamaCpp(max_tokens=900, temperature=3.0, top_k=0, top_p=1.0)
+try:
+    ReASCRunnable(model=model).batch([f"How many are {i} cups?" for i in range(64)], {"callbacks": [seen]})
+finally:
+    os.write(1, f"calls {seen.calls}\\n".encode())
+"""
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-def test_an_interrupt_ends_a_batch() -> None:
+@pytest.mark.parametrize(("script", "most"), [(STREAMS, 4), (LOCAL, 32 * 4)], ids=["streams", "local"])
+def test_an_interrupt_ends_a_batch(script: str, most: int) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)])}
-    script = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + SCRIPT
+    script = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + script
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
@@ -178,10 +198,9 @@ def test_an_interrupt_ends_a_batch() -> None:
         assert process.stdout.readline() == "drawing\n"
         process.send_signal(signal.SIGINT)
         sent = time.monotonic()
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert time.monotonic() - sent < 15
+    assert time.monotonic() - sent < 30
     assert err.rstrip().endswith("KeyboardInterrupt")
-    calls = int(out.split("calls ")[1].split()[0])
-    assert calls <= 4, "nothing more is begun"
+    assert int(out.split("calls ")[1].split()[0]) <= most, "nothing more is begun"

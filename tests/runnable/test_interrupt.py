@@ -55,3 +55,28 @@ def test_an_interrupt_ends_streams_and_threads_promptly(call: str) -> None:
     assert "interrupted" in out
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert process.returncode == -signal.SIGINT
+
+
+LEAVING = """
+import atexit
+import threading
+import time
+atexit.register(lambda: print([thread.name for thread in threading.enumerate() if thread.name.startswith("reasc")]))
+from langchain_reasc import ReASCRunnable
+from runnable.fakes import Reply, Scripted
+
+class Slow(Scripted):
+    def _chunk(self, reply, token, key):
+        time.sleep(0.9 if reply.endless else 0)
+        return super()._chunk(reply, token, key)
+
+model = Slow(script=lambda question, index: Reply("a 42", endless=index > 0))
+print(ReASCRunnable(model=model, max_samples=2, sample_timeout=0.3).solve("q").answer)
+"""
+
+
+def test_a_process_that_ends_waits_a_moment_for_samples_that_were_given_up() -> None:
+    """Python before 3.14 may abort around a daemon thread that is in compiled code, and pydantic's is."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)])}
+    done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n[]\n", "")
