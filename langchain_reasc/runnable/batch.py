@@ -44,10 +44,10 @@ class Batch:
     With a calibrator the first sample of every input is drawn, below its own run, before any is decided (Algorithm 2).
 
     Args:
-        solver: answers each.
-        name: of each input's run, where its config has none.
+        solver: what answers each of them.
+        name: the name of each input's run, where its config has none.
         inputs: whatever the chat model takes.
-        config: for all, or one each.
+        config: one config for all inputs, or one for each.
         kwargs: passed to every call of the model.
         return_exceptions: whether an input that fails comes out with its error; else the error ends the batch, and
             nothing more is paid for.

@@ -67,7 +67,7 @@ class Usage:
 
     @property
     def cached_tokens(self) -> int:
-        """Those of them that were not computed again (a shared prefill)."""
+        """Prompt tokens that were not computed again (a shared prefill)."""
         return self.bill.get("input_token_details", {}).get("cache_read", 0)
 
     @property

@@ -115,7 +115,7 @@ class Solver:
 
         Args:
             question: what is asked.
-            config: of the run above the samples' own.
+            config: the config of the run above the samples' own.
             slots: places for samples in flight.
             start: the first sample and its calibration, where they are given.
 
