@@ -188,7 +188,7 @@ class PreparedModel:
         """What a calibration measured on this source would hold for.
 
         Args:
-            messages: those of a call, for their system messages.
+            messages: the messages of a call, of which the system messages are compared.
             prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
             answer: where the answer is in a response.
 

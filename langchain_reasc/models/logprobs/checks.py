@@ -54,7 +54,7 @@ def checked(tokens: Sequence[Token], *, text: str = "") -> TokenLogprobs:
     """What can be believed of a provider's log-probabilities.
 
     Args:
-        tokens: as a reader found them; at least one.
+        tokens: the tokens as a reader found them; at least one.
         text: the response, which the tokens must spell out.
 
     Raises:
