@@ -28,7 +28,7 @@ def resume(
 
     Args:
         target: the pool.
-        metadata: of the recording that is to go on.
+        metadata: what the recording that is to go on would write of itself.
         questions: all that it asks; where their labels have changed, what the pool holds is graded again.
         tell: is given what was graded again.
 

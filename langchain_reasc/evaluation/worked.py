@@ -16,7 +16,7 @@ class Worked:
     """A question with what ASC and ReASC made of the same responses.
 
     Attributes:
-        question: as recorded.
+        question: the question, as recorded.
         responses: what the rules saw, in launch order.
         weights: the evidence each response contributes under ReASC.
         asc: ASC's decision after each sample it used.
