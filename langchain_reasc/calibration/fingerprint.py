@@ -49,7 +49,8 @@ def fingerprint_of(
     Args:
         model: the chat model.
         kwargs: arguments of its calls. Tools, response format, grammar and stop strings count wherever they stand.
-        messages: those of a call, for their system messages; a conversation's other messages are never part of it.
+        messages: the messages of a call, of which the system messages are compared; a conversation's other messages
+            are never part of it.
         prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
         answer: where the answer is in a response. It counts by name; the library's version says by which rules.
 

@@ -44,7 +44,7 @@ def calibrate_offline(
         fingerprint: what was measured.
         rejected: measures that a selection did not choose, recorded.
         cross_validated: held-out AUROC of that selection, recorded.
-        seed: of the bootstrap behind the AUROC interval.
+        seed: the seed of the bootstrap behind the AUROC interval.
 
     Returns:
         A calibration whose gate is closed, with the reason, where no threshold reaches ``p_target`` or nothing is

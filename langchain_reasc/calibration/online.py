@@ -45,7 +45,7 @@ def calibrate_online(
         top_k: alternatives per token behind the signal, recorded.
         vocabulary_size: V behind the signal, recorded.
         fingerprint: what was measured.
-        seed: of the mixture's initialisation.
+        seed: the seed of the mixture's initialisation.
 
     Returns:
         A calibration whose gate is closed, with the reason, where the mixture does not converge, BIC prefers one

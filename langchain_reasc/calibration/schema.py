@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 SCHEMA_VERSION: Literal[2] = 2
-"""Of the files written. Version 1 had no tools, response format, grammar, stop strings, answer or fixed prompt in its
-fingerprint, and neither of the blocks ``measure`` and ``rule``."""
+"""The version of the files written. Version 1 had no tools, response format, grammar, stop strings, answer or fixed
+prompt in its fingerprint, and neither of the blocks ``measure`` and ``rule``."""
 READABLE_VERSIONS: Final = (1, 2)
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$", max_length=64)]
 Parameter = FiniteFloat | int | str | bool | None
