@@ -32,7 +32,7 @@ class Identity:
 
     Attributes:
         preset: what kind of server it is.
-        version: as it calls it.
+        version: its version, in its own words.
         models: names of those it lists.
         weights: what it says of the weights of each, where it does.
     """

@@ -15,8 +15,8 @@ class Preset:
     """One kind of server.
 
     Attributes:
-        name: as given to ``ChatOpenAICompatible(preset=...)``.
-        title: as its makers write it.
+        name: the name given to ``ChatOpenAICompatible(preset=...)``.
+        title: its name as its makers write it.
         capabilities: what it supports where nobody asked it.
         source: where that is written.
         default_url: where it listens unless told otherwise.

@@ -52,6 +52,6 @@ def _identity(server: Server) -> Identity | None:
 
 
 def _weights(identity: Identity, model: str) -> str | None:
-    """Of the model of that name, or of the only one."""
+    """What is said of the model of that name, or of the only one."""
     only = next(iter(identity.weights.values())) if len(identity.weights) == 1 else None
     return identity.weights.get(model, only)

@@ -114,7 +114,7 @@ class ReplicaPool:
             messages: the prompt.
             rate_limiter: asked before every further attempt; for the first, ``BaseChatModel.stream`` has asked it.
             run_manager: told of every chunk.
-            kwargs: of the chat model's ``_astream``, such as ``stop``.
+            kwargs: arguments of the chat model's ``_astream``, such as ``stop``.
 
         Raises:
             SamplingError: the stream was cut.

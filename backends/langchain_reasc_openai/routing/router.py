@@ -35,10 +35,10 @@ class Replica:
         served: requests that it answered to the end.
         failed: requests that it failed.
         failures: failures in a row; 0 for a healthy server.
-        sidelined_at: when it last was.
+        sidelined_at: when it was last sidelined.
         retry_at: when it is tried again; no other request goes there before, while others are well.
-        rests_until: it asked to be left alone until then, or is busy while others are not.
-        probing: a request is finding out whether it is back.
+        rests_until: until when it is left alone, because it asked for that, or is busy while others are not.
+        probing: whether a request is finding out if it is back.
         last_error: what it failed with last.
     """
 
