@@ -99,7 +99,7 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
 
         Args:
             repo_id: such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
-            filename: of the GGUF in it.
+            filename: the name of the GGUF in it.
             revision: branch, tag or commit; None for the default branch.
             fields: further fields of the model.
 

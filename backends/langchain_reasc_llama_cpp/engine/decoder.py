@@ -44,8 +44,8 @@ class Decoder:
         """Nothing is decoded yet.
 
         Args:
-            model: loaded.
-            context: of it.
+            model: the loaded model.
+            context: a context of that model.
             n_parallel: sequences decoded together at most.
             cached_prompts: prompts kept after their request.
             overlapped: compute signals in a thread of their own, while the next step decodes.

@@ -24,11 +24,11 @@ class Sequence:
     """One sample being generated.
 
     Attributes:
-        job: it belongs to.
-        index: of the sample.
-        text: its text so far.
-        tokens: generated so far; the last one is not in the KV cache yet.
-        sampler: its chain, with the state of what it drew.
+        job: the request that it belongs to.
+        index: the sample's index.
+        text: the sample's text so far.
+        tokens: what was generated so far; the last token is not in the KV cache yet.
+        sampler: the sampler chain, with the state of what it drew.
         slot: where it lies in the KV cache; None while it waits for room.
         wanted: what is recorded of its tokens.
         signals: pieces of that, of shape (number of signals, tokens).
@@ -61,10 +61,10 @@ class Job:
 
     Attributes:
         request: what was asked.
-        order: of arrival.
+        order: its place in the order of arrival.
         turn: whose it is: the lowest comes next.
         started: samples that have begun.
-        prompt: in the KV cache, pinned; None while nothing of this request is there.
+        prompt: its prompt in the KV cache, pinned; None while nothing of this request is there.
         waiting: indices of samples that have not begun.
         set_back: sequences that gave their cells back and wait for room, the oldest first.
         live: sequences that have a slot.

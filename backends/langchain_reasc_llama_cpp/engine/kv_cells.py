@@ -46,7 +46,7 @@ class Slot:
 
     Attributes:
         id: llama.cpp's sequence id.
-        runs: its cells, in the order of positions.
+        runs: the cells of the sequence, in the order of positions.
     """
 
     id: int

@@ -97,7 +97,7 @@ class _Pacing(ABC):
 
 
 class Paced(_Pacing):
-    """For synchronous callers."""
+    """Waits in threads, for synchronous callers."""
 
     def _pace(self, request: GenerationRequest) -> None:
         run = (copy_context().run, (self._wait, request))

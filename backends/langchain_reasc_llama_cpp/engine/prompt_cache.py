@@ -21,9 +21,9 @@ class CachedPrompt:
 
     Attributes:
         slot: the sequence that holds it; None while it is set aside.
-        tokens: of the prompt, and of the response that was generated to it where there was only one.
+        tokens: the prompt's tokens, and those of the response to it where there was only one.
         done: how many of them are in the cache.
-        length: of the prompt alone.
+        length: how many of them are the prompt's.
         logits: shape (V,), after the prompt's last token; None until that was decoded.
         pins: requests that use it now; only without any may it be set aside or dropped.
         awaited: requests that come back to it at their next turn; what somebody else could use goes first.

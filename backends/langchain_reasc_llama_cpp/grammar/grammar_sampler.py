@@ -84,7 +84,7 @@ class GrammarSampler:
         """Ids of the tokens the response may go on with, as far as one look tells, less the banned ones.
 
         Args:
-            row: their logits, shape (V,).
+            row: the logits of all tokens, shape (V,).
             banned: ids to leave out.
             enough: how many of the likeliest will do, which saves llama.cpp from looking at the whole vocabulary.
 

@@ -22,7 +22,7 @@ class NativeModel:
 
     Attributes:
         path: the GGUF.
-        metadata: its scalar and string keys.
+        metadata: the GGUF's scalar and string keys, with their values.
         handle: the ``llama_model *``; None once closed.
         adapters: LoRA adapters loaded with it, each with its scale.
         vocabulary: the ``llama_vocab *``.

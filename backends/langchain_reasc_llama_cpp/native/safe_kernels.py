@@ -46,7 +46,7 @@ class _Outcome:
     """What a trial showed.
 
     Attributes:
-        kernels: those that may be used: all, only the plain ones, or none at all.
+        kernels: which kernels may be used: all, only the plain ones, or none at all.
         why: what went wrong with the others; empty where nothing did.
         tried: whether there was a trial at all.
     """
@@ -86,7 +86,7 @@ def may_repack(llama: Any, header: GGUFHeader) -> bool:
 
     Args:
         llama: the ``llama_cpp`` module, initialised.
-        header: of the model's GGUF.
+        header: the header of the model's GGUF.
 
     Raises:
         UnsupportedProcessorError: llama.cpp's plain kernels end the process too.

@@ -53,7 +53,7 @@ class ChatTemplate:
 
         Args:
             messages: each with ``role`` and ``content``, and tool calls and results as Hugging Face passes them.
-            tools: that the model may call, in OpenAI's shape.
+            tools: the tools that the model may call, in OpenAI's shape.
 
         Raises:
             ConfigurationError: the template refuses these messages, or leaves one with an unusual role out.

@@ -20,7 +20,7 @@ class Candidates:
     """A ``llama_token_data_array`` with room for a whole vocabulary; used by the thread that draws.
 
     Attributes:
-        address: of the array.
+        address: the address of the array.
         array: the array itself.
     """
 

@@ -20,11 +20,11 @@ class CallText:
 
     Attributes:
         id: made up here; models write none.
-        name: of the tool, once known.
-        arguments: their JSON so far; for a call that cannot be read, its whole text.
+        name: the tool's name, once known.
+        arguments: the JSON of its arguments so far; of a call that cannot be read, its whole text.
         ended: whether the object, or the response, has ended.
         whole: whether the object ended by itself.
-        announced: for whoever passes the call on.
+        announced: whether its name was passed on; set by whoever passes the call on.
     """
 
     def __init__(self, closing: str) -> None:

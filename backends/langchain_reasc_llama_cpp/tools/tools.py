@@ -22,7 +22,7 @@ class Tools:
     """What may be called.
 
     Attributes:
-        definitions: in OpenAI's shape; all that the model is shown.
+        definitions: all tools that the model is shown, in OpenAI's shape.
         callable: names of those it may call.
         forced: whether the response must be a call.
         several: whether it may be more than one.
