@@ -65,7 +65,7 @@ class Method:
         rule: when it stops, the cap on samples included.
         spec: the measure that was asked for, by which rows are kept apart; None for the methods that count votes.
         measure: how responses are scored; None where only answers count.
-        calibration: behind a ReASC rule; None where the data determined none, and the rule counts votes.
+        calibration: that of a ReASC rule; None where the data determined none, and the rule counts votes.
         problem: why there is no calibration.
     """
 

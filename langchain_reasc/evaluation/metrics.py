@@ -70,7 +70,7 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
 
     Args:
         run: a replay.
-        parameters: N of the model, for TFLOPs (Kaplan et al. 2020: 2N per token).
+        parameters: N, the model's number of parameters, for TFLOPs (Kaplan et al. 2020: 2N per token).
         resamples: how often the bootstrap draws the questions again.
     """
     keys = list(run.outcomes)

@@ -25,7 +25,7 @@ def regrade(
         pool: what stands in the file, whose last line must be whole.
         metadata: what the recording that goes on would write of itself.
         questions: the questions with the labels of today.
-        tell: is given what has changed.
+        tell: called with what has changed, in words.
 
     Raises:
         PoolError: answers must be found again, and their text was not kept or a function finds them.

@@ -100,7 +100,7 @@ def replay(
             rest; N > 0 rearranges questions and the responses of each N times.
         seed: the seed of the shuffles.
         calibration_size: questions whose first responses calibrate.
-        settings: budget, p_target.
+        settings: the budget and the accuracy asked of the gate.
         on_progress: called with (arrangements done, arrangements).
 
     Raises:
