@@ -98,7 +98,7 @@ def check_made_of(
     """Refuse a calibration whose scores were made of something else than what a response carries.
 
     Args:
-        calibration: made of one signal, over k alternatives or a vocabulary of V.
+        calibration: the calibration, made of one signal over k alternatives or a vocabulary of V.
         carried: names of the signals that such responses can carry.
         top_k: the response's k behind the calibration's signal; what is unknown on either side is not compared.
         vocabulary_size: the response's V.

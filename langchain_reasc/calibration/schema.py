@@ -220,7 +220,7 @@ class Calibration(_Record):
         Args:
             confidence: C_threshold of the Beta rule.
             on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
-            safeguard: count votes (ASC) where ``fallback`` says so; False gives the paper's rule regardless.
+            safeguard: whether to count votes (ASC) where ``fallback`` says so; False gives the paper's rule regardless.
         """
         counts = safeguard and self.fallback is not None
         return ReASC(
