@@ -109,7 +109,7 @@ def record_with_progress(
     Args:
         title: what stands beside the bar.
         model: see :func:`~langchain_reasc.evaluation.record.record_pool`, as for the others.
-        questions: all of them.
+        questions: all questions.
         out: the pool.
         samples: how many to draw for each question.
         answer: where the answer is.
