@@ -39,7 +39,7 @@ class Draw:
         per_request: how many samples are asked for in one request, by ``n``, of servers that know it. What such a
             request does not return is drawn one by one; its prompt is billed to the sample that ends last.
         sample_timeout: seconds that a sample may take, all its attempts together; then it has failed.
-        timeout: seconds that all may take together.
+        timeout: seconds that all samples may take together.
         rate_limiter: asked before each attempt.
         cancelled: whether what still runs is cut off.
 

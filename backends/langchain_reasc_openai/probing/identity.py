@@ -33,7 +33,7 @@ class Identity:
     Attributes:
         preset: what kind of server it is.
         version: its version, in its own words.
-        models: names of those it lists.
+        models: the names of the models that it lists.
         weights: what it says of the weights of each, where it does.
     """
 

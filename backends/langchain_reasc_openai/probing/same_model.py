@@ -20,7 +20,7 @@ def require_same_model(servers: Sequence[Server], model: str) -> None:
     it tells the size of its weights. vLLM and SGLang list the models they serve.
 
     Args:
-        servers: asked together, without generating anything.
+        servers: the servers, which are asked together, and generate nothing.
         model: the name that requests will have.
 
     Raises:
