@@ -60,9 +60,9 @@ class ChatLlamaCpp(ToolModel):
         permits it.
 
         Args:
-            messages: whatever ``invoke`` takes.
+            messages: the prompt, in any form that ``invoke`` takes.
             n: how many, 1 to 1,024.
-            first: index of the first.
+            first: the index of the first sample.
             stop: strings that end a sample.
             overrides: options of this call, such as ``temperature``, ``seed``, ``tools`` or ``response_format``.
 

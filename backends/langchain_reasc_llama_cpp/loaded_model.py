@@ -98,7 +98,7 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
         """Load a GGUF from a Hugging Face repository, downloading it if the cache does not have it.
 
         Args:
-            repo_id: such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
+            repo_id: the repository, such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
             filename: the name of the GGUF in it.
             revision: branch, tag or commit; None for the default branch.
             fields: further fields of the model.

@@ -23,7 +23,7 @@ class Wanted:
 
     Attributes:
         signals: token signals by name.
-        k: alternatives averaged by ``top_k``; all V where it is larger.
+        k: how many alternatives ``top_k`` averages; all V where it is larger.
         logprobs: the likeliest tokens to give in OpenAI's shape besides the drawn one; None: no logprobs at all.
     """
 

@@ -48,7 +48,7 @@ class Decoder:
             context: a context of that model.
             n_parallel: sequences decoded together at most.
             cached_prompts: prompts kept after their request.
-            overlapped: compute signals in a thread of their own, while the next step decodes.
+            overlapped: whether to compute signals in a thread of their own, while the next step decodes.
         """
         self._model, self._context = model, context
         self._cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)

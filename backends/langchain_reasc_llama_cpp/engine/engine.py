@@ -32,7 +32,7 @@ class EngineSettings:
         cached_prompts: prompts kept in the KV cache after their request.
         model: how the weights are loaded.
         context: how the context is made.
-        verbose: let llama.cpp print.
+        verbose: whether to let llama.cpp print.
     """
 
     n_ctx: int | None = None

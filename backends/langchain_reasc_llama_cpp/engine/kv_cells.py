@@ -62,8 +62,8 @@ class KvCells:
     """Opens and closes sequences, and counts cells exactly: llama.cpp does not tell how many are free.
 
     Attributes:
-        capacity: cells there are.
-        used: cells somebody holds.
+        capacity: how many cells there are.
+        used: how many cells somebody holds.
     """
 
     def __init__(self, memory: KvMemory, *, capacity: int, n_sequences: int) -> None:

@@ -90,15 +90,15 @@ class GenerationRequest:
     """n samples of one prompt.
 
     Attributes:
-        prompt: token ids, shape (P,), P ≥ 1.
+        prompt: the prompt's token ids, shape (P,), P ≥ 1.
         samples: the indices of the samples; sample i is drawn with ``seed + i``.
         seed: see ``samples``.
         sampling: how tokens are drawn.
-        max_tokens: generated per sample at most.
+        max_tokens: how many tokens are generated per sample at most.
         stop: strings that end a sample, in UTF-8.
-        signals: token signals to compute.
-        top_k_signal: k of the ``top_k`` signal.
-        logprobs: alternatives per token, 0 to 20, in OpenAI's shape; None: no logprobs at all.
+        signals: the token signals to compute.
+        top_k_signal: the k of the ``top_k`` signal.
+        logprobs: how many alternatives per token are wanted in OpenAI's shape, 0 to 20; None for no logprobs at all.
         grammar: what the response must keep to; None: anything.
         stream: whether to send text as it comes.
         emit: called with each event, from the engine's thread; it must neither block nor raise.

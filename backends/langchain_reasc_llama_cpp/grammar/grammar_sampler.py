@@ -85,7 +85,7 @@ class GrammarSampler:
 
         Args:
             row: the logits of all tokens, shape (V,).
-            banned: ids to leave out.
+            banned: the token ids to leave out.
             enough: how many of the likeliest will do, which saves llama.cpp from looking at the whole vocabulary.
 
         Raises:

@@ -25,7 +25,7 @@ class ChatTemplate:
         """Compile.
 
         Args:
-            source: Jinja, as in ``tokenizer.chat_template``.
+            source: the template, in Jinja, as in ``tokenizer.chat_template``.
             bos: text of the begin-of-sequence token.
             eos: text of the end-of-sequence token.
 

@@ -54,8 +54,8 @@ class Candidates:
         """Make candidates of some tokens alone.
 
         Args:
-            ids: shape (k,), 1 ≤ k ≤ V.
-            logits: shape (k,).
+            ids: the candidates' token ids, shape (k,), 1 ≤ k ≤ V.
+            logits: the logits of the candidates, shape (k,).
             ordered: whether they go from the most likely down.
         """
         size = len(ids)

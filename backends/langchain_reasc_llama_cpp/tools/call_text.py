@@ -19,7 +19,7 @@ class CallText:
     Objects written in another order, or with arguments that are no object, are given out when they are whole.
 
     Attributes:
-        id: made up here; models write none.
+        id: the call's id, made up here, since models write none.
         name: the tool's name, once known.
         arguments: the JSON of its arguments so far; of a call that cannot be read, its whole text.
         ended: whether the object, or the response, has ended.

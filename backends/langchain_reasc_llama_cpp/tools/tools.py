@@ -23,7 +23,7 @@ class Tools:
 
     Attributes:
         definitions: all tools that the model is shown, in OpenAI's shape.
-        callable: names of those it may call.
+        callable: the names of the tools that it may call.
         forced: whether the response must be a call.
         several: whether it may be more than one.
     """
