@@ -43,6 +43,7 @@ class Extractor:
         over_tool_calls: whether its finding is the answer of a response that also calls tools.
         reads_message: whether ``find`` is given the ``AIMessage``.
         canonical: turns a raw answer into the spelling in which equal answers agree.
+        without_units: whether what it finds has no unit, so that a label needs none either.
         otherwise: the extractor that is asked where this one finds none.
     """
 
@@ -52,12 +53,17 @@ class Extractor:
     over_tool_calls: bool = False
     reads_message: bool = False
     canonical: Callable[[str], str] = normalize
+    without_units: bool = False
     otherwise: "Extractor | None" = None
 
     def __call__(self, response: str | AIMessage) -> str | None:
         """The answer in a text, or in a message."""
         given = _as_message(response) if self.reads_message else _as_text(response)
         return self._first(self.find(given), lambda other: other(response))
+
+    def label(self, right: str) -> str:
+        """The right answer as those would spell it that it finds: ``18 dollars`` is 18 where units are left out."""
+        return self.canonical(without_unit(right) if self.without_units else right)
 
     def from_cut_off(self, text: str) -> str | None:
         """The answer that a text states explicitly, where it was cut off before its end."""
@@ -106,7 +112,7 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     if kind == "json" and rest:
         return json_field(rest)
     named: dict[str, Callable[[], Extractor]] = {
-        "auto": lambda: Extractor(_auto, "auto", explicit=partial(explicit_answer, cut_off=True)),
+        "auto": lambda: Extractor(_auto, "auto", explicit=partial(explicit_answer, cut_off=True), without_units=True),
         "boxed": boxed,
         "number": last_number,
         "choice": choice,
@@ -135,12 +141,12 @@ def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | No
 
 def boxed() -> Extractor:
     """The content of the last ``\\boxed{...}``, braces balanced, without its unit."""
-    return Extractor(_boxed, "boxed", explicit=partial(_boxed, cut_off=True))
+    return Extractor(_boxed, "boxed", explicit=partial(_boxed, cut_off=True), without_units=True)
 
 
 def last_number() -> Extractor:
     """The last quantity in the text, whatever it belongs to: ``-5``, ``$1,234.5``, ``3/4``, ``3.2e-4``, ``3:45 PM``."""
-    return Extractor(last_number_in, "number", explicit=_explicit_number)
+    return Extractor(last_number_in, "number", explicit=_explicit_number, without_units=True)
 
 
 def choice(letters: str = "ABCDEFGHIJ") -> Extractor:
@@ -156,7 +162,13 @@ def mathematical() -> Extractor:
         MissingExtraError: math-verify is not installed.
     """
     require_math_verify()
-    return Extractor(_auto, "math", explicit=partial(explicit_answer, cut_off=True), canonical=canonical_mathematics)
+    return Extractor(
+        _auto,
+        "math",
+        explicit=partial(explicit_answer, cut_off=True),
+        canonical=canonical_mathematics,
+        without_units=True,
+    )
 
 
 def matching(pattern: str) -> Extractor:

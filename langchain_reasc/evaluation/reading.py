@@ -2,18 +2,18 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from langchain_reasc.answers import EXTRACTION_VERSION, normalize
+from langchain_reasc.answers import EXTRACTION_VERSION, extractor, normalize
 from langchain_reasc.evaluation.extraction import extracted_again
 from langchain_reasc.evaluation.pool import Pool, PoolQuestion
 from langchain_reasc.evaluation.signals_file import signals_path
-from langchain_reasc.exceptions import PoolError
+from langchain_reasc.exceptions import PoolError, ReASCError
 
 __all__ = ["read_pool", "read_stored"]
 
@@ -28,7 +28,9 @@ def read_pool(path: str | os.PathLike[str]) -> Pool:
             it names the file, the line and the field. Or answers that would have to be found again, and cannot be.
     """
     pool = extracted_again(read_stored(path))
-    return replace(pool, questions=tuple(map(_graded, pool.questions)), notes=(*pool.notes, *_missing(pool)))
+    spelled = _speller(pool.metadata)
+    graded = tuple(_graded(question, spelled) for question in pool.questions)
+    return replace(pool, questions=graded, notes=(*pool.notes, *_missing(pool)))
 
 
 def read_stored(path: str | os.PathLike[str]) -> Pool:
@@ -126,8 +128,19 @@ def _explained(error: Any) -> str:
     return f"{where}: {error['msg']}, got {error['input']!r:.60}"
 
 
-def _graded(question: PoolQuestion) -> PoolQuestion:
-    reference = normalize(question.reference)
+def _speller(metadata: dict[str, Any]) -> Callable[[str], str]:
+    """How a label is spelled to be compared with answers: as by what found them, where the pool says what did."""
+    spec = metadata.get("answer")
+    if "extraction_version" not in metadata or not isinstance(spec, str):
+        return normalize
+    try:
+        return extractor(spec).label
+    except ReASCError:  # an extra that is not installed here
+        return normalize
+
+
+def _graded(question: PoolQuestion, spelled: Callable[[str], str]) -> PoolQuestion:
+    reference = spelled(question.reference)
     rights = (one.answer == reference if one.correct is None else one.correct for one in question.responses)
     graded = (
         one.model_copy(update={"correct": one.answer is not None and right})  # no answer is never right

@@ -14,7 +14,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
-from langchain_reasc.answers import AnswerSpec, Vote, equivalent, extractor, vote_of
+from langchain_reasc.answers import AnswerSpec, Vote, extractor, vote_of
 from langchain_reasc.calibration import Calibration, calibrate_offline, select_measure
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, ConfigurationError, LogprobsUnavailable
@@ -167,7 +167,7 @@ class _Asked:
                 continue
             vote: Vote = vote_of(sample.message, extract)
             readings.append(reading)
-            correct.append(equivalent(vote.answer, reference))
+            correct.append(vote.answer is not None and vote.answer == extract.label(reference))
         if not readings:
             first = next((sample.error for sample in samples if sample.error), None)
             raise CalibrationDataError(f"none of the {len(samples)} questions gave a response; the first: {first!r}")

@@ -7,12 +7,14 @@ import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from contextvars import copy_context
+from functools import partial
 from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_reasc.models.contract import is_cancelled
 from langchain_reasc.models.cutoff import CUTOFF
+from langchain_reasc.models.daemons import start_daemon
 from langchain_reasc.models.usage import reported_usage
 from langchain_reasc.models.waiting import taken_from
 from langchain_reasc.sampling.sample import Sample, merged, streamed
@@ -33,15 +35,11 @@ def separate(wave: Wave) -> Generator[Sample]:
         came.put(_one(wave, index, chunks))
 
     ends = None if wave.limit is None else time.monotonic() + wave.limit.seconds
-    # Nobody waits for a daemon: not for a tool's server that hangs, and not at the interpreter's end.
-    threads = [
-        threading.Thread(target=copy_context().run, args=(one, *pair), name=f"reasc-{pair[0]}", daemon=True)
-        for pair in running.items()
-    ]
+    threads: list[threading.Thread] = []
     try:
         with wave.cutoff.heard_by(lambda: came.put(None)):
-            for thread in threads:
-                thread.start()
+            for index, chunks in running.items():
+                threads.append(start_daemon(partial(copy_context().run, one, index, chunks), f"reasc-{index}"))
             while running:
                 try:
                     sample = taken_from(came, until=ends)
@@ -60,9 +58,8 @@ def separate(wave: Wave) -> Generator[Sample]:
     finally:  # also on Ctrl-C
         wave.cutoff.give_up()
         gone = time.monotonic() + _GRACE
-        for thread in threads:  # one that still works when the interpreter ends could take the process with it
-            if thread.ident is not None:
-                thread.join(max(0.0, gone - time.monotonic()))
+        for thread in threads:
+            thread.join(max(0.0, gone - time.monotonic()))
 
 
 async def aseparate(wave: Wave) -> AsyncGenerator[Sample]:

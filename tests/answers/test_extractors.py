@@ -121,3 +121,24 @@ def test_an_extractor_passes_through_and_choices_can_be_narrowed() -> None:
     assert extractor(mine) is mine
     assert (mine("(C)"), mine("(B)")) == (None, "b")
     assert isinstance(matching("x"), Extractor)
+
+
+@pytest.mark.parametrize(
+    ("spec", "label", "spelled"),
+    [
+        ("auto", "18 dollars", "18"),
+        ("boxed", r"18 \text{ dollars}", "18"),
+        ("number", "1,000 m", "1000"),
+        ("auto", "Paris", "paris"),
+        ("text", "18 dollars", "18 dollars"),
+        ("choice", "(B)", "b"),
+    ],
+)
+def test_a_label_is_spelled_as_answers_are(spec: str, label: str, spelled: str) -> None:
+    assert extractor(spec).label(label) == spelled
+
+
+def test_a_label_of_mathematics_is_spelled_as_answers_are() -> None:
+    pytest.importorskip("math_verify")
+    extract = extractor("math")
+    assert extract.label(r"\frac{\sqrt{3}}{2}") == extract(r"So it is \boxed{\sqrt{3}/2}.")

@@ -1,5 +1,6 @@
 """Pools: what is read, what is tolerated, and what is refused with which words."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,16 @@ def test_pools_add_up_unless_they_share_a_question(tmp_path: Path) -> None:
     assert [held.id for held in (first + second).questions] == ["q0", "q1", "other"]
     with pytest.raises(PoolError, match="both hold question 'q0'"):
         first + first
+
+
+@pytest.mark.parametrize(("metadata", "right"), [({}, False), ({"answer": "auto", "extraction_version": None}, True)])
+def test_labels_are_spelled_as_by_the_rules_that_found_the_answers(tmp_path: Path, metadata: Any, right: bool) -> None:
+    from langchain_reasc.answers import EXTRACTION_VERSION
+
+    if metadata:
+        metadata["extraction_version"] = EXTRACTION_VERSION
+    response = {"text": "It costs 18 dollars.", "answer": "18", "completion_tokens": 5}
+    question = {"id": "a", "reference": "18 dollars", "responses": [response]}
+    path = tmp_path / "pool.jsonl"
+    path.write_text("\n".join(map(json.dumps, [{"metadata": metadata}, question])) + "\n")
+    assert read_pool(path).questions[0].responses[0].correct is right

@@ -52,7 +52,19 @@ def _kind_of(error: Exception) -> type[core.ModelError]:
 
 
 def _copied(error: Exception, kind: type[core.ModelError]) -> core.ModelError:
-    return _restored(type(error), kind, error.args, error.__dict__)
+    try:
+        return _restored(type(error), kind, error.args, error.__dict__)
+    except TypeError:  # it is made in a way of its own, as pydantic's errors are: its name and its words are kept
+        return _worded(type(error).__name__, kind, str(error))
+
+
+def _worded(name: str, kind: type[core.ModelError], text: str) -> core.ModelError:
+    return _named(name, kind)(text)  # type: ignore[arg-type]  # mypy takes classes for unhashable
+
+
+@cache
+def _named(name: str, kind: type[core.ModelError]) -> type[core.ModelError]:
+    return type(name, (kind,), {"__reduce__": lambda error: (_worded, (name, kind, str(error)))})
 
 
 def _restored(
