@@ -171,7 +171,7 @@ def _tool_name(tool: Any) -> str:
 
 
 def _choice(choice: Any) -> str | None:
-    """None where the model may choose freely, ``required``, or the name of the tool that it must call."""
+    """What must be called: None where nothing must, ``required`` for any tool, or the name of one."""
     if isinstance(choice, Mapping):
         function = choice.get("function")
         name = function.get("name") if isinstance(function, Mapping) else None

@@ -52,7 +52,7 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Replay:
-    """All outcomes.
+    """The outcomes of all methods.
 
     Attributes:
         pool: what was replayed.

@@ -193,7 +193,7 @@ class Batch:
 
 
 async def _all(tasks: "list[asyncio.Future[Any]]") -> list[Any]:
-    """Their results; where one is cancelled, so are the others."""
+    """The results of tasks; where one is cancelled, so are the others."""
     try:
         return await asyncio.gather(*tasks)
     except BaseException:

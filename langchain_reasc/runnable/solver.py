@@ -27,7 +27,7 @@ from langchain_reasc.sampling.time_limit import QuestionClock
 __all__ = ["Solver"]
 
 Launch = Callable[[int], range]
-"""From how many samples may be launched to which ones those are."""
+"""Given how many samples may be launched, says which ones those are."""
 
 
 @dataclass(frozen=True, kw_only=True)
