@@ -125,7 +125,7 @@ class ChatOpenAICompatible(ServedModel):
         stop: list[str] | None = None,
         **overrides: Any,
     ) -> AsyncSampleStream:
-        """As :meth:`sample`, for ``async for``; requests are made when iteration begins."""
+        """The asynchronous :meth:`sample`, for ``async for``; requests are made when iteration begins."""
 
         async def prepare() -> Draw:
             return self._draw(await self._usable(), messages, n, first, stop, overrides)

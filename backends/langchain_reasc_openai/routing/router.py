@@ -88,7 +88,7 @@ class Replica:
             self.retry_at = now + (policy.longest_sideline if refused else policy.sideline_after(self.failures))
 
     def rest(self, seconds: float, now: float) -> None:
-        """It asked to be left alone."""
+        """Leave it alone, as it asked."""
         self.rests_until = max(self.rests_until, now + seconds)
 
     def end(self, responses: int = 1, *, probed: bool) -> None:
