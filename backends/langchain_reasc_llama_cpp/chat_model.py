@@ -88,7 +88,7 @@ class ChatLlamaCpp(ToolModel):
         stop: list[str] | None = None,
         **overrides: Any,
     ) -> AsyncSampleStream:
-        """As :meth:`sample`, for ``async for``; the prompt is read, and refused, when iteration begins."""
+        """The asynchronous :meth:`sample`; the prompt is read, and refused, when iteration begins."""
         call = self._call({"n": n, "first": first, **overrides})
         prepare = partial(self._request_for, messages, stop, call, self._base_seed)
         engine = self._engine if self.rate_limiter is None else AsyncPaced(self._engine, self.rate_limiter)

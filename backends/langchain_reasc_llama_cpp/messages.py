@@ -53,7 +53,7 @@ class MessageMaker:
         return ChatGeneration(message=message, generation_info=info)
 
     def metadata(self, completion: Completion, *, called: bool) -> dict[str, Any]:
-        """All that is known about a response but its logprobs; ``called``: whether it has tool calls."""
+        """All that is known about a response but its logprobs; ``called`` says whether it has tool calls."""
         ended = completion.finish_reason
         metadata: dict[str, Any] = {
             "model_name": self.model_name,

@@ -36,7 +36,7 @@ class TokenLogprobs:
     top_logprobs: Floats
 
     def at(self, places: Sequence[int]) -> "TokenLogprobs":
-        """Those of some of the tokens, copied."""
+        """The log-probabilities of some of the tokens, copied."""
         return TokenLogprobs(
             self.tokens[places], self.logprobs[places], self.top_tokens[places], self.top_logprobs[places]
         )

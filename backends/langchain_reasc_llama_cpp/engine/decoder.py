@@ -41,7 +41,7 @@ class Decoder:
         cached_prompts: int,
         overlapped: bool = False,
     ) -> None:
-        """Nothing is decoded yet.
+        """Make it, with nothing decoded yet.
 
         Args:
             model: the loaded model.

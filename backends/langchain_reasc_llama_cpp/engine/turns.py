@@ -15,7 +15,7 @@ class Turns:
     """
 
     def __init__(self, n_parallel: int) -> None:
-        """Nobody has had a turn.
+        """Make it, before anybody has had a turn.
 
         Args:
             n_parallel: how many slots there are.

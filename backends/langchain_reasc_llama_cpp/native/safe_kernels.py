@@ -114,7 +114,7 @@ def _reports_amx(llama: Any) -> bool:
 
 
 def _would_use_amx(header: GGUFHeader) -> bool:
-    """Of a model in several files, the first need not hold any matrix."""
+    """Whether a model has weights for AMX kernels. Of one in several files, the first need not hold any matrix."""
     split = header.metadata.get("split.count", 1)
     return bool(header.tensor_types & _AMX_TYPES) or (isinstance(split, int) and split > 1)
 

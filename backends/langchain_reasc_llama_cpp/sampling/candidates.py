@@ -36,12 +36,12 @@ class Candidates:
 
     @property
     def ids(self) -> npt.NDArray[np.int32]:
-        """Their token ids, shape (V,); a view."""
+        """The candidates' token ids, shape (V,); a view."""
         return self._ids
 
     @property
     def logits(self) -> Logits:
-        """Their logits, shape (V,); a view."""
+        """The candidates' logits, shape (V,); a view."""
         return self._logits
 
     def fill(self, row: Logits) -> None:
