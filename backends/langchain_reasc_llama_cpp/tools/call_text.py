@@ -47,7 +47,7 @@ class CallText:
         self._arguments_ended = False
 
     def read(self, text: str, *, final: bool) -> tuple[str, str]:
-        """More text.
+        """Read more text.
 
         Returns:
             More of the arguments, and the text after the call.
