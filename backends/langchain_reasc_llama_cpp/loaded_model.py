@@ -192,7 +192,7 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """The configuration holds no secrets."""
+        """True, since the configuration holds no secrets."""
         return True
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:

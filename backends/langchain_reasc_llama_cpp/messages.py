@@ -33,7 +33,7 @@ class MessageMaker:
         self.dropped = 0
 
     def message(self, completion: Completion) -> AIMessage:
-        """A whole response."""
+        """A whole response as a message."""
         reader = self.reader()
         content = completion.text if reader is None else reader.read(completion.text, final=True)[0]
         calls, broken = ([], []) if reader is None else reader.calls()

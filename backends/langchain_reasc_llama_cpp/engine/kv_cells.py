@@ -14,7 +14,7 @@ State = npt.NDArray[np.uint8]
 
 
 class KvMemory(Protocol):
-    """llama.cpp's side of it."""
+    """What llama.cpp itself does to the KV cache."""
 
     def share(self, source: int, target: int, length: int) -> None:
         """Let a sequence begin with the first tokens of another: their cells are shared, not copied."""
