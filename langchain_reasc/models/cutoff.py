@@ -98,7 +98,7 @@ def read(
     """Items as they come; once they are cut off, those that had come, and the ending made of them.
 
     The thread between costs about 5 µs of processor time an item, and 0.1 ms where items come one by one, milliseconds
-    apart: it has to be woken for each.
+    apart: it has to be woken for each. To begin and end it takes about 0.8 ms a sample.
 
     Args:
         items: what a model says; the thread that reads it closes it after its next item.

@@ -66,6 +66,7 @@ def _with_own_clients(model: BaseChatModel, copies: _Pairs) -> BaseChatModel:
     A client of another kind is shared: it holds the connections, many close them when they are deleted, and those of
     the known providers may be used from several threads.
     """
+    getattr(model, "_serialized", None)  # LangChain describes a model once, in about a millisecond, and keeps it there
     copy = model.model_copy()
     for values in (copy.__dict__, copy.__pydantic_private__ or {}):
         for name, value in values.items():
