@@ -52,7 +52,7 @@ class Aborted:
 
     @property
     def share(self) -> float:
-        """Of what was to come, how much came all the same."""
+        """How much of what was to come came all the same."""
         return self.after / self.would_be
 
 

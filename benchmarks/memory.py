@@ -58,7 +58,7 @@ print(json.dumps({"bare": bare, "imported": imported, "worked": resident(), "unt
 
 
 def resident(settings: Settings) -> Iterator[Row]:
-    """Of a process that has loaded the model with n_ctx=8,192 and decoded eight answers to a prompt of 500 tokens."""
+    """Memory of a process that has a model with n_ctx=8,192 and decoded eight answers to a prompt of 500 tokens."""
     goal = Below(200, " MB")
     context = 1024 if settings.quick else 8192
     vocabulary = settings.shape.vocabulary

@@ -96,7 +96,7 @@ def _gaps(model: ChatLlamaCpp, prompt: str) -> tuple[list[float], list[float], f
 
 
 def _prefill_seconds(model: ChatLlamaCpp, messages: list[BaseMessage]) -> float:
-    """As the response tells it; where it does not, the time of a response of one token."""
+    """How long prefill took, by what the response tells, or else the time of a response of one token."""
     responses = []
     whole = seconds(lambda: responses.append(model.invoke(messages, max_tokens=1)))
     timing: dict[str, Any] = responses[0].response_metadata.get("timing", {})

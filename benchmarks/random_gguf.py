@@ -146,7 +146,7 @@ class _Weights:
         self._writer.add_tensor(name, values.astype(np.float32))
 
     def _matrix(self, name: str, rows: int, columns: int) -> None:
-        """Of standard deviation 1/√columns, so that every layer's outputs are about as large as its inputs."""
+        """Add a matrix of standard deviation 1/√columns: outputs of a layer are then about as large as its inputs."""
         self._add(name, random_blocks(self._rng, rows, columns, kind=self._kind, scale=columns**-0.5), self._kind)
 
     def _vocabulary_matrix(self, name: str, ordinary: int) -> None:

@@ -76,7 +76,7 @@ class Settings:
 
     @property
     def shape(self) -> Shape:
-        """Of the random model."""
+        """The shape of the random model."""
         return _SMALL if self.quick else HALF_BILLION
 
     @property
@@ -148,7 +148,7 @@ def shipped_questions(count: int) -> list[str]:
 
 
 def prompt_ids(model: ChatLlamaCpp, question: str) -> list[int]:
-    """As many token ids as our prompt for the question has, for a contender that takes no messages."""
+    """Token ids, as many as our prompt for the question has, for a contender that takes no messages."""
     messages: list[BaseMessage] = [HumanMessage(question)]
     size = model.get_num_tokens_from_messages(messages)
     ids = model.get_token_ids(question)

@@ -12,11 +12,8 @@ from importlib.resources import files
 
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-from langchain_reasc import ReASCError, ReASCRunnable, calibrate_offline, save_calibration
-from langchain_reasc.answers import equivalent, extractor
-from langchain_reasc.calibration import fingerprint_of, select_measure
-from langchain_reasc.models.logprobs import read_signals
-from langchain_reasc.sampling import draw
+from langchain_reasc import ReASCError, ReASCRunnable, calibrate, save_calibration
+from langchain_reasc.answers import equivalent
 
 EMBEDDED = files("langchain_reasc_llama_cpp") / "embedded"
 
@@ -26,26 +23,10 @@ def questions(split: str, count: int) -> list[dict[str, str]]:
     return [json.loads(line) for line in (EMBEDDED / f"{split}.jsonl").read_text().splitlines()[:count]]
 
 
-def calibrate(model: ChatLlamaCpp, path: str) -> None:
+def measure(model: ChatLlamaCpp, path: str) -> None:
     """One response to each labelled question determines μ, σ and the gate (Algorithm 1)."""
-    answer_in = extractor("boxed")
-    readings, correct = [], []
-    for problem in questions("calibration", 128):
-        [sample] = draw(model, problem["question"], 1)
-        assert sample.message is not None, sample.error
-        readings.append(read_signals(sample.message))
-        correct.append(equivalent(answer_in(str(sample.message.text)), problem["answer"]))
-    signals = [reading.signals for reading in readings]
-    chosen = select_measure(signals, correct)  # which signal separates right from wrong on this model
-    calibration = calibrate_offline(
-        [chosen.measure(one) for one in signals],
-        correct,
-        measure=chosen.measure,
-        rejected=chosen.rejected,
-        cross_validated=chosen.cross_validated,
-        fingerprint=fingerprint_of(model),
-        **readings[0].provenance(chosen.measure.signal),  # refused where another k or vocabulary is behind it
-    )
+    labelled = [(problem["question"], problem["answer"]) for problem in questions("calibration", 128)]
+    calibration = calibrate(model, labelled, answer="boxed")
     save_calibration(calibration, path)
     print(f"{path}: {calibration.summary()}")
 
@@ -62,7 +43,7 @@ def serve(model: ChatLlamaCpp, path: str) -> None:
 def main() -> None:
     path = sys.argv[1] if len(sys.argv) > 1 else "calibration.json"
     with ChatLlamaCpp(seed=7) as model:
-        calibrate(model, path)
+        measure(model, path)
         serve(model, path)
 
 

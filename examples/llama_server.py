@@ -1,7 +1,7 @@
 """llama-server, llama.cpp's own server: calibrate on labelled questions, then decide.
 
     pip install 'langchain-reasc[openai]'
-    llama-server -m model.gguf --parallel 8 -c 8192           # needs to be running
+    llama-server -m model.gguf --parallel 8 -c 8192 --port 8080   # needs to be running; its own port is to become 9931
     python examples/llama_server.py --data questions.jsonl    # lines of {"question": ..., "answer": ...}
 
     pip install xllamacpp                                     # or have this script start one on loopback,
@@ -21,11 +21,8 @@ from typing import Any
 
 from langchain_reasc_openai import ChatOpenAICompatible
 
-from langchain_reasc import Measure, ReASCError, ReASCRunnable
-from langchain_reasc.answers import equivalent, extractor
-from langchain_reasc.calibration import calibrate_offline, fingerprint_of
-from langchain_reasc.models.logprobs import read_signals
-from langchain_reasc.sampling import draw
+from langchain_reasc import Measure, ReASCError, ReASCRunnable, calibrate
+from langchain_reasc.answers import equivalent
 
 SHIPPED = files("langchain_reasc_llama_cpp") / "embedded"
 
@@ -47,25 +44,6 @@ def start_server() -> Any:
     return xllamacpp.Server(parameters)
 
 
-def calibrate(model: ChatOpenAICompatible, problems: list[dict[str, Any]], measure: Measure) -> Any:
-    """One response to each labelled question determines μ, σ and the gate (Algorithm 1)."""
-    answer_in = extractor("boxed")
-    readings, correct = [], []
-    for problem in problems:
-        [sample] = draw(model, problem["question"], 1)
-        if sample.message is None:
-            raise sample.error or RuntimeError("no response")
-        readings.append(read_signals(sample.message))
-        correct.append(equivalent(answer_in(str(sample.message.text)), problem["answer"]))
-    return calibrate_offline(
-        [measure(reading.signals) for reading in readings],
-        correct,
-        measure=measure,
-        fingerprint=fingerprint_of(model),
-        top_k=readings[0].k.get(measure.signal),  # the calibration is refused where another number came back
-    )
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--base-url", nargs="+", default=["http://localhost:8080/v1"])
@@ -84,7 +62,8 @@ def main() -> None:
     with ChatOpenAICompatible(base_url=base_url, model="model", temperature=0.7, max_tokens=256) as model:
         server = model.capabilities()  # asks once, and says at once if no server is there
         print(f"{server.server} {server.version or ''}: up to {server.top_logprobs} alternatives per token")
-        calibration = calibrate(model, problems[: given.calibrate], measure)
+        labelled = [(problem["question"], problem["answer"]) for problem in problems[: given.calibrate]]
+        calibration = calibrate(model, labelled, answer="boxed", measure=measure)
         print(calibration.summary())
         reasc = ReASCRunnable(model=model, calibration=calibration, answer="boxed")
         for problem in problems[given.calibrate :]:

@@ -7,6 +7,7 @@
 
 ``ChatOpenAI`` works as well as ``ChatOpenAICompatible``. The latter closes its streams the moment a decision has
 fallen, and honours ``Retry-After``. Reasoning models return no log-probabilities: with them, votes are counted (ASC).
+Models that OpenAI serves by its Responses API alone work with ``ChatOpenAI`` and without a calibration only.
 """
 
 import argparse

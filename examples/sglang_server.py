@@ -7,6 +7,9 @@
 
 Give the servers themselves, not SGLang's router in front of them: the model routes by prompt and load itself, and cuts
 off the samples that a decision no longer needs.
+
+With ``--reasoning-parser``, SGLang's streams carry log-probabilities from June 2026 on. Of an older one, responses are
+asked for whole, and run to their end.
 """
 
 import argparse

@@ -60,9 +60,9 @@ class ChatLlamaCpp(ToolModel):
         permits it.
 
         Args:
-            messages: whatever ``invoke`` takes.
+            messages: the prompt, in any form that ``invoke`` takes.
             n: how many, 1 to 1,024.
-            first: index of the first.
+            first: the index of the first sample.
             stop: strings that end a sample.
             overrides: options of this call, such as ``temperature``, ``seed``, ``tools`` or ``response_format``.
 
@@ -88,7 +88,7 @@ class ChatLlamaCpp(ToolModel):
         stop: list[str] | None = None,
         **overrides: Any,
     ) -> AsyncSampleStream:
-        """As :meth:`sample`, for ``async for``; the prompt is read, and refused, when iteration begins."""
+        """The asynchronous :meth:`sample`; the prompt is read, and refused, when iteration begins."""
         call = self._call({"n": n, "first": first, **overrides})
         prepare = partial(self._request_for, messages, stop, call, self._base_seed)
         engine = self._engine if self.rate_limiter is None else AsyncPaced(self._engine, self.rate_limiter)

@@ -98,8 +98,8 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
         """Load a GGUF from a Hugging Face repository, downloading it if the cache does not have it.
 
         Args:
-            repo_id: such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
-            filename: of the GGUF in it.
+            repo_id: the repository, such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
+            filename: the name of the GGUF in it.
             revision: branch, tag or commit; None for the default branch.
             fields: further fields of the model.
 
@@ -192,7 +192,7 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """The configuration holds no secrets."""
+        """True, since the configuration holds no secrets."""
         return True
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:

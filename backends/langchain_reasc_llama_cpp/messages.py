@@ -33,7 +33,7 @@ class MessageMaker:
         self.dropped = 0
 
     def message(self, completion: Completion) -> AIMessage:
-        """A whole response."""
+        """A whole response as a message."""
         reader = self.reader()
         content = completion.text if reader is None else reader.read(completion.text, final=True)[0]
         calls, broken = ([], []) if reader is None else reader.calls()
@@ -53,7 +53,7 @@ class MessageMaker:
         return ChatGeneration(message=message, generation_info=info)
 
     def metadata(self, completion: Completion, *, called: bool) -> dict[str, Any]:
-        """All that is known about a response but its logprobs; ``called``: whether it has tool calls."""
+        """All that is known about a response but its logprobs; ``called`` says whether it has tool calls."""
         ended = completion.finish_reason
         metadata: dict[str, Any] = {
             "model_name": self.model_name,

@@ -54,7 +54,7 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
 
     Args:
         given: the names to check.
-        known: those that there are.
+        known: the names that there are.
         what: what they name, for the message.
 
     Raises:

@@ -33,9 +33,9 @@ class Call:
     """What one call asks for beside its messages.
 
     Attributes:
-        options: in force.
+        options: the options in force: the model's, with those of the call in their place.
         shape: what the response may be.
-        maker: of its messages.
+        maker: makes the call's messages.
     """
 
     options: CallOptions

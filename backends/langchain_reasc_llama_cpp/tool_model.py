@@ -72,7 +72,7 @@ class ToolModel(PromptedModel):
                 a JSON object.
             include_raw: give a dict of ``raw``, ``parsed`` and ``parsing_error`` instead, and raise nothing.
             strict: True asks for every property, and for no others.
-            tools: that the model may call instead, with method "json_schema" and ``include_raw``.
+            tools: tools that the model may call instead, with method "json_schema" and ``include_raw``.
             kwargs: further options of the calls, such as ``temperature``.
 
         Raises:

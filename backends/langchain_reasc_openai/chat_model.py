@@ -100,9 +100,9 @@ class ChatOpenAICompatible(ServedModel):
         another server and is seeded by itself. A ``rate_limiter`` is asked before each request, tries included.
 
         Args:
-            messages: whatever ``invoke`` takes.
+            messages: the prompt, in any form that ``invoke`` takes.
             n: how many.
-            first: index of the first; sample i is drawn with ``seed + i`` where a seed is set.
+            first: the index of the first sample; sample i is drawn with ``seed + i`` where a seed is set.
             stop: strings that end a sample.
             overrides: options of this call, such as ``temperature``, ``top_k`` or ``tools``.
 
@@ -125,7 +125,7 @@ class ChatOpenAICompatible(ServedModel):
         stop: list[str] | None = None,
         **overrides: Any,
     ) -> AsyncSampleStream:
-        """As :meth:`sample`, for ``async for``; requests are made when iteration begins."""
+        """The asynchronous :meth:`sample`, for ``async for``; requests are made when iteration begins."""
 
         async def prepare() -> Draw:
             return self._draw(await self._usable(), messages, n, first, stop, overrides)

@@ -64,7 +64,7 @@ class ServerClient(ChatOpenAI):
     def _create_chat_result(
         self, response: dict[str, Any] | BaseModel, generation_info: dict[str, Any] | None = None
     ) -> ChatResult:
-        """With several choices each message comes with the usage of all; here the first alone has it."""
+        """The result as langchain-openai makes it, but of several choices the first alone has the usage of all."""
         result = super()._create_chat_result(response, generation_info)
         for generation in result.generations[1:]:
             if isinstance(generation.message, AIMessage):

@@ -119,7 +119,7 @@ class Connection:
         return next((one for one in found if one is not None), None)
 
     def settled(self, model: ServerFields) -> Capabilities | None:
-        """As :meth:`known`; None while anything is left to ask."""
+        """What :meth:`known` says; None while anything is left to ask."""
         return self.known(model) if self._same_model or told_preset(model) else None
 
     def capabilities(self, model: ServerFields) -> Capabilities:
@@ -134,7 +134,7 @@ class Connection:
         return found
 
     def usable(self, model: ServerFields) -> Capabilities:
-        """As :meth:`capabilities`; where the servers are only busy, what one may try on any server."""
+        """What :meth:`capabilities` says; where the servers are only busy, what one may try on any server."""
         try:
             return self.capabilities(model)
         except ServerBusy:  # the request itself is tried again; what they support is asked another time

@@ -13,7 +13,7 @@ __all__ = ["explicit_answer", "marked_answer", "statements"]
 _REACH = 300
 """Characters behind a cue in which its answer must begin and end."""
 _OCCURRENCES = 20
-"""Of each cue, from the end, that are looked at."""
+"""How many places of each cue are looked at, counted from the end of the response."""
 
 _DECIMAL_POINT = ("answer", "ans.", "ans:", "答案", "答え", "정답", "الإجابة", "الجواب", "उत्तर", "đáp án")
 _DECIMAL_COMMA = (
@@ -108,7 +108,7 @@ def _cues(lowered: str) -> list[tuple[int, str]]:
 
 
 def _lowered(text: str) -> str:
-    """In small letters, at the same places."""
+    """The text in small letters, each character at its place."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered

@@ -36,16 +36,16 @@ class Extractor:
     """A function from a response to a normalized answer; ``a | b`` asks ``b`` where ``a`` finds none.
 
     Attributes:
-        find: text (with ``reads_message``, the message) -> raw answer, or None.
-        name: shown in messages.
-        explicit: the same for the text of a response that was cut off, where only what it explicitly states is an
-            answer; None: such a response casts no vote.
+        find: finds the raw answer, or None, in a text (with ``reads_message``, in the message).
+        name: the name shown in messages.
+        explicit: does the same in the text of a response that was cut off, where only what it explicitly states is an
+            answer; where it is None, such a response casts no vote.
         over_tool_calls: whether its finding is the answer of a response that also calls tools.
         reads_message: whether ``find`` is given the ``AIMessage``.
-        canonical: raw answer -> the spelling in which equal answers agree.
+        canonical: turns a raw answer into the spelling in which equal answers agree.
         without_units: whether what it finds has no unit, so that a label needs none either.
         blocks: whether finding an answer may take seconds, and is done beside an event loop.
-        otherwise: asked where this one finds none.
+        otherwise: the extractor that is asked where this one finds none.
     """
 
     find: Callable[[Any], str | None]
@@ -137,7 +137,7 @@ def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | No
 
     Args:
         find: message -> answer, or None.
-        name: shown in messages; None for the function's.
+        name: the name shown in messages; None for the function's.
     """
     return Extractor(find, name or _name_of(find), over_tool_calls=True, reads_message=True)
 

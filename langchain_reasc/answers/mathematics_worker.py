@@ -62,7 +62,7 @@ def _as_set(parts: list[str]) -> str | None:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas that stand in no bracket."""
+    """The parts between the commas that stand in no bracket."""
     parts, depth, start = [], 0, 0
     for at, sign in enumerate(text):
         depth += (sign in "([{") - (sign in ")]}")

@@ -94,7 +94,7 @@ def fixed_prompt(fixed: FixedPrompt | None, messages: Sequence[BaseMessage] | No
             stands in a ``MessagesPlaceholder``, such as a conversation's history. Or messages, as a list of messages or
             of ``(role, text)``, in which ``{question}`` stands for the question. Or how many of the messages at the
             beginning are fixed. A last message that is nothing but the question is left out, so that all three agree.
-        messages: those at hand, for a number; without them it says nothing yet.
+        messages: the messages of a call, of which a number takes the first; without them it says nothing yet.
 
     Returns:
         Its hash; None where ``fixed`` is None, or cannot be told yet.
@@ -171,7 +171,7 @@ def _tool_name(tool: Any) -> str:
 
 
 def _choice(choice: Any) -> str | None:
-    """None where the model may choose freely, ``required``, or the name of the tool that it must call."""
+    """What must be called: None where nothing must, ``required`` for any tool, or the name of one."""
     if isinstance(choice, Mapping):
         function = choice.get("function")
         name = function.get("name") if isinstance(function, Mapping) else None

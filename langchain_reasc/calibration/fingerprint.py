@@ -49,7 +49,8 @@ def fingerprint_of(
     Args:
         model: the chat model.
         kwargs: arguments of its calls. Tools, response format, grammar and stop strings count wherever they stand.
-        messages: those of a call, for their system messages; a conversation's other messages are never part of it.
+        messages: the messages of a call, of which the system messages are compared; a conversation's other messages
+            are never part of it.
         prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
         answer: where the answer is in a response. It counts by name; the library's version says by which rules.
 
@@ -97,7 +98,7 @@ def check_made_of(
     """Refuse a calibration whose scores were made of something else than what a response carries.
 
     Args:
-        calibration: made of one signal, over k alternatives or a vocabulary of V.
+        calibration: the calibration, made of one signal over k alternatives or a vocabulary of V.
         carried: names of the signals that such responses can carry.
         top_k: the response's k behind the calibration's signal; what is unknown on either side is not compared.
         vocabulary_size: the response's V.

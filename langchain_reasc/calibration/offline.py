@@ -39,12 +39,12 @@ def calibrate_offline(
         p_target: accuracy asked of what the gate accepts.
         scale: λ of the evidence weight.
         weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
-        top_k: alternatives per token behind the signal, recorded.
-        vocabulary_size: V behind the signal, recorded.
+        top_k: how many alternatives per token the signal was made of; recorded.
+        vocabulary_size: the V that the signal was made of; recorded.
         fingerprint: what was measured.
-        rejected: measures that a selection did not choose, recorded.
-        cross_validated: held-out AUROC of that selection, recorded.
-        seed: of the bootstrap behind the AUROC interval.
+        rejected: the measures that a selection did not choose; recorded.
+        cross_validated: the held-out AUROC of that selection; recorded.
+        seed: the seed of the bootstrap behind the AUROC interval.
 
     Returns:
         A calibration whose gate is closed, with the reason, where no threshold reaches ``p_target`` or nothing is

@@ -42,10 +42,10 @@ def calibrate_online(
         p_target: posterior asked of what the gate accepts.
         scale: λ of the evidence weight.
         weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
-        top_k: alternatives per token behind the signal, recorded.
-        vocabulary_size: V behind the signal, recorded.
+        top_k: how many alternatives per token the signal was made of; recorded.
+        vocabulary_size: the V that the signal was made of; recorded.
         fingerprint: what was measured.
-        seed: of the mixture's initialisation.
+        seed: the seed of the mixture's initialisation.
 
     Returns:
         A calibration whose gate is closed, with the reason, where the mixture does not converge, BIC prefers one
@@ -171,9 +171,10 @@ class OnlineCalibrator:
         """Add the score of one first response.
 
         Args:
-            score: S(y).
-            top_k: alternatives per token behind it, where known.
-            vocabulary_size: V behind it, where known. Scores made of another k or V than the first are not mixed in.
+            score: S(y), the response's score.
+            top_k: how many alternatives per token it was made of, where known.
+            vocabulary_size: the V that it was made of, where known. Scores made of another k or V than the first are
+                not mixed in.
 
         Raises:
             CalibrationDataError: a score that is not finite, which would spoil every later fit.

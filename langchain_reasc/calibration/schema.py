@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 SCHEMA_VERSION: Literal[2] = 2
-"""Of the files written. Version 1 had no tools, response format, grammar, stop strings, answer or fixed prompt in its
-fingerprint, and neither of the blocks ``measure`` and ``rule``."""
+"""The version of the files written. Version 1 had no tools, response format, grammar, stop strings, answer or fixed
+prompt in its fingerprint, and neither of the blocks ``measure`` and ``rule``."""
 READABLE_VERSIONS: Final = (1, 2)
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$", max_length=64)]
 Parameter = FiniteFloat | int | str | bool | None
@@ -220,7 +220,7 @@ class Calibration(_Record):
         Args:
             confidence: C_threshold of the Beta rule.
             on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
-            safeguard: count votes (ASC) where ``fallback`` says so; False gives the paper's rule regardless.
+            safeguard: whether to count votes (ASC) where ``fallback`` says so; False gives the paper's rule regardless.
         """
         counts = safeguard and self.fallback is not None
         return ReASC(

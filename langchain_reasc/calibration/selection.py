@@ -24,7 +24,7 @@ class Selection:
 
     Attributes:
         measure: the chosen signal, score and window.
-        auroc: its mean AUROC over the folds.
+        auroc: the mean AUROC of that measure over the folds.
         cross_validated: AUROC on folds that had no part in choosing; the honest figure for the whole procedure.
         rejected: for each signal the best of its other measures, and the paper's default.
     """
@@ -46,7 +46,7 @@ def select_measure(
     Args:
         token_signals: per response, signal name -> shape (T,). Signals that some response lacks are not considered.
         correct: shape (n,), whether each response was right.
-        seed: of the folds.
+        seed: the seed of the folds.
 
     Raises:
         CalibrationDataError: no common signal, or too few responses of a class to form the folds.

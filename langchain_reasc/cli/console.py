@@ -15,12 +15,12 @@ _WIDTH = 100  # of tables where there is no terminal to ask
 
 
 def stdout() -> "Console":
-    """For results."""
+    """The console for results: stdout."""
     return _console(stderr=False)
 
 
 def stderr() -> "Console":
-    """For everything else."""
+    """The console for everything else: stderr."""
     return _console(stderr=True)
 
 

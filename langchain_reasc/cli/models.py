@@ -25,7 +25,7 @@ def open_model(
         model: path of a GGUF, ``hf:OWNER/REPOSITORY/FILE.gguf``, or None for the shipped one; on servers its name.
         urls: base URLs of the servers.
         key_variable: the environment variable that holds their key.
-        options: of the chat model; None values are left to its defaults.
+        options: options of the chat model; where one is None, the model's default holds.
 
     Raises:
         MissingExtraError: llama-cpp-python, for ``hf:`` huggingface_hub, or for servers langchain-openai is missing.

@@ -85,7 +85,7 @@ TemplateText = Annotated[
 ]
 Temperature = Annotated[float | None, typer.Option(help=r"Sampling temperature. \[default: the model's]")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"Tokens per response at most. \[default: the model's]")]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random; the same seed gives the same result.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same one gives the same result.")]
 Score = Annotated[
     str, typer.Option(help="Response score: bottom_group, mean, tail_group, average_group or lowest_group.")
 ]

@@ -107,11 +107,11 @@ def record_with_progress(
     """Record under a progress bar, after saying what makes this model's samples all the same, if anything does.
 
     Args:
-        title: of the bar.
+        title: what stands beside the bar.
         model: see :func:`~langchain_reasc.evaluation.record.record_pool`, as for the others.
-        questions: all of them.
+        questions: all questions.
         out: the pool.
-        samples: per question.
+        samples: how many to draw for each question.
         answer: where the answer is.
         system: a system message.
         template: what else stands around each question.

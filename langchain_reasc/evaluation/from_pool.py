@@ -23,11 +23,11 @@ def calibrate_offline_on(
 
     Args:
         pool: recorded responses.
-        scores: of the same pool.
+        scores: the scores of the same pool.
         firsts: (question, response) pairs, one per calibration question; those without a score are left out.
         spec: the measure; ``"auto"`` chooses it on these pairs alone.
         p_target: accuracy asked of what the gate accepts.
-        seed: of folds and intervals.
+        seed: the seed of folds and intervals.
 
     Raises:
         CalibrationDataError: the responses do not determine a calibration, or a choice of measure.

@@ -36,7 +36,7 @@ class KeptSignals:
         return self._info
 
     def of(self, responses: Sequence[AIMessage]) -> list[TokenSignals]:
-        """Per response its signals, or nothing where it has none that go with the others.
+        """The signals of each response, or nothing where it has none that go with the others.
 
         Raises:
             PoolError: the pool was begun with signals made of something else.

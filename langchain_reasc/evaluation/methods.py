@@ -24,7 +24,7 @@ class MethodSettings:
     Attributes:
         max_samples: the budget; every method is ``| Cap(max_samples)``.
         p_target: accuracy asked of what ReASC's gate accepts.
-        seed: of mixtures, folds and intervals within a calibration.
+        seed: the seed of mixtures, folds and intervals within a calibration.
     """
 
     max_samples: int = DEFAULT_BUDGET
@@ -44,7 +44,7 @@ class Split:
     Attributes:
         calibration: indices of the questions whose first responses calibrate.
         tested: indices of the questions on which methods are compared.
-        orders: per question of the pool, its responses (indices) in the order in which methods see them.
+        orders: for each question of the pool, the indices of its responses in the order in which methods see them.
     """
 
     calibration: Sequence[int]
@@ -61,11 +61,11 @@ class Method:
     """A stopping rule under its name, with what it was calibrated from.
 
     Attributes:
-        name: of its row.
-        rule: composed with the cap on samples.
+        name: the name of its row.
+        rule: when it stops, the cap on samples included.
         spec: the measure that was asked for, by which rows are kept apart; None for the methods that count votes.
         measure: how responses are scored; None where only answers count.
-        calibration: behind a ReASC rule; None where the data determined none, and the rule counts votes.
+        calibration: that of a ReASC rule; None where the data determined none, and the rule counts votes.
         problem: why there is no calibration.
     """
 

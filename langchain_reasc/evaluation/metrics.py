@@ -34,7 +34,7 @@ class Row:
     """One method under one measure.
 
     Attributes:
-        method: its name.
+        method: the method's name.
         spec: the measure asked for; None for methods that count votes.
         accuracy: share of right answers.
         samples: responses used per question.
@@ -70,8 +70,8 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
 
     Args:
         run: a replay.
-        parameters: N of the model, for TFLOPs (Kaplan et al. 2020: 2N per token).
-        resamples: of the bootstrap.
+        parameters: N, the model's number of parameters, for TFLOPs (Kaplan et al. 2020: 2N per token).
+        resamples: how often the bootstrap draws the questions again.
     """
     keys = list(run.outcomes)
     values = np.stack([_over_shuffles(run.outcomes[key]) for key in keys])  # (methods, columns)

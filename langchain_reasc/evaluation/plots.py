@@ -36,8 +36,8 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
     """Accuracy against generated tokens per question, with 95 % intervals.
 
     Args:
-        rows: of :func:`~langchain_reasc.evaluation.metrics.summarize`.
-        path: of the picture; its ending says which kind it is.
+        rows: what :func:`~langchain_reasc.evaluation.metrics.summarize` returns.
+        path: where the picture goes; its ending says which kind it is.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -73,8 +73,8 @@ def plot_posteriors(worked: Worked, path: Path) -> Path:
     Each panel shows Beta(v1 + 1, v2 + 1) after n samples, shaded where the leader is ahead (p > 1/2).
 
     Args:
-        worked: one question.
-        path: of the picture; its ending says which kind it is.
+        worked: the question.
+        path: where the picture goes; its ending says which kind it is.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

@@ -67,8 +67,8 @@ class Pool:
 
     Attributes:
         path: the file it was read from.
-        questions: in recorded order; answers normalized, ``correct`` filled in.
-        metadata: of the first line; empty where there is none.
+        questions: what was asked, in recorded order; answers are normalized, and ``correct`` is filled in.
+        metadata: what the first line says of the recording; empty where it says nothing.
         signals_files: where its token signals lie; none where it has none.
         notes: what the reader of a result should know of this pool, such as what cannot be computed from it.
     """

@@ -24,7 +24,7 @@ class LabelledQuestion:
     """A question and its right answer, normalized.
 
     Attributes:
-        id: its name in the pool, from which the seeds of its samples are made.
+        id: the question's name in the pool, from which the seeds of its samples are made.
         input: what is asked.
         reference: the right answer.
     """
@@ -51,7 +51,7 @@ def read_questions(
         path: a ``.csv`` file with a header, or JSON Lines.
         question_field: where the question is; None finds it among the usual names (question, input, problem, ...).
         answer_field: where the answer is; None finds it likewise (answer, reference, target, ...).
-        limit: read at most this many.
+        limit: how many to read at most.
 
     Raises:
         ConfigurationError: no such file, a line that cannot be read, or no such field; it names the line.

@@ -51,7 +51,8 @@ def record_pool(
 
     Args:
         model: a chat model; a local one is asked for all samples of a question at once.
-        questions: with their reference answers. One that does not fit the model's context is left out, with a notice.
+        questions: those to ask, with reference answers. One that does not fit the model's context is left out, with a
+            notice.
         path: the pool; its signals lie beside it.
         samples: responses per question.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.

@@ -22,10 +22,10 @@ def regrade(
     """Bring the file of a pool up to date with the labels and the extraction rules of today, if they have changed.
 
     Args:
-        pool: as it stands in the file, whose last line must be whole.
-        metadata: of the recording that goes on.
-        questions: with the labels of today.
-        tell: is given what has changed.
+        pool: what stands in the file, whose last line must be whole.
+        metadata: what the recording that goes on would write of itself.
+        questions: the questions with the labels of today.
+        tell: called with what has changed, in words.
 
     Raises:
         PoolError: answers must be found again, and their text was not kept or a function finds them.
@@ -61,7 +61,7 @@ def regrade(
 
 
 def _votes(pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Per question what to write of each response's vote."""
+    """What to write of each response's vote, for each question."""
     if not isinstance(now["answer"], str):
         raise PoolError(
             f"the answers in {pool.path} were found by {_named(then)}, now they are to be found by {_named(now)}. A "

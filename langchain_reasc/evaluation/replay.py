@@ -36,7 +36,7 @@ class Outcomes:
 
     Attributes:
         cells: shape (shuffles, questions, 5), the columns of :data:`COLUMNS`; NaN where a question was not tested.
-        calibrations: one per shuffle, where the method has them.
+        calibrations: those of a method that needs them, one per shuffle.
         problems: why there was none, in shuffles where it counted votes instead.
     """
 
@@ -52,7 +52,7 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Replay:
-    """All outcomes.
+    """The outcomes of all methods.
 
     Attributes:
         pool: what was replayed.
@@ -60,9 +60,9 @@ class Replay:
         shuffles: how often the pool was rearranged; 0 for the recorded order.
         calibration_size: calibration questions per arrangement; 0 where nothing was calibrated.
         tested: tested questions per arrangement.
-        seed: of the shuffles.
+        seed: the seed of the shuffles.
         outcomes: (method, measure asked for) -> what it did.
-        notes: of the pool and of this replay.
+        notes: what the reader should know of the pool and of this replay.
     """
 
     pool: Pool
@@ -98,9 +98,9 @@ def replay(
             questions.
         shuffles: 0 keeps the recorded order, calibrates on the first ``calibration_size`` questions and tests on the
             rest; N > 0 rearranges questions and the responses of each N times.
-        seed: of the shuffles.
+        seed: the seed of the shuffles.
         calibration_size: questions whose first responses calibrate.
-        settings: budget, p_target.
+        settings: the budget and the accuracy asked of the gate.
         on_progress: called with (arrangements done, arrangements).
 
     Raises:

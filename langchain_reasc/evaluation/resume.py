@@ -28,9 +28,9 @@ def resume(
 
     Args:
         target: the pool.
-        metadata: of the recording that is to go on.
+        metadata: what the recording that is to go on would write of itself.
         questions: all that it asks; where their labels have changed, what the pool holds is graded again.
-        tell: is given what was graded again.
+        tell: called with what was graded again, in words.
 
     Raises:
         PoolError: the pool was recorded from something else, or holds other questions under the same ids.

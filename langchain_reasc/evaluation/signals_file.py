@@ -50,7 +50,7 @@ class PoolSignals:
         return tuple(name for name in held[0] if all(name in one for one in held)) if held else ()
 
     def of(self, question: str) -> list[dict[str, npt.NDArray[np.float32]]]:
-        """Per response of a question, in recorded order: signal name -> shape (T,).
+        """The signals of each response to a question, in recorded order: signal name -> shape (T,).
 
         Raises:
             PoolError: the question is not in the file, or its values do not fit its lengths.
@@ -109,7 +109,7 @@ def append_signals(path: Path, question: str, responses: Sequence[TokenSignals])
 
     Args:
         path: the signals file.
-        question: its id.
+        question: the question's id.
         responses: per response, signal name -> shape (T,), or nothing where a response has none; only signals that
             all others carry are kept.
     """

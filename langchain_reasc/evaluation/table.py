@@ -42,9 +42,9 @@ def comparison(rows: Sequence[Row], *, width: int = 100, plain: bool = False) ->
     """One row per method and measure: the methods that count votes, then ReASC by each measure.
 
     Args:
-        rows: of :func:`~langchain_reasc.evaluation.metrics.summarize`.
+        rows: what :func:`~langchain_reasc.evaluation.metrics.summarize` returns.
         width: columns there are room for. Below 80 nothing is left out; a terminal breaks such lines.
-        plain: of ASCII alone.
+        plain: whether to print ASCII alone.
     """
     with_cost = any(row.tflops is not None for row in rows)
     full, narrow = (_FULL_WITH_COST, _NARROW_WITH_COST) if with_cost else (_FULL, _NARROW)

@@ -23,7 +23,7 @@ class Template:
     """Messages, at least one of which has ``{question}`` where a question goes; all other braces stand for themselves.
 
     Attributes:
-        turns: in the order of the prompt, such as the turns of worked examples in front of the question.
+        turns: the messages in the order of the prompt, such as worked examples in front of the question.
     """
 
     turns: Sequence[BaseMessage] = (HumanMessage(PLACEHOLDER),)

@@ -16,11 +16,11 @@ class Worked:
     """A question with what ASC and ReASC made of the same responses.
 
     Attributes:
-        question: as recorded.
+        question: the question, as recorded.
         responses: what the rules saw, in launch order.
         weights: the evidence each response contributes under ReASC.
         asc: ASC's decision after each sample it used.
-        reasc: ReASC's.
+        reasc: ReASC's decision after each sample it used.
     """
 
     question: PoolQuestion
@@ -41,7 +41,7 @@ def pick_worked(pool: Pool, calibration: Calibration, *, max_samples: int = DEFA
 
     Args:
         pool: recorded responses with token signals.
-        calibration: ReASC's.
+        calibration: the calibration that ReASC decides with.
         max_samples: the budget of both.
     """
     responses = PoolScores(pool).responses(calibration.measure)

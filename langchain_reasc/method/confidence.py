@@ -22,8 +22,8 @@ def group_means(token_signals: Floats, window: int) -> npt.NDArray[np.float64]:
     """Means of all sliding windows (stride 1); a response shorter than the window is one group.
 
     Args:
-        token_signals: shape (T,).
-        window: tokens per group, W.
+        token_signals: one signal value per generated token, shape (T,).
+        window: W, the number of tokens per group.
 
     Returns:
         Shape (max(1, T - W + 1),).

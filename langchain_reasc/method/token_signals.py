@@ -46,7 +46,7 @@ def signals_from_logits(
         logits: shape (n, V), one row per token, before temperature. Not modified.
         chosen: shape (n,), the sampled token ids.
         signals: which of :data:`SIGNALS` to compute.
-        k: alternatives averaged by ``top_k``; at most V.
+        k: how many alternatives ``top_k`` averages; at most V.
         scratch: a float32 array of at least (n, V), reused between calls so that nothing of size V is allocated.
 
     Returns:
@@ -91,9 +91,9 @@ def signals_from_statistics(
     Args:
         rows: statistics of n rows of logits.
         chosen: shape (n,), the logits of the sampled tokens; only ``token_logprob`` needs them.
-        vocabulary_size: V.
+        vocabulary_size: V, the number of tokens in the vocabulary.
         signals: which of :data:`SIGNALS` to compute.
-        k: alternatives averaged by ``top_k``.
+        k: how many alternatives ``top_k`` averages.
     """
     found: dict[str, Floats] = {}
     for name in signals:

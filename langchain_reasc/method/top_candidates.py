@@ -23,7 +23,7 @@ def top_candidates(row: Floats, k: int) -> tuple[npt.NDArray[np.intp], Floats]:
     largest values lie in the k columns with the largest maxima, so only those are looked into.
 
     Args:
-        row: shape (V,), contiguous. Not modified.
+        row: the logits, shape (V,), contiguous. Not modified.
         k: how many; all V where it is larger.
 
     Returns:

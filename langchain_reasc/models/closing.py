@@ -15,7 +15,7 @@ class Closing(ABC):
         """End it; a second time does nothing."""
 
     async def aclose(self) -> None:
-        """As :meth:`close`."""
+        """The asynchronous :meth:`close`."""
         self.close()
 
     def __enter__(self) -> Self:

@@ -103,7 +103,7 @@ def read(
     Args:
         items: what a model says; the thread that reads it closes it after its next item.
         cutoff: when it is waited for no longer.
-        ending: from all that had come to the last item.
+        ending: makes the last item of all that had come.
         whole: whether it is waited for until it is given up.
 
     Raises:

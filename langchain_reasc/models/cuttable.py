@@ -112,13 +112,13 @@ class _Ending:
         )
 
     def result(self, _: object) -> ChatResult:
-        """In place of a whole response, of which nothing has come."""
+        """What stands in place of a whole response of which nothing has come."""
         chunk = self.chunk([])
         message = AIMessage(content="", usage_metadata=chunk.message.usage_metadata)  # type: ignore[attr-defined]
         return ChatResult(generations=[ChatGeneration(message=message, generation_info=chunk.generation_info)])
 
     def _model_name(self, told: list[dict[str, Any]]) -> dict[str, str]:
-        """Its name, by which LangChain's handlers count usage, and which most models tell with their last chunk."""
+        """The model's name, by which LangChain's handlers count usage; most models tell it with their last chunk."""
         name = self._model._get_ls_params().get("ls_model_name")
         return {"model_name": name} if name and not any("model_name" in one for one in told) else {}
 
@@ -138,7 +138,7 @@ class _Ending:
         return UsageMetadata(input_tokens=prompt, output_tokens=output, total_tokens=prompt + output)
 
     def _prompt_tokens(self) -> int:
-        """As another sample of the same prompt has told, or as LangChain estimates."""
+        """What another sample of the same prompt has told, or what LangChain estimates."""
         return self._cutoff.prompt_tokens or count_tokens_approximately(self._messages)
 
 

@@ -41,15 +41,15 @@ class PreparedModel:
     Attributes:
         model: a chat model, or any Runnable that returns an ``AIMessage`` (it is then invoked, and cannot be cut off in
             the middle).
-        kwargs: arguments of every call.
-        config: config of every call.
+        kwargs: the arguments of every call.
+        config: the config of every call.
         notices: what the caller should know of the model: what makes its samples the same, what was switched off.
         no_logprobs: why no confidence can be had from it, where that is known beforehand.
         unasked: why it was not asked for logprobs, although they are read and nobody said that it has none.
         logprobs_wanted: whether the user asked for logprobs, and so finds them in the winning message.
         per_config: what it is under a call's config, where that decides; ``model`` is then what it is without one, and
             the rest is known once it is :meth:`resolved`.
-        later: arguments bound before it is resolved.
+        later: the arguments that were bound before it is resolved.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -188,7 +188,7 @@ class PreparedModel:
         """What a calibration measured on this source would hold for.
 
         Args:
-            messages: those of a call, for their system messages.
+            messages: the messages of a call, of which the system messages are compared.
             prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
             answer: where the answer is in a response.
 

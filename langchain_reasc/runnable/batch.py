@@ -44,10 +44,10 @@ class Batch:
     With a calibrator the first sample of every input is drawn, below its own run, before any is decided (Algorithm 2).
 
     Args:
-        solver: answers each.
-        name: of each input's run, where its config has none.
+        solver: what answers each of them.
+        name: the name of each input's run, where its config has none.
         inputs: whatever the chat model takes.
-        config: for all, or one each.
+        config: one config for all inputs, or one for each.
         kwargs: passed to every call of the model.
         return_exceptions: whether an input that fails comes out with its error; else the error ends the batch, and
             nothing more is paid for.
@@ -193,7 +193,7 @@ class Batch:
 
 
 async def _all(tasks: "list[asyncio.Future[Any]]") -> list[Any]:
-    """Their results; where one is cancelled, so are the others."""
+    """The results of tasks; where one is cancelled, so are the others."""
     try:
         return await asyncio.gather(*tasks)
     except BaseException:

@@ -61,7 +61,7 @@ def calibrate(
         measure: how a response is scored; ``"auto"`` chooses on the responses, cross-validated.
         p_target: accuracy asked of what the gate accepts.
         concurrency: questions in flight at once.
-        seed: of everything random in the calibration.
+        seed: the seed of everything random in the calibration.
         config: callbacks, tags and metadata of the calls.
         progress: True for a bar on stderr, or a function called with (questions asked, questions).
 

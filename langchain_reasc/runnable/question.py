@@ -38,7 +38,7 @@ class Question:
         model: what is sampled, with the arguments of the call.
         messages: the prompt.
         clock: how long it has taken.
-        cutoff: of the whole call, which may be given up.
+        cutoff: tells when the whole call is given up.
         on_response: called with each response and the decision after it, in launch order.
         prompt_tokens: tokens of the prompt, once a response has told.
     """

@@ -30,7 +30,7 @@ class SampledResponse:
         answer: the normalized answer, or None.
         score: S(y), or None where no confidence was read.
         weight: the evidence it contributed; 0 when it was not used or has no answer.
-        output_tokens: tokens generated.
+        output_tokens: how many tokens were generated.
         error: what a failed sample raised.
     """
 
@@ -67,7 +67,7 @@ class Usage:
 
     @property
     def cached_tokens(self) -> int:
-        """Those of them that were not computed again (a shared prefill)."""
+        """Prompt tokens that were not computed again (a shared prefill)."""
         return self.bill.get("input_token_details", {}).get("cache_read", 0)
 
     @property

@@ -199,7 +199,7 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
 
         Args:
             inputs: whatever the chat model takes.
-            config: for all, or one each; ``max_concurrency`` bounds the samples in flight of all inputs together.
+            config: one for all inputs, or one each; ``max_concurrency`` bounds the samples in flight of all together.
             return_exceptions: whether an input that fails gives its error; else the first error ends the batch, and
                 what runs beside it is cut off.
             progress: True for a bar on stderr, or a function called with (inputs answered, inputs).

@@ -24,7 +24,7 @@ class Run:
     responses, each input has two, and waits for the others between them.
 
     Attributes:
-        config: for what happens below the run.
+        config: the config for what happens below the run.
     """
 
     def __init__(self, name: str, value: Any, config: RunnableConfig | None) -> None:

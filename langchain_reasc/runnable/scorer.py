@@ -22,7 +22,7 @@ class Scorer:
         required: whether a response without confidence is an error.
 
     Attributes:
-        first_made_of: ``top_k`` and ``vocabulary_size`` behind the first score.
+        first_made_of: the ``top_k`` and ``vocabulary_size`` that the first score was made of.
     """
 
     def __init__(self, measure: Measure | None, *, calibration: Calibration | None, required: bool) -> None:

@@ -39,7 +39,7 @@ class Session:
 
     Args:
         rule: when to stop; a cap at ``max_samples`` is added.
-        extract: from text to answer.
+        extract: finds the answer in a response.
         measure: how responses are scored; None reads no confidence.
         max_samples: samples launched at most.
         concurrency: samples launched at once; the first goes alone while an open gate may accept it.

@@ -27,7 +27,7 @@ from langchain_reasc.sampling.time_limit import QuestionClock
 __all__ = ["Solver"]
 
 Launch = Callable[[int], range]
-"""From how many samples may be launched to which ones those are."""
+"""Given how many samples may be launched, says which ones those are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class Solver:
 
         Args:
             question: what is asked.
-            config: of the run above the samples' own.
+            config: the config of the run above the samples' own.
             slots: places for samples in flight.
             start: the first sample and its calibration, where they are given.
 

@@ -26,7 +26,7 @@ class Slots:
             return taken
 
     def give_back(self, count: int = 1) -> None:
-        """Places of samples that have ended."""
+        """Give back the places of samples that have ended."""
         with self._freed:
             if self._left is not None:
                 self._left += count
@@ -55,7 +55,7 @@ class AsyncSlots:
         return taken
 
     def give_back(self, count: int = 1) -> None:
-        """Places of samples that have ended."""
+        """Give back the places of samples that have ended."""
         for _ in range(count if self._places else 0):
             assert self._places is not None
             self._places.release()

@@ -17,7 +17,7 @@ class TimeLimit:
     """How long the samples of one wave may take from now on.
 
     Attributes:
-        seconds: until they are cut off.
+        seconds: how long until they are cut off.
         why: which limit that is, for the error.
     """
 
@@ -38,9 +38,9 @@ class QuestionClock:
         """Start.
 
         Args:
-            question: seconds for all samples of the question; None for any time.
-            sample: seconds for each, from its launch; None for any time.
-            clock: seconds from anywhere.
+            question: seconds that all samples of the question may take; None for any time.
+            sample: seconds that each sample may take from its launch; None for any time.
+            clock: returns seconds, counted from any moment.
         """
         self._question, self._sample, self._clock = question, sample, clock
         self._begun = clock()

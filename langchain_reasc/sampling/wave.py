@@ -21,7 +21,7 @@ class Wave:
         model: what is sampled.
         messages: the prompt.
         indices: which samples, by their place in launch order.
-        config: of the run above the samples' own.
+        config: the config of the run above the samples' own.
         limit: how long they may take.
         cutoff: how they are stopped, or given up.
     """

@@ -23,7 +23,7 @@ class Wanted:
 
     Attributes:
         signals: token signals by name.
-        k: alternatives averaged by ``top_k``; all V where it is larger.
+        k: how many alternatives ``top_k`` averages; all V where it is larger.
         logprobs: the likeliest tokens to give in OpenAI's shape besides the drawn one; None: no logprobs at all.
     """
 
@@ -42,7 +42,7 @@ class Measured:
 
     Attributes:
         signals: shape (number of signals, n), in the order of ``Wanted.signals``.
-        logprobs: of the n drawn tokens, where wanted.
+        logprobs: the log-probabilities of the n drawn tokens, where wanted.
         sound: shape (n,), False where the logits were not finite.
     """
 
@@ -61,7 +61,7 @@ def measure(
         rows: shape (n, V), n ≥ 1, before temperature. Not modified.
         chosen: the n drawn tokens.
         wanted: what to find.
-        scratch: as for :func:`~langchain_reasc.method.row_statistics.row_statistics`.
+        scratch: the memory to work in, see :func:`~langchain_reasc.method.row_statistics.row_statistics`.
 
     Raises:
         ConfigurationError: an unknown signal, or its ``k`` is below 1.

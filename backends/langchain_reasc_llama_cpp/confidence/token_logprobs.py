@@ -25,9 +25,9 @@ class TokenLogprobs:
 
     Attributes:
         tokens: shape (T,), the drawn tokens.
-        logprobs: shape (T,), theirs.
+        logprobs: shape (T,), the log-probabilities of the drawn tokens.
         top_tokens: shape (T, k), the k likeliest tokens, from the likeliest down.
-        top_logprobs: shape (T, k), theirs.
+        top_logprobs: shape (T, k), the log-probabilities of the likeliest tokens.
     """
 
     tokens: Integers
@@ -36,7 +36,7 @@ class TokenLogprobs:
     top_logprobs: Floats
 
     def at(self, places: Sequence[int]) -> "TokenLogprobs":
-        """Those of some of the tokens, copied."""
+        """The log-probabilities of some of the tokens, copied."""
         return TokenLogprobs(
             self.tokens[places], self.logprobs[places], self.top_tokens[places], self.top_logprobs[places]
         )

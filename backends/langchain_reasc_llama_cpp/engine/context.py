@@ -30,9 +30,9 @@ class Chunk(NamedTuple):
     """Neighbouring tokens of one sequence.
 
     Attributes:
-        sequence: id.
-        tokens: shape (T,), T ≥ 1.
-        start: position of the first.
+        sequence: the sequence's id.
+        tokens: the token ids, shape (T,), T ≥ 1.
+        start: the position of the first token.
         logits: whether those after the last token are wanted.
     """
 
@@ -50,7 +50,7 @@ class DecodeContext:
     Attributes:
         cells: tokens the KV cache can hold, over all sequences.
         n_batch: tokens one decode takes at most; never fewer than there are sequences.
-        n_sequences: sequence ids there are.
+        n_sequences: how many sequence ids there are.
         handle: the ``llama_context *``; None once closed.
         decode_seconds: time spent inside ``llama_decode`` so far.
         decoded: tokens given to ``llama_decode`` so far.
@@ -63,11 +63,11 @@ class DecodeContext:
         """Allocate the KV cache.
 
         Args:
-            model: loaded.
+            model: the loaded model.
             cells: tokens the KV cache holds, over all sequences.
-            n_sequences: sequence ids, at most 256.
+            n_sequences: how many sequence ids there are, at most 256.
             n_threads: CPU threads, where the parameters do not say.
-            parameters: everything else.
+            parameters: all other parameters of the context.
 
         Raises:
             ModelError: llama.cpp cannot, mostly for want of memory.
@@ -119,7 +119,7 @@ class DecodeContext:
 
         Args:
             tokens: one for each arranged sequence.
-            chunks: no more tokens, with the former, than ``n_batch``.
+            chunks: prompts, or parts of them; with ``tokens`` they hold no more than ``n_batch`` tokens.
 
         Returns:
             Shape (n + chunks that want logits, V): a view of llama.cpp's own buffer, valid until the next decode.

@@ -41,14 +41,14 @@ class Decoder:
         cached_prompts: int,
         overlapped: bool = False,
     ) -> None:
-        """Nothing is decoded yet.
+        """Make it, with nothing decoded yet.
 
         Args:
-            model: loaded.
-            context: of it.
+            model: the loaded model.
+            context: a context of that model.
             n_parallel: sequences decoded together at most.
             cached_prompts: prompts kept after their request.
-            overlapped: compute signals in a thread of their own, while the next step decodes.
+            overlapped: whether to compute signals in a thread of their own, while the next step decodes.
         """
         self._model, self._context = model, context
         self._cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)

@@ -32,7 +32,7 @@ class EngineSettings:
         cached_prompts: prompts kept in the KV cache after their request.
         model: how the weights are loaded.
         context: how the context is made.
-        verbose: let llama.cpp print.
+        verbose: whether to let llama.cpp print.
     """
 
     n_ctx: int | None = None
@@ -228,7 +228,7 @@ def _exact(settings: EngineSettings) -> ContextParameters:
 
 
 def _default_threads(weight_bytes: int) -> int:
-    """All of a few cores; of more, half: the rest are mostly hyper-threads, which slow llama.cpp down."""
+    """All of a few cores; of more, half, since the rest are mostly hyper-threads, which slow llama.cpp down."""
     if weight_bytes < _TINY:
         return 1
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -24,16 +24,16 @@ class Sequence:
     """One sample being generated.
 
     Attributes:
-        job: it belongs to.
-        index: of the sample.
-        text: its text so far.
-        tokens: generated so far; the last one is not in the KV cache yet.
-        sampler: its chain, with the state of what it drew.
+        job: the request that it belongs to.
+        index: the sample's index.
+        text: the sample's text so far.
+        tokens: what was generated so far; the last token is not in the KV cache yet.
+        sampler: the sampler chain, with the state of what it drew.
         slot: where it lies in the KV cache; None while it waits for room.
         wanted: what is recorded of its tokens.
-        signals: pieces of that, of shape (number of signals, tokens).
-        logprobs: pieces of that too.
-        sent: logprobs that went out with streamed text.
+        signals: the signals of its tokens, in pieces of shape (number of signals, tokens).
+        logprobs: the log-probabilities of its tokens, in pieces too.
+        sent: how many of them went out with streamed text.
         began: when its first token was drawn.
     """
 
@@ -61,15 +61,15 @@ class Job:
 
     Attributes:
         request: what was asked.
-        order: of arrival.
-        turn: whose it is: the lowest comes next.
-        started: samples that have begun.
-        prompt: in the KV cache, pinned; None while nothing of this request is there.
+        order: its place in the order of arrival.
+        turn: its place in the order of turns: the job with the lowest comes next.
+        started: how many samples have begun.
+        prompt: its prompt in the KV cache, pinned; None while nothing of this request is there.
         waiting: indices of samples that have not begun.
         set_back: sequences that gave their cells back and wait for room, the oldest first.
         live: sequences that have a slot.
-        unfinished: samples that have not ended.
-        prefilled: prompt tokens that were decoded for this request; None before that is known.
+        unfinished: how many samples have not ended.
+        prefilled: how many prompt tokens were decoded for this request; None before that is known.
         arrived: when it came.
         begun: when work on its prompt began.
         ready: when its prompt was in the cache.
@@ -138,9 +138,9 @@ class Feed:
     Attributes:
         owner: the job whose prompt they are, or the sequence that resumes.
         slot: where they go.
-        tokens: all of them.
+        tokens: all of these tokens.
         done: how many are there.
-        start: position of the first.
+        start: the position of the first token.
     """
 
     owner: Job | Sequence

@@ -14,7 +14,7 @@ State = npt.NDArray[np.uint8]
 
 
 class KvMemory(Protocol):
-    """llama.cpp's side of it."""
+    """What llama.cpp itself does to the KV cache."""
 
     def share(self, source: int, target: int, length: int) -> None:
         """Let a sequence begin with the first tokens of another: their cells are shared, not copied."""
@@ -46,7 +46,7 @@ class Slot:
 
     Attributes:
         id: llama.cpp's sequence id.
-        runs: its cells, in the order of positions.
+        runs: the cells of the sequence, in the order of positions.
     """
 
     id: int
@@ -62,8 +62,8 @@ class KvCells:
     """Opens and closes sequences, and counts cells exactly: llama.cpp does not tell how many are free.
 
     Attributes:
-        capacity: cells there are.
-        used: cells somebody holds.
+        capacity: how many cells there are.
+        used: how many cells somebody holds.
     """
 
     def __init__(self, memory: KvMemory, *, capacity: int, n_sequences: int) -> None:

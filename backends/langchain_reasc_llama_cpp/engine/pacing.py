@@ -97,7 +97,7 @@ class _Pacing(ABC):
 
 
 class Paced(_Pacing):
-    """For synchronous callers."""
+    """Waits in threads, for synchronous callers."""
 
     def _pace(self, request: GenerationRequest) -> None:
         run = (copy_context().run, (self._wait, request))
@@ -116,12 +116,12 @@ class Paced(_Pacing):
 
 
 class AsyncPaced(_Pacing):
-    """For callers in an event loop, which is the limiter's too."""
+    """Waits in the caller's event loop, which is the limiter's too."""
 
     _task: asyncio.Task[None] | None = None
 
     def cancel(self, request: GenerationRequest) -> None:
-        """As before, and stop waiting; callable from any thread."""
+        """Cancel the request, and stop waiting for its permits; callable from any thread."""
         super().cancel(request)
         if self._task is not None:
             with suppress(RuntimeError):  # the loop is closed, and the task with it

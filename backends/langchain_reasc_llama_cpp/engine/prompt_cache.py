@@ -21,12 +21,12 @@ class CachedPrompt:
 
     Attributes:
         slot: the sequence that holds it; None while it is set aside.
-        tokens: of the prompt, and of the response that was generated to it where there was only one.
+        tokens: the prompt's tokens, and those of the response to it where there was only one.
         done: how many of them are in the cache.
-        length: of the prompt alone.
+        length: how many of them are the prompt's.
         logits: shape (V,), after the prompt's last token; None until that was decoded.
-        pins: requests that use it now; only without any may it be set aside or dropped.
-        awaited: requests that come back to it at their next turn; what somebody else could use goes first.
+        pins: how many requests use it now; only without any may it be set aside or dropped.
+        awaited: how many requests come back to it at their next turn; what somebody else could use goes first.
         state: a copy of what the cache holds of it, in main memory, once it was set aside.
     """
 
@@ -52,7 +52,8 @@ class PromptCache:
     they are wanted: that is a copy, and far faster than a prefill.
 
     Attributes:
-        size: prompts kept that nobody uses or waits for; all idle ones hold no more tokens than the KV cache.
+        size: how many prompts are kept that nobody uses or waits for; together they hold no more tokens than the KV
+            cache.
     """
 
     def __init__(self, cells: KvCells, *, size: int, whole_only: bool = False) -> None:
@@ -60,7 +61,7 @@ class PromptCache:
 
         Args:
             cells: where the prompts in use lie.
-            size: prompts kept that nobody uses or waits for any more.
+            size: how many prompts are kept that nobody uses or waits for any more.
             whole_only: the model's memory is a state that cannot be cut, so only a whole prompt can be continued.
         """
         self._cells, self._whole_only = cells, whole_only

@@ -21,7 +21,7 @@ class Report:
     """
 
     def __init__(self, n_parallel: int, model: NativeModel, *, overlapped: bool) -> None:
-        """Nothing is recorded yet. For the arguments see :class:`~.decoder.Decoder`."""
+        """Make it, with nothing recorded yet. For the arguments see :class:`~.decoder.Decoder`."""
         self._recorder: Recorder[Sequence] = Recorder(n_parallel, model, overlapped=overlapped)
         self.unsound: list[Sequence] = []
 

@@ -18,9 +18,9 @@ class Timing:
     """Where the time of one sample went, in seconds.
 
     Attributes:
-        queued: from the request to the first work on its prompt.
-        prefill: from there to the prompt's last token; 0 where the prompt was cached.
-        decode: from the sample's first token to its last, other samples decoded beside it included.
+        queued: the wait from the request to the first work on its prompt.
+        prefill: the time from there to the prompt's last token; 0 where the prompt was cached.
+        decode: the time from the sample's first token to its last, in which others were decoded beside it.
     """
 
     queued: float
@@ -45,14 +45,14 @@ class Completion:
     """One sample, ended.
 
     Attributes:
-        index: of the sample.
-        seed: it was drawn with.
-        text: without the stop string that ended it.
+        index: the sample's index.
+        seed: the seed that it was drawn with.
+        text: the sample's text, without the stop string that ended it.
         signals: name -> one float per generated token.
         finish_reason: "stop" (end token or stop string), "length" or "cancelled".
-        prompt_tokens: of the prompt.
-        cached_tokens: those of them that were not prefilled for this sample.
-        output_tokens: generated, the end token included.
+        prompt_tokens: how many tokens the prompt has.
+        cached_tokens: how many of them were not prefilled for this sample.
+        output_tokens: how many tokens were generated, the end token included.
         logprobs: one entry per generated token in OpenAI's shape (``token``, ``bytes``, ``logprob``,
             ``top_logprobs``), those apart that were streamed with text; None where the request did not ask.
         timing: where the time went.
@@ -90,15 +90,15 @@ class GenerationRequest:
     """n samples of one prompt.
 
     Attributes:
-        prompt: token ids, shape (P,), P ≥ 1.
-        samples: their indices; sample i is drawn with ``seed + i``.
+        prompt: the prompt's token ids, shape (P,), P ≥ 1.
+        samples: the indices of the samples; sample i is drawn with ``seed + i``.
         seed: see ``samples``.
         sampling: how tokens are drawn.
-        max_tokens: generated per sample at most.
+        max_tokens: how many tokens are generated per sample at most.
         stop: strings that end a sample, in UTF-8.
-        signals: token signals to compute.
-        top_k_signal: k of the ``top_k`` signal.
-        logprobs: alternatives per token, 0 to 20, in OpenAI's shape; None: no logprobs at all.
+        signals: the token signals to compute.
+        top_k_signal: the k of the ``top_k`` signal.
+        logprobs: how many alternatives per token are wanted in OpenAI's shape, 0 to 20; None for no logprobs at all.
         grammar: what the response must keep to; None: anything.
         stream: whether to send text as it comes.
         emit: called with each event, from the engine's thread; it must neither block nor raise.

@@ -135,7 +135,7 @@ def _receive(reader: weakref.ref[AsyncEvents], event: Event) -> None:
 
 
 def _named(message: AIMessage) -> AIMessage:
-    """With the id that messages of calls get from LangChain."""
+    """The message with an id, as LangChain gives to messages of calls."""
     message.id = sample_id()
     return message
 
@@ -206,7 +206,7 @@ class AsyncSampleStream(Closing):
         raise StopAsyncIteration
 
     def cancel(self) -> None:
-        """As :meth:`SampleStream.cancel`."""
+        """Cancel as :meth:`SampleStream.cancel` does."""
         self._cancelled = True
         if self._events is not None:
             self._events.cancel()

@@ -42,7 +42,7 @@ class TextAssembler:
         return self._decoder.decode(fresh, final=final)
 
     def text(self) -> str:
-        """Everything so far."""
+        """The whole text so far."""
         return self._bytes.decode("utf-8", "replace")
 
     def _held(self) -> int:

@@ -15,10 +15,10 @@ class Turns:
     """
 
     def __init__(self, n_parallel: int) -> None:
-        """Nobody has had a turn.
+        """Make it, before anybody has had a turn.
 
         Args:
-            n_parallel: slots there are.
+            n_parallel: how many slots there are.
         """
         self._slots, self._each = n_parallel, max(1, n_parallel // 2)
         self._now = 0

@@ -84,8 +84,8 @@ class GrammarSampler:
         """Ids of the tokens the response may go on with, as far as one look tells, less the banned ones.
 
         Args:
-            row: their logits, shape (V,).
-            banned: ids to leave out.
+            row: the logits of all tokens, shape (V,).
+            banned: the token ids to leave out.
             enough: how many of the likeliest will do, which saves llama.cpp from looking at the whole vocabulary.
 
         Raises:

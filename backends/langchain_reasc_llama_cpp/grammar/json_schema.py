@@ -55,7 +55,7 @@ class SchemaRules(SchemaConverter):  # type: ignore[misc]
 
         Args:
             schema: JSON Schema, which is not changed; its ``$ref`` may point into itself only.
-            name: of the rule, such as "response".
+            name: the name of the schema's rule, such as "response".
 
         Returns:
             The rule to refer to.

@@ -35,11 +35,11 @@ class GGUFHeader:
 
     Attributes:
         path: the file.
-        version: of the GGUF format, 2 or 3.
+        version: the version of the GGUF format, 2 or 3.
         metadata: every scalar and string key; arrays (vocabularies) are left out.
         types: type id of each of these keys' values.
         tensors: how many tensors the file holds.
-        tensor_types: their ggml type ids.
+        tensor_types: the ggml type ids of these tensors.
     """
 
     path: Path

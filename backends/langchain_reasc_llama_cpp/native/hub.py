@@ -11,8 +11,8 @@ def download(repo_id: str, filename: str, *, revision: str | None = None) -> Pat
     """Path of a file of a hub repository, downloaded if the cache does not have it.
 
     Args:
-        repo_id: such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
-        filename: such as ``"qwen2.5-0.5b-instruct-q4_k_m.gguf"``.
+        repo_id: the repository, such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
+        filename: the file in it, such as ``"qwen2.5-0.5b-instruct-q4_k_m.gguf"``.
         revision: branch, tag or commit; None for the default branch.
 
     Raises:

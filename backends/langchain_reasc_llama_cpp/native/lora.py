@@ -23,7 +23,7 @@ def load(
     Args:
         llama: the ``llama_cpp`` module.
         model_handle: the ``llama_model *``.
-        metadata: of the model's GGUF.
+        metadata: the metadata of the model's GGUF.
         adapters: path -> scale.
 
     Returns:

@@ -22,11 +22,11 @@ class NativeModel:
 
     Attributes:
         path: the GGUF.
-        metadata: its scalar and string keys.
+        metadata: the GGUF's scalar and string keys, with their values.
         handle: the ``llama_model *``; None once closed.
         adapters: LoRA adapters loaded with it, each with its scale.
         vocabulary: the ``llama_vocab *``.
-        vocabulary_size: V.
+        vocabulary_size: V, the number of tokens in the vocabulary.
         suppressed: tokens that the GGUF says must never be drawn.
         quantization: name of the weights' format, such as "F16" or "Q4_K - Medium".
         weight_bytes: size of all its tensors.
@@ -45,7 +45,7 @@ class NativeModel:
         Args:
             path: the GGUF.
             parameters: how to load it; None: with every default.
-            verbose: let llama.cpp print its log while this model lives.
+            verbose: whether to let llama.cpp print its log while this model lives.
 
         Raises:
             ModelFileError: the file is missing, not a GGUF, truncated, refused by llama.cpp, or no text decoder; or a
@@ -101,7 +101,7 @@ class NativeModel:
 
         Args:
             text: any text; lone surrogates become U+FFFD.
-            add_special: put the begin-of-sequence token first where the model wants one.
+            add_special: whether to put the begin-of-sequence token first, where the model wants one.
 
         Raises:
             ModelClosedError: the model was closed.

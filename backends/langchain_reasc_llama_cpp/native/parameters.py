@@ -35,7 +35,7 @@ class ModelParameters(ModelFields):
 
     @classmethod
     def of(cls, fields: ModelFields) -> Self:
-        """Those of a larger model that has these fields among others.
+        """The parameters in a larger model, which has these fields among others.
 
         Raises:
             ConfigurationError: a value is out of range, or two contradict each other.
@@ -95,7 +95,7 @@ class ContextParameters(ContextFields):
 
     @classmethod
     def of(cls, fields: ContextFields) -> Self:
-        """Those of a larger model that has these fields among others.
+        """The parameters in a larger model, which has these fields among others.
 
         Raises:
             ConfigurationError: a value is out of range, or two contradict each other.

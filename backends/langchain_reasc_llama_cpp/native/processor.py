@@ -28,7 +28,7 @@ class Processor:
     """What is known of a processor.
 
     Attributes:
-        name: as it calls itself.
+        name: what it calls itself.
         flags: Linux's names of what it can do; empty where that is not known.
     """
 

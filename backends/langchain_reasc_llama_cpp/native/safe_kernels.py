@@ -46,7 +46,7 @@ class _Outcome:
     """What a trial showed.
 
     Attributes:
-        kernels: those that may be used: all, only the plain ones, or none at all.
+        kernels: which kernels may be used: all, only the plain ones, or none at all.
         why: what went wrong with the others; empty where nothing did.
         tried: whether there was a trial at all.
     """
@@ -86,7 +86,7 @@ def may_repack(llama: Any, header: GGUFHeader) -> bool:
 
     Args:
         llama: the ``llama_cpp`` module, initialised.
-        header: of the model's GGUF.
+        header: the header of the model's GGUF.
 
     Raises:
         UnsupportedProcessorError: llama.cpp's plain kernels end the process too.
@@ -114,7 +114,7 @@ def _reports_amx(llama: Any) -> bool:
 
 
 def _would_use_amx(header: GGUFHeader) -> bool:
-    """Of a model in several files, the first need not hold any matrix."""
+    """Whether a model has weights for AMX kernels. Of one in several files, the first need not hold any matrix."""
     split = header.metadata.get("split.count", 1)
     return bool(header.tensor_types & _AMX_TYPES) or (isinstance(split, int) and split > 1)
 

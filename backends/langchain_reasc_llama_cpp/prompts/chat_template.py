@@ -25,7 +25,7 @@ class ChatTemplate:
         """Compile.
 
         Args:
-            source: Jinja, as in ``tokenizer.chat_template``.
+            source: the template, in Jinja, as in ``tokenizer.chat_template``.
             bos: text of the begin-of-sequence token.
             eos: text of the end-of-sequence token.
 
@@ -53,7 +53,7 @@ class ChatTemplate:
 
         Args:
             messages: each with ``role`` and ``content``, and tool calls and results as Hugging Face passes them.
-            tools: that the model may call, in OpenAI's shape.
+            tools: the tools that the model may call, in OpenAI's shape.
 
         Raises:
             ConfigurationError: the template refuses these messages, or leaves one with an unusual role out.

@@ -20,7 +20,7 @@ class Candidates:
     """A ``llama_token_data_array`` with room for a whole vocabulary; used by the thread that draws.
 
     Attributes:
-        address: of the array.
+        address: the address of the array.
         array: the array itself.
     """
 
@@ -36,12 +36,12 @@ class Candidates:
 
     @property
     def ids(self) -> npt.NDArray[np.int32]:
-        """Their token ids, shape (V,); a view."""
+        """The candidates' token ids, shape (V,); a view."""
         return self._ids
 
     @property
     def logits(self) -> Logits:
-        """Their logits, shape (V,); a view."""
+        """The candidates' logits, shape (V,); a view."""
         return self._logits
 
     def fill(self, row: Logits) -> None:
@@ -54,8 +54,8 @@ class Candidates:
         """Make candidates of some tokens alone.
 
         Args:
-            ids: shape (k,), 1 ≤ k ≤ V.
-            logits: shape (k,).
+            ids: the candidates' token ids, shape (k,), 1 ≤ k ≤ V.
+            logits: the logits of the candidates, shape (k,).
             ordered: whether they go from the most likely down.
         """
         size = len(ids)

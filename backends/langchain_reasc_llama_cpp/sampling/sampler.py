@@ -42,8 +42,8 @@ class SamplerChain:
 
         Args:
             parameters: how tokens are drawn.
-            seed: taken modulo :data:`SEEDS`.
-            model: whose logits are drawn from.
+            seed: the random seed, taken modulo :data:`SEEDS`.
+            model: the model whose logits are drawn from.
             grammar: what the drawn tokens must spell; None: anything.
 
         Raises:

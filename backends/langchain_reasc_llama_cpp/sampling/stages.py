@@ -17,8 +17,8 @@ def stages(llama: Any, parameters: SamplingParameters, seed: int, model: NativeM
     Args:
         llama: the ``llama_cpp`` module.
         parameters: what to make.
-        seed: taken modulo :data:`SEEDS`.
-        model: whose vocabulary it is for.
+        seed: the random seed, taken modulo :data:`SEEDS`.
+        model: the model whose vocabulary it is for.
 
     Returns:
         Handles, in the order of ``common_sampler_init`` in llama.cpp's common/sampling.cpp; whoever adds them to a

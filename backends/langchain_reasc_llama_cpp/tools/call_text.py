@@ -19,12 +19,12 @@ class CallText:
     Objects written in another order, or with arguments that are no object, are given out when they are whole.
 
     Attributes:
-        id: made up here; models write none.
-        name: of the tool, once known.
-        arguments: their JSON so far; for a call that cannot be read, its whole text.
+        id: the call's id, made up here, since models write none.
+        name: the tool's name, once known.
+        arguments: the JSON of its arguments so far; of a call that cannot be read, its whole text.
         ended: whether the object, or the response, has ended.
         whole: whether the object ended by itself.
-        announced: for whoever passes the call on.
+        announced: whether its name was passed on; set by whoever passes the call on.
     """
 
     def __init__(self, closing: str) -> None:
@@ -47,7 +47,7 @@ class CallText:
         self._arguments_ended = False
 
     def read(self, text: str, *, final: bool) -> tuple[str, str]:
-        """More text.
+        """Read more text.
 
         Returns:
             More of the arguments, and the text after the call.

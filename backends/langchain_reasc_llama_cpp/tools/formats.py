@@ -14,7 +14,7 @@ class ToolFormat:
     """One way of writing a call: a JSON object with the tool's name and its arguments, between two marks.
 
     Attributes:
-        name: of the format.
+        name: the format's name.
         opening: text before the object; empty: the object itself begins the call.
         closing: text after the object, which may be missing where a response ends.
         arguments: key of the arguments, beside ``name``.

@@ -39,7 +39,7 @@ class ToolCallReader:
         self._calls: list[CallText] = []
 
     def read(self, text: str, *, final: bool = False) -> tuple[str, list[ToolCallChunk]]:
-        """More of the response.
+        """Read more of the response.
 
         Args:
             text: what came since the last call.
@@ -112,7 +112,7 @@ class ToolCallReader:
         return True
 
     def _find(self, final: bool) -> tuple[int, int] | None:
-        """Where the next call, and where its object begins."""
+        """Where the next call begins, and where its object does."""
         if self._form.opening:
             at = self._pending.find(self._form.opening)
             return None if at < 0 else (at, at + len(self._form.opening))

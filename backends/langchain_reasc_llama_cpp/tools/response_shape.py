@@ -24,9 +24,9 @@ class ResponseShape:
     """What a response may be.
 
     Attributes:
-        tools: that the model may call; None: none.
-        form: how it writes calls.
-        grammar: that the response keeps to; None: it is free.
+        tools: the tools that the model may call; None where there are none.
+        form: how the model writes calls.
+        grammar: the grammar that the response keeps to; None where it is free.
     """
 
     tools: Tools | None

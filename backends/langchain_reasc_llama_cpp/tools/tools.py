@@ -22,8 +22,8 @@ class Tools:
     """What may be called.
 
     Attributes:
-        definitions: in OpenAI's shape; all that the model is shown.
-        callable: names of those it may call.
+        definitions: all tools that the model is shown, in OpenAI's shape.
+        callable: the names of the tools that it may call.
         forced: whether the response must be a call.
         several: whether it may be more than one.
     """

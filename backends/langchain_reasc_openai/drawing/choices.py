@@ -40,7 +40,7 @@ async def read_choices(
     Args:
         attempt: whom to ask.
         messages: the prompt.
-        kwargs: of the chat model.
+        kwargs: arguments of the chat model's call.
         n: how many.
         take: given each chunk with the number of its response, from 0.
 

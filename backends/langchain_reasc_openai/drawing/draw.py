@@ -33,13 +33,13 @@ class Draw:
         pool: the servers.
         messages: the prompt.
         n: how many.
-        first: index of the first.
-        kwargs: of the chat model's ``_astream``.
+        first: the index of the first sample.
+        kwargs: arguments of the chat model's ``_astream``.
         seeds: one for each sample, or None for those without. Samples of one request are drawn with the first one's.
         per_request: how many samples are asked for in one request, by ``n``, of servers that know it. What such a
             request does not return is drawn one by one; its prompt is billed to the sample that ends last.
         sample_timeout: seconds that a sample may take, all its attempts together; then it has failed.
-        timeout: seconds that all may take together.
+        timeout: seconds that all samples may take together.
         rate_limiter: asked before each attempt.
         cancelled: whether what still runs is cut off.
 

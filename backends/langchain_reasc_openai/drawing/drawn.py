@@ -25,9 +25,9 @@ class Drawn:
     """One sample, while it is drawn and after.
 
     Attributes:
-        index: of the sample.
+        index: the sample's index.
         chunks: what it said, in the last attempt.
-        server: which was asked last; None before the first.
+        server: the server that was asked last; None before the first.
         error: what the last attempt failed with.
         cancelled: whether it was cut off.
         over: whether it was handed over.

@@ -26,7 +26,7 @@ class SingleRequest:
         self._messages, self._kwargs, self._drawn, self._cancelled = messages, kwargs, drawn, cancelled
 
     async def once(self, attempt: Attempt) -> None:
-        """Try."""
+        """Try to draw the sample."""
         self._drawn.begin(attempt.replica.url)
         try:
             await read(attempt, self._messages, self._kwargs, self._take)

@@ -84,7 +84,7 @@ class AsyncSampleStream(Closing):
         return drawn.index, drawn.outcome()
 
     def cancel(self) -> None:
-        """As :meth:`SampleStream.cancel`."""
+        """Cancel as :meth:`SampleStream.cancel` does."""
         if self._draw is None:
             self._over = True
         else:

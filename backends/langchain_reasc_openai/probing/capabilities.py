@@ -27,7 +27,7 @@ class Capabilities(BaseModel):
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = Field(
         "max_tokens", description="The server's name for the most tokens of a response."
     )
-    learned: Literal["preset", "probe"] = Field(default="preset", description="From the documentation, or by asking.")
+    learned: Literal["preset", "probe"] = Field(default="preset", description="Known from documentation, or by asking.")
     probed_at: AwareDatetime | None = Field(default=None, description="When it was asked.")
     notices: tuple[str, ...] = Field(default=(), description="What is missing, and what that means.")
 

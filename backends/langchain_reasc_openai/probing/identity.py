@@ -32,8 +32,8 @@ class Identity:
 
     Attributes:
         preset: what kind of server it is.
-        version: as it calls it.
-        models: names of those it lists.
+        version: its version, in its own words.
+        models: the names of the models that it lists.
         weights: what it says of the weights of each, where it does.
     """
 

@@ -15,8 +15,8 @@ class Preset:
     """One kind of server.
 
     Attributes:
-        name: as given to ``ChatOpenAICompatible(preset=...)``.
-        title: as its makers write it.
+        name: the name given to ``ChatOpenAICompatible(preset=...)``.
+        title: its name as its makers write it.
         capabilities: what it supports where nobody asked it.
         source: where that is written.
         default_url: where it listens unless told otherwise.
@@ -68,6 +68,10 @@ _ALL = (
             streamed_usage=True,
             samplers={name: name for name in ("top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos")},
             max_tokens="max_completion_tokens",
+            notices=(
+                "before June 2026, streams carry no log-probabilities with a reasoning or tool parser "
+                "(sgl-project/sglang#28601): there, take preset='auto'",
+            ),
         ),
         url="http://localhost:30000/v1",
     ),
@@ -90,7 +94,7 @@ _ALL = (
                 "ignore_eos": "ignore_eos",
             },
         ),
-        url="http://localhost:8080/v1",
+        url="http://localhost:8080/v1",  # 9931 in a release to come (ggml-org/llama.cpp#26508)
     ),
     _preset(
         "ollama",
@@ -136,7 +140,7 @@ _ALL = (
             streamed_logprobs=True,
             streamed_usage=True,
             max_tokens="max_completion_tokens",
-            notices=("reasoning models return no log-probabilities",),
+            notices=("reasoning models, and those of the Responses API alone, return no log-probabilities",),
         ),
         url="https://api.openai.com/v1",
         key="OPENAI_API_KEY",

@@ -37,14 +37,14 @@ def probe(
     """What a server supports, found out by asking it once per process (or once per file).
 
     Args:
-        url: its base URL; ``/v1`` is added where there is no path.
+        url: the server's base URL; ``/v1`` is added where there is no path.
         model: which of its models; None where it has only one.
         api_key: sent as a bearer token, and kept nowhere.
         cache: a JSON file to look into first, and to write what was found to. It holds no key.
-        refresh: ask even so.
+        refresh: whether to ask although the answer is known.
         headers: further HTTP headers.
         timeout: seconds to wait for one answer; the first may have to wait until the model is loaded.
-        proxy: URL of a proxy to ask through.
+        proxy: the URL of a proxy to ask through.
 
     Raises:
         ServerError: it cannot be reached, refuses the key, or gives no response.

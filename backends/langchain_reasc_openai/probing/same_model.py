@@ -20,7 +20,7 @@ def require_same_model(servers: Sequence[Server], model: str) -> None:
     it tells the size of its weights. vLLM and SGLang list the models they serve.
 
     Args:
-        servers: asked together, without generating anything.
+        servers: the servers, which are asked together, and generate nothing.
         model: the name that requests will have.
 
     Raises:
@@ -52,6 +52,6 @@ def _identity(server: Server) -> Identity | None:
 
 
 def _weights(identity: Identity, model: str) -> str | None:
-    """Of the model of that name, or of the only one."""
+    """What is said of the model of that name, or of the only one."""
     only = next(iter(identity.weights.values())) if len(identity.weights) == 1 else None
     return identity.weights.get(model, only)

@@ -26,7 +26,7 @@ class Attempt:
 
     Attributes:
         replica: the server asked.
-        begun: when.
+        begun: when it began, in seconds of the monotonic clock.
     """
 
     replica: Replica
@@ -59,7 +59,7 @@ class Attempts:
         Args:
             router: chooses the servers.
             policy: how often and how patiently.
-            key: of the prompt, for the prefix cache of its server.
+            key: what the prompt is known by; requests with the same one go to the server whose prefix cache holds it.
             responses: how many the request asks for: so much more its server has to do.
             rate_limiter: asked before each try.
             prepaid: the rate limiter was already asked for the first one.

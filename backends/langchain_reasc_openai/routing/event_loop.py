@@ -45,7 +45,7 @@ class LoopThread:
         """Make it, without starting the thread.
 
         Args:
-            name: of the thread.
+            name: the thread's name.
             at_end: run in the loop before it ends; closes connections. It must not refer to this object.
         """
         self._name, self._at_end = name, at_end

@@ -32,11 +32,11 @@ class ReplicaStatus:
 
     Attributes:
         url: its address, without secrets.
-        in_flight: responses it is working on.
+        in_flight: how many responses it is working on.
         healthy: whether it gets its share of requests.
         retry_at: when a sidelined or resting server is tried again, on the pool's clock; None for the others.
-        served: requests that it answered to the end.
-        failed: requests that it failed.
+        served: how many requests it answered to the end.
+        failed: how many requests it failed.
         error: what it failed with last, in a line.
     """
 
@@ -76,7 +76,7 @@ class ReplicaPool:
             affinity: whether requests of one prompt prefer one server, for its prefix cache.
             burst: responses to one prompt that this server works on at a time, however idle the others are; the number
                 of sequences that it decodes together is a good choice.
-            clock: seconds that never go back.
+            clock: returns seconds that never go back.
 
         Raises:
             ConfigurationError: no server, the same one twice, or a wrong option.
@@ -114,7 +114,7 @@ class ReplicaPool:
             messages: the prompt.
             rate_limiter: asked before every further attempt; for the first, ``BaseChatModel.stream`` has asked it.
             run_manager: told of every chunk.
-            kwargs: of the chat model's ``_astream``, such as ``stop``.
+            kwargs: arguments of the chat model's ``_astream``, such as ``stop``.
 
         Raises:
             SamplingError: the stream was cut.

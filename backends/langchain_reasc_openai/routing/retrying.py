@@ -59,7 +59,7 @@ class RetryPolicy:
     ``Retry-After`` and up to ``first_wait`` more, so that not all come back at the same moment.
 
     Attributes:
-        attempts: tries in all, the first included.
+        attempts: how many tries there are in all, the first included.
         first_wait: the bound after the first attempt, seconds.
         longest_wait: where that bound stops growing, seconds.
         longest_retry_after: a server that asks for more seconds than this is not waited for.

@@ -31,14 +31,14 @@ class Replica:
         url: its address, without any user name or password in it.
         client: the chat model that talks to it.
         silence: seconds for which a stream of it may be silent; None: for ever.
-        in_flight: responses it is working on.
-        served: requests that it answered to the end.
-        failed: requests that it failed.
-        failures: failures in a row; 0 for a healthy server.
-        sidelined_at: when it last was.
+        in_flight: how many responses it is working on.
+        served: how many requests it answered to the end.
+        failed: how many requests it failed.
+        failures: how often it failed in a row; 0 for a healthy server.
+        sidelined_at: when it was last sidelined.
         retry_at: when it is tried again; no other request goes there before, while others are well.
-        rests_until: it asked to be left alone until then, or is busy while others are not.
-        probing: a request is finding out whether it is back.
+        rests_until: until when it is left alone, because it asked for that, or is busy while others are not.
+        probing: whether a request is finding out if it is back.
         last_error: what it failed with last.
     """
 
@@ -88,7 +88,7 @@ class Replica:
             self.retry_at = now + (policy.longest_sideline if refused else policy.sideline_after(self.failures))
 
     def rest(self, seconds: float, now: float) -> None:
-        """It asked to be left alone."""
+        """Leave it alone, as it asked."""
         self.rests_until = max(self.rests_until, now + seconds)
 
     def end(self, responses: int = 1, *, probed: bool) -> None:
@@ -112,7 +112,7 @@ class Router:
         Args:
             replicas: the servers.
             burst: responses that one server works on at a time however idle the others are.
-            clock: seconds that never go back.
+            clock: returns seconds that never go back.
         """
         self.replicas, self.clock, self._burst = tuple(replicas), clock, burst
 

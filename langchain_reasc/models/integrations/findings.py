@@ -20,7 +20,7 @@ def findings(model: Runnable[Any, Any], arguments: Mapping[str, Any], *, logprob
     """What the caller should know of how a model was set up, each once.
 
     Args:
-        model: as the user gave it.
+        model: the model as the user gave it.
         arguments: what is bound to its calls.
         logprobs: whether confidences will be read.
     """

@@ -31,8 +31,8 @@ class PerConfig(Generic[T]):
         """Make nothing yet.
 
         Args:
-            model: as the user gave it.
-            make: from the model under a config to what is wanted of it.
+            model: the model as the user gave it.
+            make: makes what is wanted of the model as it is under a config.
         """
         self._model, self._make, self._keys = model, make, _keys(model)
         self._made: list[tuple[dict[str, Any], T]] = []

@@ -33,8 +33,8 @@ class TokenLogprobs:
     """Log-probabilities of a response that can be believed, in nats.
 
     Attributes:
-        chosen: shape (T,), of the generated tokens, 0 at most.
-        alternatives: shape (T, k), of the k most likely tokens at each position, descending.
+        chosen: the log-probabilities of the generated tokens, shape (T,), 0 at most.
+        alternatives: those of the k most likely tokens at each position, shape (T, k), descending.
         notices: what was odd and what was done about it; without numbers, so that many responses give one.
         withheld: signal -> why it cannot be made of these.
     """
@@ -54,7 +54,7 @@ def checked(tokens: Sequence[Token], *, text: str = "") -> TokenLogprobs:
     """What can be believed of a provider's log-probabilities.
 
     Args:
-        tokens: as a reader found them; at least one.
+        tokens: the tokens as a reader found them; at least one.
         text: the response, which the tokens must spell out.
 
     Raises:

@@ -18,7 +18,8 @@ class Token(NamedTuple):
     Attributes:
         size: bytes of its text in UTF-8; None where the provider does not give the text.
         logprob: its log-probability, or whatever stands in that place.
-        alternatives: those of the most likely tokens at its position, in any order, with or without itself.
+        alternatives: the log-probabilities of the most likely tokens at its position, in any order, with or without
+            itself.
     """
 
     size: int | None

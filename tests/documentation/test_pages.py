@@ -1,0 +1,91 @@
+"""What the documentation says of files, of figures and of the picture is so."""
+
+import re
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+import pytest
+
+from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
+from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
+
+from .check_snippets import ROOT, documents, snippets
+
+CONTRIBUTING: Final = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+SVG: Final = "{http://www.w3.org/2000/svg}"
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", documents(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL))
+    for link in (link for link in links if "://" not in link):
+        path, _, heading = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not heading or heading in anchors(target), link
+
+
+@pytest.mark.parametrize("folder", ["langchain_reasc", "backends"])
+def test_the_files_to_change_are_there(folder: str) -> None:
+    table = CONTRIBUTING.split(f"In `{folder}/`:\n\n")[1].split("\n\n")[0]
+    rows = [row.split("|")[2] for row in table.splitlines()[2:]]
+    assert len(rows) > 10
+    for row in rows:
+        above = ROOT / folder
+        for name in re.findall(r"`([\w./]+[./][\w.]*)`", row):
+            near = [place / name for place in (ROOT / folder, above, above.parent, ROOT)]
+            found = next((path for path in near if path.exists()), None)
+            assert found is not None, name
+            above = found.parent
+
+
+def test_every_package_of_the_core_is_named() -> None:
+    packages = {path.parent.name for path in (ROOT / "langchain_reasc").glob("*/__init__.py")}
+    named = CONTRIBUTING.split("uses those above it only:")[1].split("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", named)) == packages
+
+
+def test_the_bound_on_differences_is_what_its_lines_print(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+    [(_, code)] = snippets(page)
+    exec(compile(code, "measured.md", "exec"), {})
+    bound = float(capsys.readouterr().out)
+    assert bound == pytest.approx(1 - 0.025 ** (1 / 160))
+    assert f"# {bound:.4f}" in code
+    assert f"= {bound:.1%}".replace("%", " %") in page
+    assert f"up to {bound:.1%}".replace("%", " %") in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def drawn() -> dict[str, list[tuple[str, float]]]:
+    """Name of each row of the picture -> answer and weight of each response that it asks for."""
+    rows = {}
+    for group in ElementTree.parse(ROOT / "docs" / "how-it-decides.svg").getroot().iter(f"{SVG}g"):
+        name = next(text.text or "" for text in group.iter(f"{SVG}text"))
+        answers = [text.text or "" for text in group.iter(f"{SVG}text") if text.get("class") == "in"]
+        radii = [float(circle.get("r", 0)) for circle in group.iter(f"{SVG}circle") if circle.get("fill") != "none"]
+        rows[name] = [(answer, (radius / 9.5) ** 2) for answer, radius in zip(answers, radii, strict=False)]
+    return rows
+
+
+@pytest.mark.parametrize("name", ["Adaptive (ASC)", "ReASC, not sure yet"])
+def test_the_picture_stops_where_the_evidence_is_sufficient(name: str) -> None:
+    responses = drawn()[name]
+    reached = [posterior(evidence_by_answer(responses[: n + 1])) >= DEFAULT_CONFIDENCE for n in range(len(responses))]
+    assert reached == [False] * (len(responses) - 1) + [True]
+    assert leader(evidence_by_answer(responses)) == "42"
+
+
+def test_the_picture_shows_one_question_to_all_but_the_gate() -> None:
+    rows = drawn()
+    every = [answer for answer, _ in rows["Self-consistency (SC)"]]
+    assert len(every) == 16
+    for name in ("Ask once", "Adaptive (ASC)", "ReASC, not sure yet"):
+        assert [answer for answer, _ in rows[name]] == every[: len(rows[name])], name
+    assert len(rows["Ask once"]) == len(rows["ReASC, sure at once"]) == 1
