@@ -207,7 +207,9 @@ def test_make_demo_ends_by_saying_where_the_command_is() -> None:
     root = Path(__file__).parents[2]
     if shutil.which("make") is None or not (root / "Makefile").exists():
         pytest.skip("there is no make here")
-    shown = subprocess.run(["make", "--dry-run", "demo"], cwd=root, capture_output=True, text=True, check=True).stdout
+    command = ["make", "--no-print-directory", "--dry-run", "demo"]
+    above = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    shown = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True, env=above).stdout
     end = shown[shown.index(".venv/bin/reasc demo --plot") :].partition("printf")[2]
     printed = subprocess.run(["bash", "-c", f"printf {end}"], capture_output=True, text=True, check=True).stdout
     assert "The command is .venv/bin/reasc" in printed and ".venv/bin/reasc ask" in printed
