@@ -68,7 +68,8 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
     sample_timeout: float | None = Field(default=None, gt=0)
     """Seconds a sample may take from its launch. One that takes longer has failed, which costs only itself."""
     timeout: float | None = Field(default=None, gt=0)
-    """Seconds a question may take. Then what still runs is cut off, and the responses that have ended decide."""
+    """Seconds a question may take, but for those in which it waits for others of its batch. Then what still runs is cut
+    off, and the responses that have ended decide."""
     allow_fingerprint_mismatch: bool = False
     """Use a calibration that was measured on another model, prompt or sampling."""
     measure: Measure | None = None
