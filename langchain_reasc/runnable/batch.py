@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
@@ -26,6 +26,7 @@ from langchain_reasc.sampling.slots import AsyncSlots, Slots
 __all__ = ["Batch"]
 
 Outcome = tuple[int, AIMessage | Exception]
+RunT = TypeVar("RunT", Run, AsyncRun)
 
 
 @dataclass(slots=True)
@@ -69,29 +70,32 @@ class Batch:
         self._configs = get_config_list(config, len(inputs))
         self._return_exceptions, self._progress = return_exceptions, progress
         self._cutoff = Cutoff()
+        self._runs: list[Any] = []
 
     def completed(self) -> Iterator[Outcome]:
         """(index, winning response) in order of completion."""
         if not self._configs:
             return
         slots, begun = Slots(self._limit), self._nothing_begun()
-        with get_executor_for_config(self._configs[0]) as threads, shown(self._progress, len(begun)) as move:
-            try:
-                if self._solver.calibrator:
-                    beginning = [threads.submit(self._begin, slots, index) for index in range(len(begun))]
-                    for _ in as_they_end(beginning):
-                        pass
-                    begun = [one.result() for one in beginning]
-                pairs = zip(begun, self._starts(begun), strict=True)
-                running = {threads.submit(self._decide, slots, index, *pair): index for index, pair in enumerate(pairs)}
-                for done in as_they_end(running):
-                    move()
-                    yield running[done], done.result()
-            finally:  # after a failure, or Ctrl-C, nothing more is begun, and what runs is cut off
-                self._cutoff.give_up()
-                threads.shutdown(wait=False, cancel_futures=True)
-                for one in _open(begun):
-                    one.run.fail(_unanswered())
+        try:
+            with get_executor_for_config(self._configs[0]) as threads, shown(self._progress, len(begun)) as move:
+                try:
+                    if self._solver.calibrator:
+                        beginning = [threads.submit(self._begin, slots, index) for index in range(len(begun))]
+                        for _ in as_they_end(beginning):
+                            pass
+                        begun = [one.result() for one in beginning]
+                    pairs = enumerate(zip(begun, self._starts(begun), strict=True))
+                    running = {threads.submit(self._decide, slots, index, *pair): index for index, pair in pairs}
+                    for done in as_they_end(running):
+                        move()
+                        yield running[done], done.result()
+                finally:  # after a failure, or Ctrl-C, nothing more is begun, and what runs is cut off
+                    self._cutoff.give_up()
+                    threads.shutdown(wait=False, cancel_futures=True)
+        finally:
+            for run in self._runs:
+                run.fail(_unanswered())
 
     async def acompleted(self) -> AsyncGenerator[Outcome]:
         """The asynchronous :meth:`completed`."""
@@ -118,8 +122,8 @@ class Batch:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                for one in _open(begun):
-                    await one.run.fail(_unanswered())
+                for run in self._runs:
+                    await run.fail(_unanswered())
 
     @property
     def _limit(self) -> int | None:
@@ -137,7 +141,7 @@ class Batch:
         return [made.get(index) for index in range(len(begun))]
 
     def _begin(self, slots: Slots, index: int) -> _Begun | Exception:
-        run = Run(self._name, self._inputs[index], self._configs[index])
+        run = self._opened(Run, index)
         try:
             question = run.step(partial(self._question, index))
             return _Begun(run, question, run.step(lambda config: self._solver.first(question, config, slots)))
@@ -145,7 +149,7 @@ class Batch:
             return error
 
     async def _abegin(self, slots: AsyncSlots, index: int) -> _Begun | Exception:
-        run = AsyncRun(self._name, self._inputs[index], self._configs[index])
+        run = self._opened(AsyncRun, index)
         try:
             question, sample = await run.step(partial(self._afirst, slots, index))
             return _Begun(run, question, sample)
@@ -164,7 +168,7 @@ class Batch:
         try:
             if isinstance(begun, Exception):
                 raise begun
-            run = begun.run if begun else Run(self._name, self._inputs[index], self._configs[index])
+            run = begun.run if begun else self._opened(Run, index)
             return run.last(answer)
         except Exception as error:
             if not self._return_exceptions:
@@ -181,12 +185,17 @@ class Batch:
         try:
             if isinstance(begun, Exception):
                 raise begun
-            run = begun.run if begun else AsyncRun(self._name, self._inputs[index], self._configs[index])
+            run = begun.run if begun else self._opened(AsyncRun, index)
             return index, await run.last(answer)
         except Exception as error:
             if not self._return_exceptions:
                 raise
             return index, error
+
+    def _opened(self, kind: type[RunT], index: int) -> RunT:
+        run = kind(self._name, self._inputs[index], self._configs[index])
+        self._runs.append(run)
+        return run
 
     def _question(self, index: int, config: RunnableConfig) -> Question:
         return self._solver.question(self._inputs[index], config, self._kwargs, cutoff=self._cutoff)
@@ -201,10 +210,6 @@ async def _all(tasks: "list[asyncio.Future[Any]]") -> list[Any]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
-
-
-def _open(begun: Sequence[_Begun | Exception | None]) -> Iterator[_Begun]:
-    return (one for one in begun if isinstance(one, _Begun))
 
 
 def _unanswered() -> SamplingError:

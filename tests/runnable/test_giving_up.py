@@ -104,18 +104,18 @@ def test_first_samples_of_an_online_batch_are_below_their_inputs_runs(runner: An
     assert runs.runs.keys() == runs.ended.keys()
 
 
-@pytest.mark.parametrize("call", ["ainvoke", "abatch"])
+@pytest.mark.parametrize("call", ["ainvoke", "abatch", "online abatch"])
 def test_cancelling_leaves_no_run_open(call: str, never: threading.Event) -> None:
     runs, model = Runs(), scripted(never, lambda q, index: True)
 
     async def main() -> None:
         reasc = ReASCRunnable(model=model, concurrency=16)
-        what = (
-            reasc.ainvoke("q", {"callbacks": [runs]})
-            if call == "ainvoke"
-            else reasc.abatch(["q", "r"], {"callbacks": [runs]})
+        if call == "online abatch":  # whose first samples are drawn before anything is decided
+            reasc = ReASCRunnable(model=model, concurrency=16, calibration="online", measure=TOP_K)
+        inputs, config = [f"q{at}" for at in range(16)], {"callbacks": [runs]}
+        task = asyncio.ensure_future(
+            reasc.ainvoke("q", config) if call == "ainvoke" else reasc.abatch(inputs, config)  # type: ignore[arg-type]
         )
-        task = asyncio.ensure_future(what)
         while sum(model.log.tokens.values()) < 16:
             await asyncio.sleep(0.001)
         task.cancel()
@@ -204,3 +204,24 @@ def test_an_interrupt_ends_a_batch(script: str, most: int) -> None:
     assert time.monotonic() - sent < 30
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert int(out.split("calls ")[1].split()[0]) <= most, "nothing more is begun"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_an_interrupt_among_first_samples_leaves_no_run_open(never: threading.Event) -> None:
+    runs, model = Runs(), scripted(never, lambda q, index: True)
+    reasc = ReASCRunnable(model=model, calibration="online", measure=TOP_K)
+
+    def interrupt() -> None:
+        while not sum(model.log.tokens.values()):
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            reasc.batch([f"q{at}" for at in range(8)], {"callbacks": [runs], "max_concurrency": 3})
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert runs.of("chain")
+    assert runs.runs.keys() == runs.ended.keys()
