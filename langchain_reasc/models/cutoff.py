@@ -49,6 +49,10 @@ class Cutoff:
         """Whether nobody waits any more, not even for a whole response."""
         return self._given_up
 
+    def cuts(self, *, whole: bool) -> bool:
+        """Whether a stream is cut off, or with ``whole`` a response that comes in one piece."""
+        return self._given_up or (self._stopped and not whole)
+
     def stop(self) -> None:
         """Cut off streams: their rest is not needed."""
         self._tell(given_up=False, error=None)
@@ -109,6 +113,9 @@ def read(
     Raises:
         Exception: what reading raised, or the error with which it was given up.
     """
+    if cutoff.cuts(whole=whole):  # nothing has been asked of the model, and nothing will be
+        yield _ended(cutoff, ending, [])
+        return
     came: queue.SimpleQueue[Any] = queue.SimpleQueue()
     left, room = threading.Event(), threading.Semaphore(_AHEAD)
 
@@ -118,7 +125,7 @@ def read(
             for item in items:
                 came.put(item)
                 room.acquire()
-                if left.is_set() or cutoff.given_up or (cutoff.stopped and not whole):
+                if left.is_set() or cutoff.cuts(whole=whole):
                     came.put(_WAKE)  # which may be on its way still, and must be heard before the end
                     break
         except BaseException as error:
@@ -139,19 +146,23 @@ def read(
                     room.release()
                     seen.append(item)
                     yield item
-                elif cutoff.given_up or not whole:
+                elif cutoff.cuts(whole=whole):
                     room.release()
                     for last in _come(came):
                         seen.append(last)
                         yield last
-                    if cutoff.error:
-                        raise cutoff.error
-                    yield ending(seen)
+                    yield _ended(cutoff, ending, seen)
                     return
         finally:
             left.set()
             room.release()
             reader.join(_MOMENT)
+
+
+def _ended(cutoff: Cutoff, ending: Callable[[list[T]], T], seen: list[T]) -> T:
+    if cutoff.error:
+        raise cutoff.error
+    return ending(seen)
 
 
 def _come(came: "queue.SimpleQueue[Any]") -> Iterator[Any]:
@@ -166,6 +177,9 @@ async def aread(
     items: AsyncIterator[T], cutoff: Cutoff, ending: Callable[[list[T]], T], *, whole: bool = False
 ) -> AsyncGenerator[T, None]:
     """The asynchronous :func:`read`; the task that reads is cancelled at once."""
+    if cutoff.cuts(whole=whole):
+        yield _ended(cutoff, ending, [])
+        return
     came: asyncio.Queue[Any] = asyncio.Queue()
     loop, left, room = asyncio.get_running_loop(), asyncio.Event(), asyncio.Semaphore(_AHEAD)
     reading = asyncio.create_task(_pump(items, came, left, room), name="reasc-read")
@@ -179,14 +193,12 @@ async def aread(
                     room.release()
                     seen.append(item)
                     yield item
-                elif cutoff.given_up or not whole:
+                elif cutoff.cuts(whole=whole):
                     while not came.empty():
                         if (last := came.get_nowait()) not in (_WAKE, _END) and not isinstance(last, _Raised):
                             seen.append(last)
                             yield last
-                    if cutoff.error:
-                        raise cutoff.error
-                    yield ending(seen)
+                    yield _ended(cutoff, ending, seen)
                     return
     finally:
         left.set()

@@ -177,3 +177,18 @@ def test_a_stream_that_hears_of_the_stop_first_is_cut_off_all_the_same() -> None
     *came, ending = read(items(), cutoff, lambda before: -len(before))
     assert came == list(range(1, len(came) + 1))
     assert ending == -len(came)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_nothing_is_asked_of_a_model_once_it_is_given_up(whole: bool) -> None:
+    asked: list[int] = []
+    cutoff = Cutoff()
+    cutoff.give_up()
+    assert list(read((asked.append(1) or 1 for _ in range(3)), cutoff, len, whole=whole)) == [0]
+    assert asked == []
+
+
+def test_a_whole_response_is_waited_for_when_streams_are_cut_off() -> None:
+    cutoff = Cutoff()
+    cutoff.stop()
+    assert list(read(iter([7]), cutoff, len, whole=True)) == [7]
