@@ -31,6 +31,7 @@ def resident() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
+@pytest.mark.slow  # a load test
 def test_a_thousand_requests_cancelled_at_random(endless_path: Path) -> None:
     """From 8 threads; nothing leaks, and those who stayed get the answers they would have had alone."""
     prompts = [f"question {number}: " + "why? " * (number % 7) for number in range(25)]

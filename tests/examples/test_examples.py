@@ -48,6 +48,7 @@ def test_a_chain_with_any_chat_model_answers_every_question(tmp_path: Path) -> N
     assert "tokens generated for 20 questions" in done.stdout
 
 
+@pytest.mark.slow  # a whole calibration; make test runs the same steps in tests/cli
 def test_calibrate_then_serve_writes_a_calibration_and_uses_it(tmp_path: Path) -> None:
     done = run("calibrate_then_serve.py", "mine.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -30,6 +30,7 @@ def run(name: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.slow  # a whole calibration; make test runs the same steps in tests/servers
 def test_llama_server_calibrates_and_decides(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
     done = run("llama_server.py", "--start", "--calibrate", "8", "--questions", "2", cwd=tmp_path)

@@ -82,6 +82,7 @@ def test_an_error_in_the_reader_leaves_nothing_running(calls: Any) -> None:
         assert eventually(lambda: script.open == 0)
 
 
+@pytest.mark.slow  # three rounds of 8 long samples; make test stops a real server in tests/servers
 def test_a_real_server_stops_generating(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="no llama-server here")
     pytest.importorskip("gguf", reason="the shipped model is made endless with gguf")
