@@ -36,6 +36,7 @@ def test_calibrate_then_ask(real_server: LlamaServer, tmp_path: Path) -> None:
     assert f"calibrated on '{real_server.name}'" in refused.stderr, "the GGUF in this process goes by another name"
 
 
+@pytest.mark.slow  # a real process and server; make test interrupts a recording in tests/cli
 def test_an_interrupted_recording_goes_on_where_it_stopped(real_server: LlamaServer, tmp_path: Path) -> None:
     pool = tmp_path / "pool.jsonl"
     command = ["record", str(TEST), *on(real_server), "--samples", "2", "--limit", "20", "--out", str(pool)]
