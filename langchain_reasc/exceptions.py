@@ -10,6 +10,7 @@ ReASCError                      (also core's ModelError)
 │   └── FingerprintMismatch     (also core's ModelInvalidRequestError)   calibrated on something else than what runs
 ├── SamplingError               no response could be had; see ``failures``
 │   └── SampleTimeout           (also TimeoutError, core's ModelTimeoutError)   a sample, or its question, took too long
+├── Undecided                   the budget was spent before the evidence was sufficient; see ``result``
 ├── ServerError                 a model server serves nothing
 │   ├── ServerUnreachable       (also core's ModelConnectionError)   nobody answers at its address
 │   ├── ServerBusy              (also core's ModelAPIError)   it is there, and may do better later
@@ -54,6 +55,7 @@ __all__ = [
     "ServerError",
     "ServerRefused",
     "ServerUnreachable",
+    "Undecided",
     "UnsupportedProcessorError",
     "missing_extra",
 ]
@@ -118,6 +120,18 @@ class SamplingError(ReASCError):
 
 class SampleTimeout(SamplingError, core.ModelTimeoutError, TimeoutError):
     """A sample was cut off because it, or its question, took longer than it may."""
+
+
+class Undecided(ReASCError):
+    """The budget or the time was spent before the evidence was sufficient, and ``on_undecided="raise"`` was set.
+
+    Attributes:
+        result: the :class:`~langchain_reasc.ReASCResult`: the best answer so far, the evidence, every response.
+    """
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class ServerError(ReASCError):

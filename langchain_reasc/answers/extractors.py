@@ -57,6 +57,7 @@ class Extractor:
     without_units: bool = False
     blocks: bool = False
     otherwise: "Extractor | None" = None
+    texts_vote: bool = True
 
     def __call__(self, response: str | AIMessage) -> str | None:
         """The answer in a text, or in a message."""
@@ -121,6 +122,7 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
         "choice": choice,
         "math": mathematical,
         "text": lambda: Extractor(str, "text"),
+        "message": lambda: Extractor(lambda text: "text", "message", texts_vote=False),
     }
     if spec not in named:
         raise ConfigurationError(

@@ -16,7 +16,7 @@ from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_a
 
 __all__ = ["ASC", "ESC", "Cap", "Decision", "FixedBudget", "ReASC", "Response", "StoppingRule", "decide"]
 
-Reason = Literal["gate", "evidence", "window", "budget", "timeout"]
+Reason = Literal["gate", "alone", "evidence", "window", "budget", "timeout"]
 DEFAULT_CONFIDENCE = 0.95  # C_threshold
 DEFAULT_BUDGET = 16
 
@@ -34,6 +34,7 @@ class Response:
     answer: str | None
     score: float | None = None
     cut_off: bool = False
+    alone: bool = False
 
     def __post_init__(self) -> None:
         if self.score is not None and not math.isfinite(self.score):  # max(1, exp(nan)) would count it as a vote
@@ -102,6 +103,8 @@ def decide(rule: StoppingRule, responses: Sequence[Response]) -> Decision:
 
     Responses are taken in launch order, so the outcome does not depend on which of a wave arrived first.
     """
+    if responses and responses[0].alone:
+        return replace(rule._tally(responses[:1]), stop=True, reason="alone")
     for n in range(1, len(responses) + 1):
         decision = rule(responses[:n])
         if decision.stop:

@@ -50,6 +50,7 @@ class PreparedModel:
         per_config: what it is under a call's config, where that decides; ``model`` is then what it is without one, and
             the rest is known once it is :meth:`resolved`.
         later: the arguments that were bound before it is resolved.
+        quiet: whether its calls are told to no handler, because one run around them all is.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -61,21 +62,25 @@ class PreparedModel:
     logprobs_wanted: bool = True
     per_config: "PerConfig[PreparedModel] | None" = None
     later: Mapping[str, Any] = field(default_factory=dict)
+    quiet: bool = False
 
     @classmethod
-    def of(cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, **kwargs: Any) -> "PreparedModel":
+    def of(
+        cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, quiet: bool = False, **kwargs: Any
+    ) -> "PreparedModel":
         """Unwrap ``model.bind(...)`` and ``model.with_config(...)``, and prepare the chat model inside.
 
         Args:
             model: what the user gave. One that is chosen or set by the config of a call is prepared as it is without
                 one, if it is anything then, and must be :meth:`resolved` for each call.
             logprobs: whether confidences will be read, so that a model which can return logprobs is asked to.
+            quiet: whether its calls are told to no handler, the model's own neither.
             **kwargs: further arguments of every call; they win over bound ones.
         """
 
         def prepare(one: Runnable[LanguageModelInput, Any]) -> "PreparedModel":
             # In a context of its own, or callbacks of a run around it would be taken for bound ones.
-            return Context().run(cls._of_one, one, logprobs=logprobs, kwargs=kwargs)
+            return Context().run(cls._of_one, one, logprobs=logprobs, quiet=quiet, kwargs=kwargs)
 
         if not is_configurable(model):
             return prepare(model)
@@ -83,12 +88,12 @@ class PreparedModel:
         try:
             default = per_config.under({})
         except ConfigurationError:  # only the config of a call says what it is
-            return cls(model, without_n(kwargs), per_config=per_config)
+            return cls(model, without_n(kwargs), per_config=per_config, quiet=quiet)
         return replace(default, notices=(), no_logprobs=None, unasked=None, per_config=per_config)
 
     @classmethod
     def _of_one(
-        cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool, kwargs: Mapping[str, Any]
+        cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool, quiet: bool, kwargs: Mapping[str, Any]
     ) -> "PreparedModel":
         kwargs = {**kwargs}
         config: RunnableConfig = {}
@@ -96,7 +101,7 @@ class PreparedModel:
             kwargs = {**model.kwargs, **kwargs}
             config = merge_configs(model.config, config)
             model = model.bound
-        ready, added = prepared(model, kwargs, logprobs=logprobs)
+        ready, added = prepared(model, kwargs, logprobs=logprobs, quiet=quiet)
         return cls(
             ready,
             {**without_n(kwargs), **added},
@@ -105,6 +110,7 @@ class PreparedModel:
             reason_for_no_logprobs(model, kwargs),
             reason_for_not_asking(model, kwargs) if logprobs else None,
             asks_for_logprobs(model, kwargs),
+            quiet=quiet,
         )
 
     def resolved(self, config: RunnableConfig) -> "PreparedModel":
@@ -176,7 +182,8 @@ class PreparedModel:
     def call_config(self, config: RunnableConfig, index: int) -> RunnableConfig:
         """The config of sample ``index``. LangGraph shows no tokens of runs tagged ``nostream``."""
         above = cast(RunnableConfig, {key: value for key, value in config.items() if key not in ("run_name", "run_id")})
-        return merge_configs(self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]})
+        merged = merge_configs(self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]})
+        return {**merged, "callbacks": []} if self.quiet else merged
 
     def fingerprint(
         self,

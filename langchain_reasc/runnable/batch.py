@@ -18,9 +18,9 @@ from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.online_batch import starts
 from langchain_reasc.runnable.progress import Progress, shown
 from langchain_reasc.runnable.question import Question, Start
-from langchain_reasc.runnable.runs import AsyncRun, Run
 from langchain_reasc.runnable.solver import Solver
 from langchain_reasc.sampling import Sample
+from langchain_reasc.sampling.runs import AsyncRun, Run
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
 __all__ = ["Batch"]

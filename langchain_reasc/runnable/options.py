@@ -29,9 +29,12 @@ def prepared_solver(
     calibrator: OnlineCalibrator | None,
     on_missing_confidence: Literal["error", "count"],
     allow_fingerprint_mismatch: bool,
+    quiet: bool = False,
     **limits: Any,
 ) -> Solver:
     """What answers questions under the options of the same names.
+
+    With ``quiet``, samples are parts of one model call: see :mod:`langchain_reasc.sampling.quiet`.
 
     Raises:
         ConfigurationError: options that contradict each other, or the model.
@@ -44,7 +47,7 @@ def prepared_solver(
             f"measure={str(measure)!r} goes with calibration='online'; a calibration brings its own, and "
             "without one no confidence is read"
         )
-    prepared = PreparedModel.of(model, logprobs=calibration is not None)
+    prepared = PreparedModel.of(model, logprobs=calibration is not None, quiet=quiet)
     running = prepared.fingerprint(prompt=fixed_prompt, answer=answer)
     solver = Solver(
         model=prepared,

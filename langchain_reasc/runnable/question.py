@@ -1,8 +1,9 @@
 """One input of a call: what is asked, for how long, and where its decision starts from."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.calibration import Calibration
@@ -12,7 +13,10 @@ from langchain_reasc.runnable.session import ResponseListener
 from langchain_reasc.sampling import Sample, Wave
 from langchain_reasc.sampling.time_limit import QuestionClock
 
-__all__ = ["Question", "Start"]
+__all__ = ["DeservesVote", "Question", "Start"]
+
+DeservesVote = Callable[[AIMessage], bool]
+"""Whether a first response is to be put to the vote; what is not is taken as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Question:
         clock: how long it has taken.
         cutoff: tells when the whole call is given up.
         on_response: called with each response and the decision after it, in launch order.
+        deserves_vote: asked of the first response, which is then launched alone; None puts every one to the vote.
         prompt_tokens: tokens of the prompt, once a response has told.
     """
 
@@ -48,6 +53,7 @@ class Question:
     clock: QuestionClock
     cutoff: Cutoff
     on_response: ResponseListener | None = None
+    deserves_vote: DeservesVote | None = None
     prompt_tokens: int | None = None
 
     def wave(self, indices: range, config: RunnableConfig) -> Wave:

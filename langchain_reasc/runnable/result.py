@@ -1,7 +1,7 @@
 """What a question came to: the decision, every response behind it, and what was spent."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage
@@ -98,6 +98,18 @@ class ReASCResult:
     def answer(self) -> str | None:
         """The winning answer; None when no response had one."""
         return self.decision.answer
+
+    @property
+    def undecided(self) -> bool:
+        """Whether budget or time was spent before the evidence was sufficient."""
+        return self.decision.reason in ("budget", "timeout")
+
+    def abstained(self) -> "ReASCResult":
+        """The same with an empty message in place of the winning one, with its account and its bill."""
+        message = self.message
+        metadata = {**message.response_metadata, "reasc": {**message.response_metadata["reasc"], "abstained": True}}
+        empty = AIMessage("", id=message.id, response_metadata=metadata, usage_metadata=message.usage_metadata)
+        return replace(self, message=empty)
 
     @property
     def failures(self) -> tuple[Exception, ...]:

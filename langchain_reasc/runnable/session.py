@@ -7,8 +7,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import Extractor, Vote, vote_of
 from langchain_reasc.calibration import Calibration
@@ -48,6 +50,8 @@ class Session:
         notices: what to tell the caller from the start.
         keep_logprobs: whether the winning message keeps the provider's logprobs, which are large.
         on_response: called with each response and the decision after it, in launch order.
+        deserves_vote: asked of the first response, which is then launched alone: one that does not deserve a vote is
+            the answer as it is. None puts every response to the vote.
     """
 
     def __init__(
@@ -63,14 +67,15 @@ class Session:
         notices: tuple[str, ...] = (),
         keep_logprobs: bool = True,
         on_response: ResponseListener | None = None,
+        deserves_vote: Callable[[AIMessage], bool] | None = None,
     ) -> None:
         self._rule, self._capped = rule, rule | Cap(max_samples)
         self._extract = extract
         self._scorer = Scorer(measure, calibration=calibration, required=required)
         self._max_samples, self._concurrency = max_samples, concurrency
-        self._alone_first = isinstance(rule, ReASC) and rule.gate is not None
+        self._gated = isinstance(rule, ReASC) and rule.gate is not None
         self._keep_logprobs = keep_logprobs
-        self._on_response = on_response
+        self._on_response, self._deserves_vote = on_response, deserves_vote
         self._without_vote: Counter[str] = Counter()  # why -> responses
         self._warned = False
         self._notices = dict.fromkeys(notices)  # an ordered set
@@ -78,7 +83,7 @@ class Session:
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
         self._next = 0
-        self._expired = False
+        self._expired: Literal["timeout", "budget"] | None = None
         self.decision: Decision | None = None
 
     @property
@@ -93,7 +98,7 @@ class Session:
             return 0
         self._give_up_if_all_failed()
         self._warn_if_nothing_votes()
-        size = 1 if launched == 0 and self._alone_first else self._concurrency
+        size = 1 if self._next_goes_alone(launched) else self._concurrency
         return min(size, self._max_samples - launched)
 
     def launch(self, count: int) -> range:
@@ -115,9 +120,14 @@ class Session:
         """Take a sample that was drawn before and failed: it is paid for, and its place is drawn again."""
         self._lost.append(sample)
 
-    def expire(self) -> None:
-        """Launch no more samples: the question has had its time."""
-        self._expired = True
+    def expire(self, why: Literal["timeout", "budget"]) -> None:
+        """Launch no more samples: the question has had its time, or its tokens."""
+        self._expired = why
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the samples so far have cost, prompts too."""
+        return total_usage(list(self._samples.values()), used=(), lost=self._lost).bill["total_tokens"]
 
     @property
     def first_score(self) -> float | None:
@@ -141,7 +151,7 @@ class Session:
         decision = self.decision or replace(
             decide(self._rule, list(self._responses.values())),
             stop=True,
-            reason="timeout" if self._expired else "budget",
+            reason=self._expired or "budget",
         )
         samples = [self._samples[index] for index in sorted(self._samples)]
         usage = total_usage(samples, used=self._responses, lost=self._lost)
@@ -165,6 +175,11 @@ class Session:
         logger.debug("answer %r after %d of %d samples: %s", decision.answer, decision.samples, len(samples), decision)
         return ReASCResult(message, decision, responses, usage, tuple(notices))
 
+    def _next_goes_alone(self, launched: int) -> bool:
+        if self._deserves_vote and not self._responses:
+            return True  # until one is there to be judged
+        return launched == 0 and self._gated
+
     def _consider(self, sample: Sample) -> None:
         self._responses[sample.index] = self._read(sample)
         decision = decide(self._capped, list(self._responses.values()))
@@ -174,6 +189,8 @@ class Session:
 
     def _read(self, sample: Sample) -> Response:
         assert sample.message is not None
+        if self._stands_alone(sample.message):
+            return Response(None, alone=True)
         vote = Vote(None)
         try:
             vote = vote_of(sample.message, self._extract)
@@ -185,6 +202,15 @@ class Session:
             self._without_vote[vote.why_none] += 1
         score = self._scorer.score(sample.message, votes=vote.answer is not None)
         return Response(vote.answer, score, cut_off=vote.cut_off)
+
+    def _stands_alone(self, message: AIMessage) -> bool:
+        if self._deserves_vote is None or self._responses:
+            return False
+        try:
+            return not self._deserves_vote(message)
+        except Exception as error:  # the user's function, asked of a response that is paid for
+            self._notices[f"{getattr(self._deserves_vote, '__name__', 'when')} failed on a response: {error!r}"] = None
+            return False
 
     def _sampled(self, samples: list[Sample]) -> tuple[SampledResponse, ...]:
         weights = dict(zip(self._responses, self._rule.weights(list(self._responses.values())), strict=True))

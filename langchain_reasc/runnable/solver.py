@@ -13,11 +13,11 @@ from langchain_core.runnables import RunnableConfig
 from langchain_reasc.answers import AnswerSpec, Extractor
 from langchain_reasc.calibration import Calibration, Fingerprint, OnlineCalibrator, check_fingerprint
 from langchain_reasc.calibration.asked import FixedPrompt
-from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
+from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError, Undecided
 from langchain_reasc.method.stopping import ASC, StoppingRule
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel, to_messages
-from langchain_reasc.runnable.question import Question, Start
+from langchain_reasc.runnable.question import DeservesVote, Question, Start
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import ResponseListener, Session
 from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
@@ -56,6 +56,8 @@ class Solver:
     sample_timeout: float | None
     timeout: float | None
     allow_fingerprint_mismatch: bool
+    on_undecided: Literal["answer", "raise", "abstain"]
+    token_budget: int | None
 
     def question(
         self,
@@ -65,6 +67,7 @@ class Solver:
         *,
         cutoff: Cutoff | None = None,
         on_response: ResponseListener | None = None,
+        deserves_vote: DeservesVote | None = None,
     ) -> Question:
         """An input, read and timed from now on.
 
@@ -75,7 +78,7 @@ class Solver:
         clock = QuestionClock(question=self.timeout, sample=self.sample_timeout)
         model = self.model.resolved(config).bind(kwargs)
         self.require_confidence(model)
-        return Question(model, to_messages(value), clock, cutoff or Cutoff(), on_response)
+        return Question(model, to_messages(value), clock, cutoff or Cutoff(), on_response, deserves_vote)
 
     def require_confidence(self, model: PreparedModel) -> None:
         """Say before anything is paid for that a model gives none.
@@ -128,9 +131,8 @@ class Solver:
                 for sample, wave in samples:
                     if _considered(session, sample, question.model):
                         wave.cutoff.stop()
-            if question.clock.over:
-                session.expire()
-        return self._learned(session)
+            self._limit(session, question)
+        return self._result(session)
 
     async def asolve(
         self, question: Question, config: RunnableConfig, *, slots: AsyncSlots, start: Start | None = None
@@ -142,11 +144,10 @@ class Solver:
                 async for sample, wave in samples:
                     if await self._aconsidered(session, sample, question.model):
                         wave.cutoff.stop()
-            if question.clock.over:
-                session.expire()
+            self._limit(session, question)
         if self.calibrator is None:
-            return session.result()
-        return await asyncio.to_thread(self._learned, session)  # it may fit a mixture
+            return self._result(session)
+        return await asyncio.to_thread(self._result, session)  # it may fit a mixture
 
     async def _aconsidered(self, session: Session, sample: Sample, model: PreparedModel) -> bool:
         if self.extract.blocks:
@@ -206,6 +207,7 @@ class Solver:
             notices=(*question.model.notices, *(start.notices if start else notices)),
             keep_logprobs=question.model.logprobs_wanted,
             on_response=question.on_response,
+            deserves_vote=question.deserves_vote,
         )
         if start and start.sample.status == "complete":
             _considered(session, start.sample, question.model)
@@ -241,11 +243,27 @@ class Solver:
             return rule, (f"the gate is closed: {calibration.gate.closed_because}",)
         return rule, ()
 
-    def _learned(self, session: Session) -> ReASCResult:
+    def _limit(self, session: Session, question: Question) -> None:
+        if question.clock.over:
+            session.expire("timeout")
+        elif self.token_budget is not None and session.tokens >= self.token_budget:
+            session.expire("budget")
+
+    def _result(self, session: Session) -> ReASCResult:
         result = session.result()
         if self.calibrator and session.first_score is not None:
             self.calibrator.observe(session.first_score, **session.first_made_of)
-        return result
+        if not result.undecided or self.on_undecided == "answer":
+            return result
+        if self.on_undecided == "abstain":
+            return result.abstained()
+        decision = result.decision
+        raise Undecided(
+            f"the evidence is not sufficient after {decision.samples} samples ({decision.reason}): "
+            f"{decision.answer!r} leads with a probability of {decision.posterior:.2f} of staying ahead, where "
+            f"{self.confidence:g} is wanted; the error's result has every response",
+            result,
+        )
 
 
 def _considered(session: Session, sample: Sample, model: PreparedModel) -> bool:

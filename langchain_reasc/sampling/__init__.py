@@ -13,6 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.sampling.parallel import aparallel, parallel
+from langchain_reasc.sampling.quiet import asteps, steps
 from langchain_reasc.sampling.sample import Sample
 from langchain_reasc.sampling.separate import aseparate, separate
 from langchain_reasc.sampling.wave import Wave
@@ -28,12 +29,14 @@ def drawn(wave: Wave) -> Generator[Sample]:
     itself. A model that samples in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is given
     the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle.
     """
-    return parallel(wave) if wave.model.sampler else separate(wave)
+    samples = parallel(wave) if wave.model.sampler else separate(wave)
+    return steps(wave, samples) if wave.model.quiet else samples
 
 
 def adrawn(wave: Wave) -> AsyncGenerator[Sample]:
     """The asynchronous :func:`drawn`."""
-    return aparallel(wave) if wave.model.sampler else aseparate(wave)
+    samples = aparallel(wave) if wave.model.sampler else aseparate(wave)
+    return asteps(wave, samples) if wave.model.quiet else samples
 
 
 def draw(

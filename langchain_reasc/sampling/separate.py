@@ -5,7 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, closing
+from contextlib import AbstractContextManager, aclosing, closing, nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Final
@@ -17,6 +17,7 @@ from langchain_reasc.models.cutoff import CUTOFF
 from langchain_reasc.models.daemons import start_daemon
 from langchain_reasc.models.usage import reported_usage
 from langchain_reasc.models.waiting import taken_from
+from langchain_reasc.sampling.quiet import unheard
 from langchain_reasc.sampling.sample import Sample, merged, streamed
 from langchain_reasc.sampling.wave import Wave
 
@@ -97,11 +98,12 @@ def _one(wave: Wave, index: int, chunks: Chunks) -> Sample:
     CUTOFF.set(wave.cutoff)
     model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
     try:
-        if not model.streams:
-            return _ended(wave, index, merged([model.invoke(wave.messages, call, **arguments)]))
-        with closing(model.stream(wave.messages, call, **arguments)) as stream:
-            for chunk in stream:
-                chunks.append(chunk)
+        with _told(wave):
+            if not model.streams:
+                return _ended(wave, index, merged([model.invoke(wave.messages, call, **arguments)]))
+            with closing(model.stream(wave.messages, call, **arguments)) as stream:
+                for chunk in stream:
+                    chunks.append(chunk)
         return _ended(wave, index, streamed(chunks))
     except Exception as error:
         return _failed(index, chunks, error)
@@ -112,11 +114,12 @@ async def _aone(wave: Wave, index: int) -> Sample:
     chunks: Chunks = []
     model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
     try:
-        if not model.streams:
-            return _ended(wave, index, merged([await model.ainvoke(wave.messages, call, **arguments)]))
-        async with aclosing(model.astream(wave.messages, call, **arguments)) as stream:
-            async for chunk in stream:
-                chunks.append(chunk)
+        with _told(wave):
+            if not model.streams:
+                return _ended(wave, index, merged([await model.ainvoke(wave.messages, call, **arguments)]))
+            async with aclosing(model.astream(wave.messages, call, **arguments)) as stream:
+                async for chunk in stream:
+                    chunks.append(chunk)
         return _ended(wave, index, streamed(chunks))
     except asyncio.CancelledError:
         if not wave.cutoff.given_up:
@@ -124,6 +127,10 @@ async def _aone(wave: Wave, index: int) -> Sample:
         return _given_up(wave, index, chunks)
     except Exception as error:
         return _failed(index, chunks, error)
+
+
+def _told(wave: Wave) -> AbstractContextManager[None]:
+    return unheard() if wave.model.quiet else nullcontext()
 
 
 def _ended(wave: Wave, index: int, message: AIMessage) -> Sample:

@@ -90,6 +90,8 @@ def _described(
     kind: type[Manager], source: PreparedModel, messages: list[BaseMessage], index: int, config: RunnableConfig
 ) -> tuple[Manager, dict[str, Any]] | None:
     """A manager of callbacks for one sample, and what it is to tell them; None where nobody listens."""
+    if source.quiet:
+        return None
     model, call = source.model, ensure_config(source.call_config(config, index))
     assert isinstance(model, BaseChatModel)
     callbacks = call.get("callbacks"), model.callbacks, model.verbose

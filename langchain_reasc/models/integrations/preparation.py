@@ -44,7 +44,7 @@ def leaves(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> Iterator[
 
 
 def prepared(
-    model: Runnable[Any, Any], arguments: Mapping[str, Any], *, logprobs: bool
+    model: Runnable[Any, Any], arguments: Mapping[str, Any], *, logprobs: bool, quiet: bool = False
 ) -> tuple[Runnable[Any, Any], dict[str, Any]]:
     """A copy that can be sampled, and the arguments to add to those of its calls.
 
@@ -52,14 +52,15 @@ def prepared(
         model: a chat model, wrapped or not, with nothing left to configure; any other Runnable is left as it is.
         arguments: what is bound to its calls.
         logprobs: whether confidences will be read.
+        quiet: whether the callbacks set on chat models are taken off.
     """
     if isinstance(model, RunnableBindingBase):  # a retry, say
-        bound, added = prepared(model.bound, {**model.kwargs, **arguments}, logprobs=logprobs)
+        bound, added = prepared(model.bound, {**model.kwargs, **arguments}, logprobs=logprobs, quiet=quiet)
         return model.model_copy(update={"bound": bound, "kwargs": {**without_n(model.kwargs), **added}}), {}
 
     def ready(one: Any, given: Mapping[str, Any]) -> Any:
         """One of several models, which do not all take the same arguments."""
-        copy, added = prepared(one, given, logprobs=logprobs)
+        copy, added = prepared(one, given, logprobs=logprobs, quiet=quiet)
         return copy.bind(**added) if added else copy
 
     if isinstance(model, RunnableWithFallbacks):
@@ -71,6 +72,8 @@ def prepared(
     if not isinstance(model, BaseChatModel):
         return model, {}
     update, added = _changes(model, arguments, logprobs=logprobs)
+    if quiet:
+        update |= {"callbacks": None, "verbose": False}
     copy = model.model_copy(update=update)
     return copy if isinstance(copy, ParallelSampler) else cuttable(copy), added
 

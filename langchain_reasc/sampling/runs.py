@@ -1,4 +1,4 @@
-"""The traced run of one input, open for as long as it is being answered."""
+"""A traced run, open for as long as what it stands for goes on: the answering of an input, or a sample."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -47,9 +47,13 @@ class Run:
     def last(self, what: Callable[[RunnableConfig], T]) -> T:
         """The step that ends the run, with what it gives."""
         output = self.step(what)
+        self.end(output)
+        return output
+
+    def end(self, output: Any) -> None:
+        """End the run with what it gave."""
         self._open = False
         self._manager.on_chain_end(output)
-        return output
 
     def fail(self, error: BaseException) -> None:
         """End the run, if it has not ended."""
@@ -66,8 +70,8 @@ class AsyncRun:
         self._manager: Any = None
         self._open = True
 
-    async def step(self, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
-        """Do something below the run; an error ends it."""
+    async def begin(self) -> None:
+        """Tell of the run, if that has not been done."""
         if self._manager is None:
             self._manager = await get_async_callback_manager_for_config(self._config).on_chain_start(
                 None,
@@ -76,6 +80,10 @@ class AsyncRun:
                 name=self._config.get("run_name") or self._name,
                 run_id=self._config.pop("run_id", None),
             )
+
+    async def step(self, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
+        """Do something below the run; an error ends it."""
+        await self.begin()
         below = patch_config(self._config, callbacks=self._manager.get_child())
         try:
             with set_config_context(below) as context:
@@ -87,9 +95,13 @@ class AsyncRun:
     async def last(self, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
         """The step that ends the run, with what it gives."""
         output = await self.step(what)
+        await self.end(output)
+        return output
+
+    async def end(self, output: Any) -> None:
+        """End the run with what it gave."""
         self._open = False
         await self._manager.on_chain_end(output)
-        return output
 
     async def fail(self, error: BaseException) -> None:
         """End the run, if it has begun and not ended."""

@@ -1,0 +1,215 @@
+"""``ChatReASC``: a chat model around any chat model, for wherever a chat model is asked for."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, cast
+
+from langchain_core.callbacks import (
+    AsyncCallbackManager,
+    AsyncCallbackManagerForLLMRun,
+    CallbackManager,
+    CallbackManagerForLLMRun,
+)
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.utils.utils import LC_ID_PREFIX
+from pydantic import Field
+
+from langchain_reasc.agents.below import announced, remember_config, remember_run, taken
+from langchain_reasc.agents.chunks import chunks_of
+from langchain_reasc.agents.inner import rebound, unbound, wants_structure, with_inside
+from langchain_reasc.agents.stand_in import StandIn
+from langchain_reasc.answers import AnswerSpec
+from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.models.contract import USAGE_ESTIMATED
+from langchain_reasc.runnable.question import DeservesVote, Question
+from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.sampling.slots import AsyncSlots, Slots
+
+__all__ = ["ChatReASC"]
+
+Messages = list[BaseMessage]
+
+
+class ChatReASC(StandIn):
+    """A chat model that samples another until the evidence for one answer is sufficient (ReASC).
+
+    It stands wherever a chat model is asked for: ``create_agent(ChatReASC(model=llm), tools)``, ``bind_tools``,
+    ``with_structured_output``, nodes of LangGraph. To handlers it is one call of the model inside: one run with that
+    model's name, whose usage is the bill of all samples. Each sample is a step below that run, of type "chain", and no
+    model's run, so that nobody counts its tokens a second time.
+
+    By default (``answer="message"``) tool calls and structured output are voted on; text alone is given back after one
+    response, which is launched alone. The winner is streamed at the end.
+
+    Example:
+        >>> agent = create_agent(ChatReASC(model=llm), tools=[get_weather])
+    """
+
+    answer: AnswerSpec = "message"
+    """What responses vote for: ``"message"`` for tool calls and structured output alone, or where the answer is in a
+    text: see :func:`langchain_reasc.answers.extractor`."""
+    when: Callable[[AIMessage], bool] | None = Field(default=None, repr=False)
+    """Whether a first response is to be put to the vote. It is then launched alone, and what does not deserve a vote is
+    given back as it is. None for every response with tool calls, and with ``answer="message"`` for no other."""
+
+    def bind_tools(
+        self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The model with tools, in the form that the model inside gives them."""
+        given = kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
+        return rebound(cast(Any, unbound(self.model)).bind_tools(tools, **given), self._around)
+
+    def with_structured_output(
+        self, schema: Any, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
+        """The model with structured output, by the way that the model inside has for it."""
+        inside = unbound(self.model)
+        if not isinstance(inside, BaseChatModel):  # several, which may have several ways
+            return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
+        return rebound(inside.with_structured_output(schema, include_raw=include_raw, **kwargs), self._around)
+
+    def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:
+        """The winning response; its ``usage_metadata`` is the bill of all samples.
+
+        Raises:
+            Exception: what the first sample failed with, where none succeeded, as the model inside would raise it.
+            Undecided: the evidence is not sufficient, with ``on_undecided="raise"``.
+            LogprobsUnavailable: a calibration needs logprobs and the model returned none.
+        """
+        remember_config(config)
+        return super().invoke(input, config, **kwargs)
+
+    async def ainvoke(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AIMessage:
+        """The asynchronous :meth:`invoke`."""
+        remember_config(config)
+        return await super().ainvoke(input, config, **kwargs)
+
+    def stream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[AIMessageChunk]:
+        """The winning response in chunks, once it is known."""
+        yield from super().stream(input, announced(CallbackManager, config), **kwargs)
+
+    async def astream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[AIMessageChunk]:
+        """The asynchronous :meth:`stream`."""
+        async for chunk in super().astream(input, announced(AsyncCallbackManager, config), **kwargs):
+            yield chunk
+
+    def _generate_with_cache(
+        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        remember_run(run_manager)  # which LangChain does not hand to ``_stream``, where a handler wants a stream
+        return super()._generate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
+
+    async def _agenerate_with_cache(
+        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        remember_run(run_manager)
+        return await super()._agenerate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
+
+    def _generate(
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._answered(messages, stop, run_manager, kwargs))])
+
+    async def _agenerate(
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        message = await self._aanswered(messages, stop, run_manager, kwargs)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for chunk in chunks_of(self._answered(messages, stop, run_manager, kwargs)):
+            yield ChatGenerationChunk(message=chunk)
+
+    async def _astream(
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in chunks_of(await self._aanswered(messages, stop, run_manager, kwargs)):
+            yield ChatGenerationChunk(message=chunk)
+
+    def _answered(
+        self, messages: Messages, stop: list[str] | None, run: CallbackManagerForLLMRun | None, kwargs: dict[str, Any]
+    ) -> AIMessage:
+        below = taken(run)
+        question = self._question(messages, stop, below, kwargs)
+        try:
+            return _told(self._solver.solve(question, below, slots=Slots(below.get("max_concurrency"))))
+        except SamplingError as error:
+            raise _first_failure(error) from error
+
+    async def _aanswered(
+        self,
+        messages: Messages,
+        stop: list[str] | None,
+        run: AsyncCallbackManagerForLLMRun | None,
+        kwargs: dict[str, Any],
+    ) -> AIMessage:
+        below = taken(run)
+        question = self._question(messages, stop, below, kwargs)
+        try:
+            return _told(await self._solver.asolve(question, below, slots=AsyncSlots(below.get("max_concurrency"))))
+        except SamplingError as error:
+            raise _first_failure(error) from error
+
+    def _question(
+        self, messages: Messages, stop: list[str] | None, below: RunnableConfig, kwargs: dict[str, Any]
+    ) -> Question:
+        arguments = {name: value for name, value in kwargs.items() if name != "stream"}
+        if stop is not None:
+            arguments["stop"] = stop
+        return self._solver.question(messages, below, arguments, deserves_vote=self._deserves_vote(arguments))
+
+    def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
+        if self.when is not None:
+            return self.when
+        if self._solver.extract.texts_vote or wants_structure({**self._solver.model.kwargs, **arguments}):
+            return None
+        return _calls_tools
+
+    def _around(self, inside: Runnable[Any, Any]) -> "ChatReASC":
+        """This, around what became of the model inside."""
+        if inside is unbound(self.model):
+            return self
+        return self.model_copy(update={"model": with_inside(self.model, inside)})
+
+
+def _calls_tools(message: AIMessage) -> bool:
+    return bool(message.tool_calls or message.invalid_tool_calls)
+
+
+def _told(result: ReASCResult) -> AIMessage:
+    """The winning message as one of this model's own."""
+    message = result.message
+    metadata = {**message.response_metadata, **({USAGE_ESTIMATED: True} if result.usage.estimated else {})}
+    inner_id = message.id is None or message.id.startswith(LC_ID_PREFIX)  # named after a call that nobody heard of
+    return message.model_copy(update={"id": None if inner_id else message.id, "response_metadata": metadata})
+
+
+def _first_failure(error: SamplingError) -> BaseException:
+    """What the model inside would have raised: handlers of errors around a chat model go by its kind."""
+    return error.failures[0] if type(error) is SamplingError and error.failures else error

@@ -1,0 +1,75 @@
+"""The chat model inside: what a model around it says of itself in its place."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
+
+from langchain_reasc.models.integrations import leaves
+
+__all__ = ["chat_model_inside", "named", "rebound", "unbound", "wants_structure", "with_inside"]
+
+_STRUCTURE: Final = (
+    "response_format",  # OpenAI and all who speak its API
+    "format",  # Ollama
+    "output_format",  # Anthropic
+    "output_config",
+    "response_schema",  # Gemini
+    "response_json_schema",
+    "response_mime_type",
+    "grammar",  # llama.cpp
+    "guided_json",  # vLLM
+)
+"""The arguments of a call that hold a response to a structure."""
+
+
+def chat_model_inside(model: Runnable[Any, Any]) -> BaseChatModel | None:
+    """The chat model that answers first, out of its bindings, retries and fallbacks; None where a config chooses it."""
+    return next((leaf.model for leaf in leaves(model, {})), None)
+
+
+def named(model: BaseChatModel) -> str:
+    """The name of a chat model, as its provider knows it."""
+    for field in ("model_name", "model", "model_id"):
+        if isinstance(name := getattr(model, field, None), str) and name:
+            return name
+    return model.get_name()
+
+
+def wants_structure(arguments: dict[str, Any]) -> bool:
+    """Whether the arguments of a call ask for structured output in the text of the response."""
+    return any(arguments.get(name) for name in _STRUCTURE)
+
+
+def unbound(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """A model without what was bound to it, and without its retries."""
+    return unbound(model.bound) if isinstance(model, RunnableBindingBase) else model
+
+
+def with_inside(model: Runnable[Any, Any], inside: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """The model with another in place of its :func:`unbound` one, and all that was bound as it was."""
+    if not isinstance(model, RunnableBindingBase):
+        return inside
+    return model.model_copy(update={"bound": with_inside(model.bound, inside)})
+
+
+def rebound(
+    chain: Runnable[Any, Any], around: Callable[[Runnable[Any, Any]], Runnable[Any, Any]]
+) -> Runnable[Any, Any]:
+    """What a chat model's ``bind_tools`` or ``with_structured_output`` made, with another model where it stood.
+
+    Args:
+        chain: the model with its arguments bound, or that with a parser behind.
+        around: the model to put in place of the one found there.
+    """
+    if isinstance(chain, RunnableBinding):
+        outer = around(chain.bound)
+        return RunnableBinding(bound=outer, kwargs=dict(chain.kwargs), config=chain.config)
+    if isinstance(chain, RunnableSequence):
+        return chain.model_copy(update={"first": rebound(chain.first, around)})
+    if isinstance(chain, RunnableParallel):
+        steps = {name: rebound(step, around) if name == "raw" else step for name, step in chain.steps__.items()}
+        return chain.model_copy(update={"steps__": steps})
+    return around(chain)

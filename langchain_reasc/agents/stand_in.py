@@ -1,0 +1,98 @@
+"""What a chat model around another says of itself: what that one would say."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar, Self
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import BaseMessage
+from pydantic import ConfigDict, model_validator
+
+from langchain_reasc.agents.inner import chat_model_inside, named
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.integrations import is_configurable
+from langchain_reasc.runnable.face import Face
+
+__all__ = ["StandIn"]
+
+
+class StandIn(Face, BaseChatModel):
+    """A chat model that stands in for the one inside: its name, its capabilities, its handlers, its way to count."""
+
+    model_config = ConfigDict(extra="forbid")
+    _quiet: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _set_model_profile(self) -> Self:
+        """Stand in for the model inside; in place of LangChain's own step of this name, which would find no profile."""
+        inside = chat_model_inside(self.model)
+        if inside is None and not is_configurable(self.model):
+            raise ConfigurationError(
+                f"ChatReASC stands around a chat model, and there is none in {type(self.model).__name__}; give the "
+                "chat model itself, or use ReASCRunnable, which takes any Runnable that returns an AIMessage"
+            )
+        # Handlers hear of this model alone, so what was set on the one inside is set here; not by assignment, which
+        # would be kept when another model takes its place.
+        for name in ("callbacks", "tags", "metadata", "verbose", "cache", "profile"):
+            if inside is not None and name not in self.model_fields_set:
+                self.__dict__[name] = getattr(inside, name)
+        return self
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model inside."""
+        inside = chat_model_inside(self.model)
+        return "" if inside is None else named(inside)
+
+    @property
+    def _llm_type(self) -> str:
+        return "reasc"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        inside = chat_model_inside(self.model)
+        options = {name: getattr(self, name) for name in self.model_fields_set & Face.model_fields.keys() - {"model"}}
+        told = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
+        if isinstance(self.calibration, Calibration):
+            told["calibration"] = f"{self.calibration.summary()} ({self.calibration.created_at.isoformat()})"
+        return {"model": {} if inside is None else {**inside._identifying_params, "_type": inside._llm_type}, **told}
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        inside = chat_model_inside(self.model)
+        return (inside._get_ls_params if inside else super()._get_ls_params)(stop=stop, **kwargs)
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Whether LangChain can write it down: yes, where it can write its model and its options."""
+        return True
+
+    @property
+    def lc_attributes(self) -> dict[str, Any]:
+        """Options that are records, as plain data."""
+        plain: dict[str, Any] = {}
+        if isinstance(self.calibration, Calibration):
+            plain["calibration"] = self.calibration.model_dump(mode="json", by_alias=True)
+        if self.measure is not None:
+            plain["measure"] = asdict(self.measure)
+        return plain
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """The ids of a text's tokens, as the model inside has them."""
+        inside = chat_model_inside(self.model)
+        return inside.get_token_ids(text) if inside else super().get_token_ids(text)
+
+    def get_num_tokens(self, text: str) -> int:
+        """The number of a text's tokens, as the model inside counts them."""
+        inside = chat_model_inside(self.model)
+        return inside.get_num_tokens(text) if inside else super().get_num_tokens(text)
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """The number of tokens of messages, as the model inside counts them."""
+        inside = chat_model_inside(self.model)
+        return (
+            inside.get_num_tokens_from_messages(messages, tools)
+            if inside
+            else super().get_num_tokens_from_messages(messages, tools)
+        )
