@@ -4,6 +4,9 @@
 tokens: it samples the model, reads how confident it was, and stops as soon as the evidence is sufficient.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
 from langchain_reasc._version import __version__
 from langchain_reasc.calibration import (
     Calibration,
@@ -26,11 +29,16 @@ from langchain_reasc.runnable import (
     calibrate,
 )
 
+if TYPE_CHECKING:
+    from langchain_reasc.agents.chat_model import ChatReASC
+    from langchain_reasc.agents.middleware import ReASCMiddleware
+
 __all__ = [
     "ASC",
     "ESC",
     "Calibration",
     "Cap",
+    "ChatReASC",
     "Decision",
     "FixedBudget",
     "Integration",
@@ -38,6 +46,7 @@ __all__ = [
     "ReASC",
     "ReASCAnswerParser",
     "ReASCError",
+    "ReASCMiddleware",
     "ReASCResult",
     "ReASCRunnable",
     "Response",
@@ -53,3 +62,19 @@ __all__ = [
     "register_reader",
     "save_calibration",
 ]
+
+_LAZY: Final = {
+    "ChatReASC": "langchain_reasc.agents.chat_model",
+    "ReASCMiddleware": "langchain_reasc.agents.middleware",
+}
+"""What is imported when it is asked for: not everybody has agents, and the packages that those are made with."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
