@@ -23,6 +23,7 @@ from langchain_reasc.agents.stand_in import StandIn
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import USAGE_ESTIMATED
+from langchain_reasc.models.integrations import leaves
 from langchain_reasc.runnable.question import DeservesVote, Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
@@ -193,7 +194,7 @@ class ChatReASC(StandIn):
 
     def _around(self, inside: Runnable[Any, Any]) -> "ChatReASC":
         """This, around what became of the model inside."""
-        if inside is unbound(self.model):
+        if any(inside is leaf.model for leaf in leaves(self.model, {})):
             return self
         return self.model_copy(update={"model": with_inside(self.model, inside)})
 
