@@ -1,17 +1,14 @@
 """The schemas of the tools that are bound to a model, in any provider's format."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 __all__ = ["ANY_TOOL", "schemas_of"]
 
 ANY_TOOL: Final = "*"
 """Stands for the tools whose names or arguments are not known; its schema takes everything."""
-
-Tool = Mapping[str, Any] | type | Callable[..., Any] | BaseTool
 
 
 def schemas_of(tools: Any) -> dict[str, dict[str, Any]]:
@@ -29,7 +26,7 @@ def schemas_of(tools: Any) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for tool in tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]:
         declared = _declared_together(tool)
-        for one in [tool] if declared is None else declared:
+        for one in [tool] if declared is None else map(_as_dictionary, declared):
             name, schema = _read(one)
             found[name] = schema if declared is None else _in_json_schema(schema)
     return found
@@ -37,7 +34,7 @@ def schemas_of(tools: Any) -> dict[str, dict[str, Any]]:
 
 def _read(tool: Any) -> tuple[str, dict[str, Any]]:
     try:
-        converted = convert_to_openai_tool(_plain(tool))
+        converted = convert_to_openai_tool(tool)
     except Exception:  # whatever a provider has of its own
         converted = dict(tool) if isinstance(tool, Mapping) else {}
     function = converted.get("function", converted)
@@ -57,12 +54,9 @@ def _declared_together(tool: Any) -> Iterable[Any] | None:
     return None
 
 
-def _plain(tool: Any) -> Any:
-    """A declaration of Google's own classes as the dictionary it stands for; anything else as it is."""
-    if isinstance(tool, type | BaseTool) or not hasattr(tool, "model_dump"):
-        return tool
-    held = tool.model_dump(mode="json", exclude_none=True, by_alias=False)
-    return held if isinstance(held, dict) and "name" in held else tool
+def _as_dictionary(declaration: Any) -> Any:
+    """A declaration of Google's own classes as the dictionary it stands for."""
+    return declaration.model_dump(mode="json", exclude_none=True) if hasattr(declaration, "model_dump") else declaration
 
 
 def _in_json_schema(schema: Any) -> Any:

@@ -186,11 +186,13 @@ def _value(response: Response, name: str) -> str | None:
 
 
 def _weighted_median(votes: Sequence[tuple[float, float, str | None]]) -> tuple[float, str | None]:
-    """The lowest (number, spelling) at which half of the weight is reached, of (number, weight, spelling)."""
+    """The lowest number at which half of the weight is reached, as first spelled; votes: (number, weight, spelling)."""
     half, reached = sum(weight for _, weight, _ in votes) / 2, 0.0
     ranked = sorted(votes, key=lambda vote: vote[0])
-    for number, weight, spelling in ranked:
+    middle = ranked[-1][0]  # where rounding keeps the sum below half
+    for number, weight, _ in ranked:
         reached += weight
         if reached >= half:
-            return number, spelling
-    return ranked[-1][0], ranked[-1][2]  # where rounding has kept the sum below half
+            middle = number
+            break
+    return middle, next(spelling for number, _, spelling in votes if number == middle)
