@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 __all__ = ["can_refuse", "read", "refuses"]
 
-_DEEPEST: Final = 100
+_LONGEST_CHAIN: Final = 100
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list,),
@@ -69,26 +69,28 @@ class _Reading:
     root: Mapping[str, Any]
     defaults: bool
 
-    def of(self, value: Any, schema: Any, deep: int = 0) -> Any:
+    def of(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
+        """The value as the schema has it; ``around`` are the schemas of the same value that led to it, by their ids."""
         schema = _followed(schema, self.root)
-        if not isinstance(schema, Mapping) or deep > _DEEPEST:
+        if not isinstance(schema, Mapping) or id(schema) in around:
             return value
+        around = (*around, id(schema))
         for branch in schema.get("allOf", ()):
-            value = self.of(value, branch, deep + 1)
+            value = self.of(value, branch, around)
         for branches in (schema.get("anyOf"), schema.get("oneOf")):
             if isinstance(branches, list):
-                value = self._by_branch(value, branches, deep)
+                value = self._by_branch(value, branches, around)
         if isinstance(value, dict):
-            return self._object(value, schema, deep)
+            return self._object(value, schema)
         if isinstance(value, list):
-            return [self.of(one, schema.get("items"), deep + 1) for one in value]
+            return [self.of(one, schema.get("items")) for one in value]
         return _scalar(value, schema)
 
-    def _object(self, value: dict[str, Any], schema: Mapping[str, Any], deep: int) -> Any:
+    def _object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
         properties = schema.get("properties")
         if not isinstance(properties, Mapping):
             return value
-        full = {key: self.of(one, properties.get(key), deep + 1) for key, one in value.items()}
+        full = {key: self.of(one, properties.get(key)) for key, one in value.items()}
         if self.defaults:
             for key, of in properties.items():
                 of = of if isinstance(of, Mapping) and "default" in of else _followed(of, self.root)
@@ -96,12 +98,12 @@ class _Reading:
                     full[key] = deepcopy(of["default"])
         return full
 
-    def _by_branch(self, value: Any, branches: list[Any], deep: int) -> Any:
+    def _by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
         """The value as the first branch has it that it fits as it is, else as the first that can read it."""
         followed = [_followed(branch, self.root) for branch in branches]
         for branch in followed:
             if _fits(value, branch):
-                return self.of(value, branch, deep + 1)
+                return self.of(value, branch, around)
         scalars = (_scalar(value, branch) for branch in followed if isinstance(branch, Mapping))
         return next((read for read in scalars if any(_fits(read, branch) for branch in followed)), value)
 
@@ -146,7 +148,7 @@ def _is(value: Any, kind: str) -> bool:
 
 def _followed(schema: Any, root: Mapping[str, Any]) -> Any:
     """What a reference within the schema leads to, one after the other; a schema without one as it is."""
-    for _ in range(_DEEPEST):
+    for _ in range(_LONGEST_CHAIN):
         if not isinstance(schema, Mapping) or not isinstance(path := schema.get("$ref"), str):
             return schema
         if not path.startswith("#"):
