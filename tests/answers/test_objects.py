@@ -215,9 +215,8 @@ class Even(BaseModel):
 
 def test_an_object_that_is_refused_when_put_together_gives_way_to_a_whole_one() -> None:
     odd = [text(a=1, b=1), text(a=1, b=5), text(a=2, b=2), text(a=4, b=2), text(a=1, b=7)]
-    fields = {"a": "1", "b": "2"}
-    assert decided(odd, by_field=True, voted=list(fields)).answer == '{"a": 1, "b": 2}'
-    decision = decided(odd, by_field=True, schema=Even, voted=list(fields))
+    assert decided(odd, by_field=True, voted=["a", "b"]).answer == '{"a": 1, "b": 2}'
+    decision = decided(odd, by_field=True, schema=Even, voted=["a", "b"])
     assert decision.answer == decision.whole == '{"a": 1, "b": 1, "c": 0}'
 
 
