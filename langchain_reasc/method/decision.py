@@ -40,6 +40,10 @@ class Response:
         if self.score is not None and not math.isfinite(self.score):  # max(1, exp(nan)) would count it as a vote
             raise ConfidenceError(f"a response score is {self.score}; use None where no confidence could be read")
 
+    def voting(self, answer: str | None) -> "Response":
+        """The same response with this answer for its own, and without fields."""
+        return Response(answer, self.score, self.cut_off, self.kind, alone=self.alone)
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

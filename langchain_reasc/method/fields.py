@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError
@@ -53,7 +54,7 @@ class ByField(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         names = dict.fromkeys(name for one in responses if one.answer is not None for name in one.fields or ())
-        votes = self.rule([replace(one, fields=None) for one in responses])
+        votes = self.rule([one.voting(one.answer) for one in responses])
         if not names:
             return votes
         parts = {name: self._field(name, responses) for name in names}
@@ -68,15 +69,12 @@ class ByField(StoppingRule):
         return self.rule.weights(responses)
 
     def _field(self, name: str, responses: Sequence[Response]) -> Decision:
-        spelled = [replace(one, answer=_value(one, name), fields=None) for one in responses]
+        spelled = [one.voting(_value(one, name)) for one in responses]
         numbers = [None if name in self.voted else number_in(one.answer) for one in spelled]
         if all(number is None for number in numbers):
             return self.rule(spelled)
         sorts = self.rule(
-            [
-                one if number is None else replace(one, answer=_NUMBER)
-                for one, number in zip(spelled, numbers, strict=True)
-            ]
+            [one if number is None else one.voting(_NUMBER) for one, number in zip(spelled, numbers, strict=True)]
         )
         if sorts.answer != _NUMBER:
             return sorts
@@ -94,7 +92,7 @@ class ByField(StoppingRule):
         near = [None if number is None else within(number, middle, tolerance) for number in numbers]
         split = self.rule(
             [
-                replace(one, answer=None if agrees is None else spelling if agrees else _FAR)
+                one.voting(None if agrees is None else spelling if agrees else _FAR)
                 for one, agrees in zip(responses, near, strict=True)
             ]
         )
@@ -150,6 +148,7 @@ def field_name(keys: Sequence[str]) -> str:
     return ".".join(key.replace("\\", "\\\\").replace(".", "\\.") for key in keys)
 
 
+@lru_cache(maxsize=4096)  # a decision reads the same few values again and again
 def number_in(value: str | None) -> float | None:
     """The number that a JSON value is; None where it is anything else, ``true`` and ``"5"`` too."""
     if value is None or not _NUMERAL.fullmatch(value):

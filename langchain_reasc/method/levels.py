@@ -29,9 +29,9 @@ def by_kind(rule: Rule, responses: Sequence[Response]) -> Decision:
         responses: in launch order.
     """
     kinds = [_kind(response) for response in responses]
-    coarse = rule([replace(one, answer=kind, fields=None) for one, kind in zip(responses, kinds, strict=True)])
+    coarse = rule([one.voting(kind) for one, kind in zip(responses, kinds, strict=True)])
     fine = rule([_only(coarse.answer, one, kind) for one, kind in zip(responses, kinds, strict=True)])
-    votes = rule([replace(one, fields=None) for one in responses])
+    votes = rule([one.voting(one.answer) for one in responses])
     return joined({"kind": coarse, "answer": fine}, answer=fine.answer, votes=votes, whole=fine.whole)
 
 
@@ -63,4 +63,4 @@ def _kind(response: Response) -> str | None:
 
 
 def _only(leading: str | None, response: Response, kind: str | None) -> Response:
-    return response if kind == leading else replace(response, answer=None, fields=None)
+    return response if kind == leading else response.voting(None)

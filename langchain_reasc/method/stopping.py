@@ -60,7 +60,7 @@ def decide(rule: StoppingRule, responses: Sequence[Response]) -> Decision:
     if responses and responses[0].alone:
         return Decision(stop=True, answer=responses[0].answer, reason="alone", samples=1)
     if any(response.alone for response in responses):
-        responses = [replace(one, answer=None, fields=None) if one.alone else one for one in responses]
+        responses = [one.voting(None) if one.alone else one for one in responses]
     for n in range(1, len(responses) + 1):
         decision = _after(rule, responses[:n])
         if decision.stop:
