@@ -27,11 +27,13 @@ class Vote:
         answer: the normalized answer; None when it casts no vote.
         cut_off: whether the response was cut off before its end. It may then vote, but not be accepted alone.
         why_none: why it casts no vote, for a notice: one of a few phrases; None where it does.
+        of_calls: whether the answer is its tool calls.
     """
 
     answer: str | None
     cut_off: bool = False
     why_none: str | None = None
+    of_calls: bool = False
 
 
 def vote_of(message: AIMessage, extract: Extractor) -> Vote:
@@ -71,7 +73,7 @@ def _vote_of_calls(message: AIMessage, cut_off: bool) -> Vote:
     if cut_off:  # LangChain completes half a call's JSON, so that its last argument may be half of one
         return Vote(None, cut_off, CUT_OFF)
     answer = calls_answer([{"name": call["name"], "args": call["args"]} for call in message.tool_calls])
-    return Vote(answer, why_none=INVALID_CALLS if answer is None else None)
+    return Vote(answer, why_none=INVALID_CALLS if answer is None else None, of_calls=answer is not None)
 
 
 def _spoken(message: AIMessage) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.answers import AnswerSpec, Vote, extractor, vote_of
@@ -163,9 +163,12 @@ class _Asked:
         """Algorithm 1 on the responses that came and carry what is asked for."""
         extract, readings, correct = extractor(answer), [], []
         for sample, reference in zip(samples, self.references, strict=True):
-            if (reading := _reading(sample)) is None or sample.message is None:
+            if sample.status != "complete" or sample.message is None:
+                logger.warning("a question is left out of the calibration: %s", sample.error)
                 continue
             vote: Vote = vote_of(sample.message, extract)
+            if (reading := _reading(sample.message, vote)) is None:
+                continue
             readings.append(reading)
             correct.append(vote.answer is not None and vote.answer == extract.label(reference))
         if not readings:
@@ -200,12 +203,9 @@ class _Asked:
         return Wave(self.model, prompt, range(index, index + 1), self.config)
 
 
-def _reading(sample: Sample) -> SignalReading | None:
-    if sample.status != "complete" or sample.message is None:
-        logger.warning("a question is left out of the calibration: %s", sample.error)
-        return None
+def _reading(message: AIMessage, vote: Vote) -> SignalReading | None:
     try:
-        return read_signals(sample.message)
+        return read_signals(message, of_calls=vote.of_calls)
     except LogprobsUnavailable as error:
         logger.warning("a response is left out of the calibration: %s", error)
         return None

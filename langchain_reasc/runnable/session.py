@@ -183,7 +183,7 @@ class Session:
             self._notices[f"the answer extractor failed on a response: {error!r}"] = None
         if vote.why_none:
             self._without_vote[vote.why_none] += 1
-        score = self._scorer.score(sample.message, votes=vote.answer is not None)
+        score = self._scorer.score(sample.message, vote)
         return Response(vote.answer, score, cut_off=vote.cut_off)
 
     def _sampled(self, samples: list[Sample]) -> tuple[SampledResponse, ...]:

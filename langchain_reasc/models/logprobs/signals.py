@@ -1,19 +1,20 @@
 """From a response to its token signals: what our own backends record, or a provider's log-probabilities."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import signals_from_alternatives
 from langchain_reasc.models.contract import TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
 from langchain_reasc.models.logprobs.checks import TokenLogprobs, checked
+from langchain_reasc.models.logprobs.deciding import Mask, deciding_tokens, spelled_by
 from langchain_reasc.models.logprobs.shapes import tokens_of
 
 __all__ = ["Provenance", "SignalReading", "count_tokens", "read_signals", "token_logprobs_of", "token_signals_of"]
@@ -59,6 +60,16 @@ class SignalReading:
             raise LogprobsUnavailable(f"no {measure.signal!r} signal: {why}")
         return measure(self.signals)
 
+    def within(self, tokens: Mask | None) -> "SignalReading":
+        """The same of some of the tokens; of all, where these cannot be told.
+
+        Args:
+            tokens: shape (T,), true for those to keep; None where they cannot be told.
+        """
+        if tokens is None or not tokens.any() or any(values.shape != tokens.shape for values in self.signals.values()):
+            return self
+        return replace(self, signals={name: values[tokens] for name, values in self.signals.items()})
+
     def provenance(self, signal: str) -> Provenance:
         """``top_k`` and ``vocabulary_size`` as a calibration made of this signal records them."""
         return {"top_k": self.k.get(signal), "vocabulary_size": self.vocabulary_size}
@@ -73,23 +84,41 @@ def token_signals_of(message: BaseMessage) -> Signals:
     return read_signals(message).signals
 
 
-def read_signals(message: BaseMessage) -> SignalReading:
+def read_signals(message: BaseMessage, *, of_calls: bool = False) -> SignalReading:
     """The token signals of a response, with what they are made of and what was odd.
 
     Reads ``response_metadata["token_signals"]`` where a backend recorded them; otherwise what the provider returned,
     which gives ``token_logprob`` and, where alternatives came with the tokens, ``top_k`` and ``neg_entropy`` over them.
 
+    Args:
+        message: the response.
+        of_calls: whether it votes for its tool calls. Then only the tokens of their names and arguments are read, where
+            they can be told from the others (:mod:`.deciding`); else all, as of any other response.
+
     Raises:
         LogprobsUnavailable: none were returned, or they cannot be what they claim. Never a zero instead.
     """
+    calls = message.tool_calls if of_calls and isinstance(message, AIMessage) else []
     if recorded := message.response_metadata.get(TOKEN_SIGNALS):
-        return _recorded(recorded, message.response_metadata.get(TOKEN_SIGNALS_INFO))
+        reading = _recorded(recorded, message.response_metadata.get(TOKEN_SIGNALS_INFO))
+        spelled = spelled_by(message.response_metadata) if calls else None
+        return reading.within(deciding_tokens(spelled, calls)) if spelled else reading
     found = token_logprobs_of(message)
     names = [name for name in ("top_k", "token_logprob", "neg_entropy") if name not in found.withheld]
     signals = signals_from_alternatives(found.chosen, found.alternatives, signals=names)
     known = () if _may_be_one_more(found) else ("top_k", "neg_entropy")
     k: dict[str, int] = {name: found.k for name in known if name in signals}
-    return SignalReading(signals, k=k, withheld=found.withheld, notices=found.notices)
+    reading = SignalReading(signals, k=k, withheld=found.withheld, notices=found.notices)
+    return reading.within(_of_calls(message, calls, found.places)) if calls else reading
+
+
+def _of_calls(message: BaseMessage, calls: Sequence[ToolCall], places: npt.NDArray[np.intp]) -> Mask | None:
+    """Which of the tokens at these places hold the calls."""
+    spelled = [token.spelled for token in tokens_of(message.response_metadata)]
+    if any(piece is None for piece in spelled):
+        return None
+    mask = deciding_tokens([piece or b"" for piece in spelled], calls)
+    return None if mask is None else mask[places]
 
 
 def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
