@@ -19,6 +19,7 @@ from langchain_reasc.calibration import Calibration, calibrate_offline, select_m
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel, to_messages
@@ -41,6 +42,7 @@ def calibrate(
     *,
     answer: AnswerSpec = "auto",
     fixed_prompt: FixedPrompt | None = None,
+    ask_confidence: bool = False,
     measure: Measure | Literal["auto"] = "auto",
     p_target: float = 0.9,
     concurrency: int = 8,
@@ -58,7 +60,10 @@ def calibrate(
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
         fixed_prompt: which part of a prompt is the same for every question, see
             :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
-        measure: how a response is scored; ``"auto"`` chooses on the responses, cross-validated.
+        ask_confidence: whether the model is asked to state its confidence, see
+            :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
+        measure: how a response is scored; ``"auto"`` chooses on the responses, cross-validated, among the signals that
+            all of them carry.
         p_target: accuracy asked of what the gate accepts.
         concurrency: questions in flight at once.
         seed: the seed of everything random in the calibration.
@@ -73,7 +78,7 @@ def calibrate(
         >>> calibration = calibrate(llm, [("What is 2 + 2?", "4"), ...])
         >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
     """
-    asked = _Asked.of(model, questions, concurrency, ensure_config(config))
+    asked = _Asked.of(model, questions, concurrency, ensure_config(config), measure, ask_confidence=ask_confidence)
     cutoff = Cutoff()
     with ThreadPoolExecutor(concurrency, "calibrate") as threads, shown(progress, len(asked.prompts)) as move:
         try:
@@ -93,6 +98,7 @@ async def acalibrate(
     *,
     answer: AnswerSpec = "auto",
     fixed_prompt: FixedPrompt | None = None,
+    ask_confidence: bool = False,
     measure: Measure | Literal["auto"] = "auto",
     p_target: float = 0.9,
     concurrency: int = 8,
@@ -101,7 +107,7 @@ async def acalibrate(
     progress: Progress = None,
 ) -> Calibration:
     """The asynchronous :func:`calibrate`."""
-    asked = _Asked.of(model, questions, concurrency, ensure_config(config))
+    asked = _Asked.of(model, questions, concurrency, ensure_config(config), measure, ask_confidence=ask_confidence)
     places = asyncio.Semaphore(concurrency)
     with shown(progress, len(asked.prompts)) as move:
 
@@ -129,15 +135,25 @@ class _Asked:
 
     @classmethod
     def of(
-        cls, model: Runnable[Any, Any], questions: Iterable[LabelledInput], concurrency: int, config: RunnableConfig
+        cls,
+        model: Runnable[Any, Any],
+        questions: Iterable[LabelledInput],
+        concurrency: int,
+        config: RunnableConfig,
+        measure: Measure | Literal["auto"],
+        *,
+        ask_confidence: bool,
     ) -> "_Asked":
         pairs = list(questions)
         if not pairs:
             raise CalibrationDataError("there is no question to calibrate on; 128 with their answers are a good number")
         if concurrency < 1:
             raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
-        prepared = PreparedModel.of(model, logprobs=True).resolved(config)
-        if prepared.no_logprobs:
+        stated = isinstance(measure, Measure) and measure.signal == VERBALIZED
+        if stated and not ask_confidence:
+            raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
+        prepared = PreparedModel.of(model, logprobs=not stated, ask_confidence=ask_confidence).resolved(config)
+        if prepared.no_logprobs and not (stated or (ask_confidence and measure == "auto")):
             raise LogprobsUnavailable(f"nothing to calibrate: {prepared.no_logprobs}")
         return cls(prepared, [to_messages(value) for value, _ in pairs], [str(right) for _, right in pairs], config)
 

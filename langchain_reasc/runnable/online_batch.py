@@ -14,6 +14,7 @@ from langchain_reasc.answers import vote_of
 from langchain_reasc.calibration import calibrate_online
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import Provenance, read_signals
 from langchain_reasc.runnable.question import Start
 from langchain_reasc.runnable.solver import Solver
@@ -28,7 +29,7 @@ def starts(firsts: Sequence[Sample], solver: Solver) -> list[Start]:
     measure = solver.calibrator.measure
     scores, shorter, made_of = _scores(firsts, solver, measure)
     notices: tuple[str, ...] = ()
-    if measure.score != "mean" and 2 * shorter > len(scores) > 0:
+    if measure.score != "mean" and measure.signal != VERBALIZED and 2 * shorter > len(scores) > 0:
         notices = (
             f"{shorter} of {len(scores)} first responses are shorter than the window ({measure.window} tokens) and are "
             "scored by their plain mean; pass a measure with a smaller window",

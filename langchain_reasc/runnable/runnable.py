@@ -72,9 +72,16 @@ class ReASCRunnable(RunnableSerializable[LanguageModelInput, AIMessage]):
     off, and the responses that have ended decide."""
     allow_fingerprint_mismatch: bool = False
     """Use a calibration that was measured on another model, prompt or sampling."""
+    ask_confidence: bool = False
+    """Ask the model to end each response with a line such as ``Confidence: 85%``, for models that return no logprobs:
+    stated (verbalised) confidence, what the model says of itself, as the measure ``Measure("verbalized", "mean")``. The
+    line is no part of the answer, nor of the winning message's text; its number is in
+    ``response_metadata["verbalized_confidence"]``, None where none was stated. A calibration holds for models that are
+    asked, or for such as are not."""
     measure: Measure | None = None
     """How ``calibration="online"`` scores a response; None for the paper's (self-certainty, bottom 10 %, W = 128) where
-    the model gives that signal, else the same score of one that it gives."""
+    the model gives that signal, else the same score of one that it gives; with ``ask_confidence``, what the model
+    states where it gives none."""
     calibrator: OnlineCalibrator | None = Field(default=None, repr=False, exclude=True)
     """What ``calibration="online"`` learns with; made when it is None. Runnables that are given the same one learn
     together, as those do that LangChain makes of one with configurable fields."""

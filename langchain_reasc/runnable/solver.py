@@ -15,6 +15,7 @@ from langchain_reasc.calibration import Calibration, Fingerprint, OnlineCalibrat
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 from langchain_reasc.method.stopping import ASC, StoppingRule
+from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.runnable.question import Question, Start
@@ -83,7 +84,9 @@ class Solver:
         Raises:
             LogprobsUnavailable: it is needed.
         """
-        if model.no_logprobs and self.on_missing_confidence == "error" and not self.counts(self.calibration):
+        if self._reads_statements or self.on_missing_confidence == "count" or self.counts(self.calibration):
+            return
+        if model.no_logprobs:
             raise LogprobsUnavailable(f"{model.no_logprobs}; or count votes with on_missing_confidence='count'")
 
     def require_fit(self, model: PreparedModel, messages: list[BaseMessage] | None = None) -> None:
@@ -229,6 +232,12 @@ class Solver:
         if self.calibrator is None and self.calibration is None:
             return True
         return bool(calibration and calibration.fallback)
+
+    @property
+    def _reads_statements(self) -> bool:
+        """Whether confidence is what the model states, and not read from its tokens."""
+        known = self.calibrator or self.calibration
+        return known is not None and known.measure.signal == VERBALIZED
 
     def _rule(self, calibration: Calibration | None) -> tuple[StoppingRule, tuple[str, ...]]:
         if calibration is None:

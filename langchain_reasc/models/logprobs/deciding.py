@@ -22,6 +22,7 @@ Mask = npt.NDArray[np.bool_]
 Span = tuple[int, int]
 
 _HEAD: Final = 64  # characters that may stand between a tool's name and its arguments
+_TRIED: Final = 100  # braces near the name at which arguments may begin; deep nesting costs much at each
 _JSON: Final = json.JSONDecoder(strict=False)
 
 
@@ -72,12 +73,13 @@ def spelled_by(metadata: Mapping[str, Any]) -> list[bytes] | None:
 
 def _last_call(text: str, end: int, name: str, arguments: Any) -> tuple[Span, Span] | None:
     """Where the last such call before ``end`` has its name and its arguments."""
-    wanted, at = _canonical(arguments), end
+    wanted, at, tried = _canonical(arguments), end, 0
     named = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
-    while wanted and name and (at := text.rfind("{", 0, at)) >= 0:
+    while wanted and name and tried < _TRIED and (at := text.rfind("{", 0, at)) >= 0:
         head = max(0, at - _HEAD - len(name))
         if name not in text[head:at]:
             continue
+        tried += 1
         names = [found.span() for found in named.finditer(text, head, at)]
         if names and (stop := _ends(text, at, wanted)) is not None and stop <= end:
             return names[-1], (at, stop)

@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.token_signals import signals_from_alternatives
-from langchain_reasc.models.contract import TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
+from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED, signals_from_alternatives
+from langchain_reasc.models.contract import TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, VERBALIZED_CONFIDENCE
 from langchain_reasc.models.logprobs.checks import TokenLogprobs, checked
 from langchain_reasc.models.logprobs.deciding import Mask, deciding_tokens, spelled_by
 from langchain_reasc.models.logprobs.shapes import tokens_of
@@ -21,6 +21,10 @@ __all__ = ["Provenance", "SignalReading", "count_tokens", "read_signals", "token
 
 Signals = dict[str, npt.NDArray[np.floating[Any]]]
 _REQUEST = "ask the model for them (ChatOpenAI: logprobs=True, top_logprobs=20)"
+_NOT_STATED = (
+    "the response states no confidence, although it was asked for a line such as 'Confidence: 85%' (one that is held "
+    "to a schema or a grammar, or only calls tools, has no room for it)"
+)
 
 
 class Provenance(TypedDict):
@@ -35,7 +39,7 @@ class SignalReading:
     """The token signals of a response, and what they are made of.
 
     Attributes:
-        signals: name -> shape (T,).
+        signals: name -> shape (T,); ``verbalized``, which no token has, shape (1,).
         k: name -> alternatives per token behind a signal that depends on their number, where it is known. Over the
             whole vocabulary that is V.
         vocabulary_size: V, where a backend knows it.
@@ -89,6 +93,7 @@ def read_signals(message: BaseMessage, *, of_calls: bool = False) -> SignalReadi
 
     Reads ``response_metadata["token_signals"]`` where a backend recorded them; otherwise what the provider returned,
     which gives ``token_logprob`` and, where alternatives came with the tokens, ``top_k`` and ``neg_entropy`` over them.
+    A response that was asked to state its confidence carries ``verbalized`` beside them, shape (1,).
 
     Args:
         message: the response.
@@ -96,8 +101,24 @@ def read_signals(message: BaseMessage, *, of_calls: bool = False) -> SignalReadi
             they can be told from the others (:mod:`.deciding`); else all, as of any other response.
 
     Raises:
-        LogprobsUnavailable: none were returned, or they cannot be what they claim. Never a zero instead.
+        LogprobsUnavailable: none were returned, or they cannot be what they claim, and no confidence was stated. Never
+            a zero instead.
     """
+    if VERBALIZED_CONFIDENCE not in message.response_metadata:
+        return _read_tokens(message, of_calls=of_calls)
+    stated = _number(message.response_metadata[VERBALIZED_CONFIDENCE])
+    try:
+        reading = _read_tokens(message, of_calls=of_calls)
+    except LogprobsUnavailable as error:
+        if stated is None:
+            raise LogprobsUnavailable(f"{_NOT_STATED}; and {error}") from None
+        reading = SignalReading({}, withheld=dict.fromkeys(SIGNALS, str(error)))
+    if stated is None:
+        return replace(reading, withheld={**reading.withheld, VERBALIZED: _NOT_STATED})
+    return replace(reading, signals={**reading.signals, VERBALIZED: np.array([stated])})
+
+
+def _read_tokens(message: BaseMessage, *, of_calls: bool) -> SignalReading:
     calls = message.tool_calls if of_calls and isinstance(message, AIMessage) else []
     if recorded := message.response_metadata.get(TOKEN_SIGNALS):
         reading = _recorded(recorded, message.response_metadata.get(TOKEN_SIGNALS_INFO))
@@ -159,6 +180,12 @@ def _recorded(recorded: Any, info: Any) -> SignalReading:
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _number(value: Any) -> float | None:
+    """A stated confidence, where it is one."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if known and 0 <= value <= 1 else None
 
 
 def _may_be_one_more(found: TokenLogprobs) -> bool:
