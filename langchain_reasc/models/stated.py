@@ -24,12 +24,14 @@ _INSTRUCTION: Final = (
 )
 _BESIDE_CALLS: Final = " When you call tools, write it in your text before the calls; it then says how right they are."
 
-_MARKS: Final = " \t\r\xa0*_`~>#|\"'([{•·–—-"
+_OPENING: Final = "*_`\"'([{"
+_BETWEEN: Final = "|•·–—-"
+_MARKS: Final = f" \t\r\xa0~>#{_OPENING}{_BETWEEN}"
 _ENDS: Final = ".!?;,:。>)]}$"  # may stand before a statement in a line that says something else first
 _LEADING: Final = re.compile(r"(?:\b(?:my|the|overall|final|stated|answer|estimated)\s+){1,2}\Z", re.IGNORECASE)
 _LABEL: Final = re.compile(
     r"confidence(?P<more>\s+(?:level|score|rating))?(?:\s*\([^()\n]{0,40}\)|\s+(?:in|that)\b[^\n:：=]{1,40}?)?"
-    r"[\s*_`\"']*+(?:(?P<colon>[:：=])|is\b)[\s*_`\"'(\[{]*+",
+    r"[\s*_`\"']*+(?:(?P<colon>[:：=])|\bis\b)[\s*_`\"'(\[{]*+",
     re.IGNORECASE,
 )
 _NUMBER: Final = r"[-+−]?\d++(?:[.,]\d++)?"
@@ -162,7 +164,7 @@ def _at_end(line: str) -> _Statement | None:
     value = _VALUE.match(line, found.said)
     between = line[found.start : labels[-1].start()]
     as_asked = labels[-1][0].startswith("Confidence") and not labels[-1]["more"]
-    apart = line[found.start - 1] in _ENDS or as_asked or not set("([|*_`–—-").isdisjoint(between)
+    apart = line[found.start - 1] in _ENDS or as_asked or not set(_OPENING + _BETWEEN).isdisjoint(between)
     return found if apart and value and _REST.match(line, value.end()) else None
 
 
@@ -170,7 +172,10 @@ def _statement(line: str, label: re.Match[str]) -> _Statement:
     before = line[: label.start()]
     if leading := _LEADING.search(before, max(0, len(before) - 40)):
         before = before[: leading.start()]
-    return _Statement(len(before.rstrip(_MARKS)), label.end())
+    if not before.strip(_MARKS):
+        return _Statement(0, label.end())
+    # What is marked up before it keeps its marks: of "**42** - **Confidence:** 85%" the first two stars.
+    return _Statement(len(before.rstrip(_OPENING).rstrip().rstrip(_BETWEEN).rstrip()), label.end())
 
 
 def _share(said: str) -> float | None:

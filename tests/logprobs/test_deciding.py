@@ -135,9 +135,7 @@ def test_odd_texts_take_no_time(text: str) -> None:
 
 
 def openai_shape(pieces: list[bytes], *, texts: bool = True, odd: int | None = None) -> dict[str, Any]:
-    content = [
-        {"token": piece.decode(errors="replace"), "bytes": list(piece)} if texts else {} for piece in pieces
-    ]
+    content = [{"token": piece.decode(errors="replace"), "bytes": list(piece)} if texts else {} for piece in pieces]
     for at, entry in enumerate(content):
         entry |= {"logprob": None if at == odd else -0.5 - at / 100, "top_logprobs": []}
     return {"logprobs": {"content": content}}
