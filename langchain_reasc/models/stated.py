@@ -29,9 +29,9 @@ _BETWEEN: Final = "|•·–—-"
 _MARKS: Final = f" \t\r\xa0~>#{_OPENING}{_BETWEEN}"
 _ENDS: Final = ".!?;,:。>)]}$"  # may stand before a statement in a line that says something else first
 _LEADING: Final = re.compile(r"(?:\b(?:my|the|overall|final|stated|answer|estimated)\s+){1,2}\Z", re.IGNORECASE)
-_LABEL: Final = re.compile(
+_LABEL: Final = re.compile(  # not followed by a quotation mark: "confidence": 0.9 is a field of somebody's JSON
     r"confidence(?P<more>\s+(?:level|score|rating))?(?:\s*\([^()\n]{0,40}\)|\s+(?:in|that)\b[^\n:：=]{1,40}?)?"
-    r"[\s*_`\"']*+(?:(?P<colon>[:：=])|\bis\b)[\s*_`\"'(\[{]*+",
+    r"[\s*_`]*+(?:(?P<colon>[:：=])|\bis\b)[\s*_`\"'(\[{]*+",
     re.IGNORECASE,
 )
 _NUMBER: Final = r"[-+−]?\d++(?:[.,]\d++)?"
@@ -42,7 +42,7 @@ _VALUE: Final = re.compile(
     rf"(?:(?P<percent>{_PER_CENT})|\s*(?:/|out\s+of)\s*(?P<most>\d++))?(?!\w|[.,]\d)",
     re.IGNORECASE,
 )
-_REST: Final = re.compile(r"[\s*_`~|\"')\]}.!。]*+(?:</?\w++>\s*+)*\Z")
+_REST: Final = re.compile(r"[\s*_`~|).!。]*+(?P<tags>(?:</\w++>\s*+)*)\Z")
 _NEXT_SENTENCE: Final = re.compile(r"[*_`)\]\s]*+[.;!。][*_`\s]*+(?=\w)")
 _WORDS: Final = 4  # up to which what is said instead of a number is a statement too ("Confidence: very high")
 
@@ -116,7 +116,7 @@ def without_statement(text: str) -> str:
     while kept and not kept[-1].strip():
         kept.pop()
     if kept and (found := _at_end(kept[-1])):
-        kept[-1] = kept[-1][: found.start]
+        kept[-1] = kept[-1][: found.start] + _tags(kept[-1], found)
     return text if kept == lines else "\n".join(kept).rstrip()
 
 
@@ -142,7 +142,14 @@ def _rest_of(line: str) -> str | None:
         return line
     value = _VALUE.match(line, found.said)
     after = _NEXT_SENTENCE.match(line, value.end()) if value else None
-    return line[after.end() :] if after else None
+    return line[after.end() :] if after else _tags(line, found) or None
+
+
+def _tags(line: str, found: _Statement) -> str:
+    """The tags that close behind a statement, as that of an ``<answer>`` around it."""
+    value = _VALUE.match(line, found.said)
+    rest = _REST.match(line, value.end()) if value else None
+    return rest["tags"] if rest else ""
 
 
 def _in_front(line: str) -> _Statement | None:

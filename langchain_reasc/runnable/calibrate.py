@@ -154,7 +154,9 @@ class _Asked:
             raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
         prepared = PreparedModel.of(model, logprobs=not stated, ask_confidence=ask_confidence).resolved(config)
         if prepared.no_logprobs and not (stated or (ask_confidence and measure == "auto")):
-            raise LogprobsUnavailable(f"nothing to calibrate: {prepared.no_logprobs}")
+            raise LogprobsUnavailable(
+                f"nothing to calibrate: {prepared.no_logprobs}; or let it state its confidence (ask_confidence=True)"
+            )
         return cls(prepared, [to_messages(value) for value, _ in pairs], [str(right) for _, right in pairs], config)
 
     def first(self, cutoff: Cutoff, prompt: list[BaseMessage]) -> Sample:

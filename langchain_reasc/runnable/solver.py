@@ -87,7 +87,10 @@ class Solver:
         if self._reads_statements or self.on_missing_confidence == "count" or self.counts(self.calibration):
             return
         if model.no_logprobs:
-            raise LogprobsUnavailable(f"{model.no_logprobs}; or count votes with on_missing_confidence='count'")
+            raise LogprobsUnavailable(
+                f"{model.no_logprobs}; or let it state its confidence (ask_confidence=True, calibrated so), or count "
+                "votes with on_missing_confidence='count'"
+            )
 
     def require_fit(self, model: PreparedModel, messages: list[BaseMessage] | None = None) -> None:
         """Refuse a calibration that was measured on something else, as far as can be told.

@@ -84,7 +84,7 @@ def test_a_measure_of_tokens_says_what_it_misses(runner: Any) -> None:
         runner.invoke(ReASCRunnable(model=model, calibration=made, ask_confidence=True), "q")
 
 
-def test_models_without_logprobs_can_be_calibrated(runner: Any, calibrated: Any) -> None:
+def test_models_without_logprobs_can_be_calibrated(calibrated: Any) -> None:
     anthropic = pytest.importorskip("langchain_anthropic")
     model = anthropic.ChatAnthropic(model="claude-sonnet-4-5", api_key="sk-nothing")
     options = {"model": model, "allow_fingerprint_mismatch": True}

@@ -72,6 +72,10 @@ NO_STATEMENT = [
     "A confidence interval: 42",
     "They said with confidence: the number of apples that Tom has in the end is 42.",
     "Overconfidence: 42",
+    '{"answer": 42, "confidence": 0.9}',
+    '{\n  "answer": 42,\n  "confidence": 0.9\n}',
+    '{"text": "It is 42. Confidence: 85%"}',
+    "{'answer': 42, 'confidence': 0.9}",
     "The form says Confidence: 85% in its first line, so the rest is 15.",
 ]
 
@@ -110,6 +114,8 @@ def test_other_texts_stay_as_they_are(text: str) -> None:
         ("It is **42** Confidence: 85%", 0.85, "It is **42**"),
         ("It is `42` **Confidence:** 85%", 0.85, "It is `42`"),
         ("| 42 | Confidence: 85% |", 0.85, "| 42"),
+        ("<answer>42\nConfidence: 85%</answer>", 0.85, "<answer>42\n</answer>"),
+        ("<answer>42. Confidence: 85%</answer>", 0.85, "<answer>42.</answer>"),
         ("It is 42.\nConfidence: 85%\n```", 0.85, "It is 42.\n```"),
         ("Confidence: 85%. The answer is 42.", 0.85, "The answer is 42."),
         ("Asked for 'Confidence: 20%', I say 42.\nConfidence: 85%", 0.85, "Asked for 'Confidence: 20%', I say 42."),
