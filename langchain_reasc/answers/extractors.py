@@ -1,7 +1,7 @@
 """Extractors by name: where answers stand in responses. They compose: ``boxed() | last_number()``."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from langchain_reasc.answers.closing import closing_number, last_number_in
 from langchain_reasc.answers.explicit import explicit_answer
 from langchain_reasc.answers.extraction import AnswerSpec, Extractor
 from langchain_reasc.answers.json_objects import field_of_last_object
+from langchain_reasc.answers.json_values import Names
 from langchain_reasc.answers.marks import boxed_content
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.normalize import without_unit
@@ -151,9 +152,9 @@ def json_field(field: str) -> Extractor:
 def json_object(
     *,
     by_field: bool = False,
-    leave_out: Collection[str] = REASONING,
+    leave_out: Names = REASONING,
     tolerance: Mapping[str, float] | None = None,
-    voted: Collection[str] = (),
+    voted: Names = (),
     schema: Schema | None = None,
 ) -> Extractor:
     """Structured output: the last JSON object of a text, or the arguments of its tool call. A list in it is one value.

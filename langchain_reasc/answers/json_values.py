@@ -2,13 +2,17 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import within
 
-__all__ = ["canonical", "check_tolerance", "named", "names_of", "near"]
+__all__ = ["Names", "canonical", "check_tolerance", "named", "names_of", "near"]
+
+Names = Sequence[str] | AbstractSet[str]
+"""Several names, in any collection that pydantic knows too."""
 
 
 def canonical(value: Any) -> str:

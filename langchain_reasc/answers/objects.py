@@ -10,7 +10,7 @@ from langchain_core.messages import ToolCall
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_reasc.answers.json_objects import last_object, parsed_object
-from langchain_reasc.answers.json_values import canonical, check_tolerance, near
+from langchain_reasc.answers.json_values import Names, canonical, check_tolerance, near
 from langchain_reasc.answers.schemas import read, refuses
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import ByField, field_name
@@ -51,9 +51,9 @@ class ObjectVotes:
     """
 
     by_field: bool = False
-    leave_out: Collection[str] = REASONING
+    leave_out: Names = REASONING
     tolerance: Mapping[str, float] = field(default_factory=dict)
-    voted: Collection[str] = ()
+    voted: Names = ()
     schema: Schema | None = None
 
     def __post_init__(self) -> None:

@@ -1,11 +1,11 @@
 """The answer of a response that calls tools: its calls, whatever their order and ids."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from langchain_reasc.answers.json_values import canonical, check_tolerance, named, names_of, near
+from langchain_reasc.answers.json_values import Names, canonical, check_tolerance, named, names_of, near
 from langchain_reasc.answers.schemas import read, refuses
 from langchain_reasc.answers.tool_schemas import ANY_TOOL
 from langchain_reasc.exceptions import ConfigurationError
@@ -43,7 +43,7 @@ class ToolVotes:
         ConfigurationError: a tolerance that is no distance, an unknown name, a string where several are expected.
     """
 
-    exclude_args: Collection[str] | Mapping[str, Collection[str]] = ()
+    exclude_args: Names | Mapping[str, Names] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
     normalize: Mapping[str, Callable[[str], str] | str] = field(default_factory=dict)
     hierarchical: bool = True
@@ -92,11 +92,15 @@ class ToolVotes:
         """
         try:
             return calls_answer(
-                {"name": call["name"], "args": self._compared(call["name"], self._read(call, schemas or {}))}
-                for call in calls
+                {"name": call["name"], "args": self._compared(call["name"], self.read(call, schemas))} for call in calls
             )
         except RecursionError:
             return None
+
+    def read(self, call: Mapping[str, Any], schemas: Schemas | None) -> Any:
+        """The arguments of a call as its tool would have them: with defaults, numbers where they were strings."""
+        schema = (schemas or {}).get(call["name"])
+        return read(call["args"], schema) if schema else call["args"]
 
     def kind(self, calls: Iterable[Mapping[str, Any]]) -> str | None:
         """Which tools are called, and how often each; None where calls are voted on as a whole."""
@@ -116,10 +120,6 @@ class ToolVotes:
             return False
         agree = [[self._agree(call, another) for another in others] for call in calls]
         return agree[0][0] if len(calls) == 1 else _all_paired(agree)
-
-    def _read(self, call: Mapping[str, Any], schemas: Schemas) -> Any:
-        schema = schemas.get(call["name"])
-        return read(call["args"], schema) if schema else call["args"]
 
     def _compared(self, tool: str, value: Any, path: tuple[str, ...] = ()) -> Any:
         if isinstance(value, Mapping):

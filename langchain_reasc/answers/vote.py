@@ -101,10 +101,11 @@ def _vote_of_calls(
     calls = [{"name": call["name"], "args": call["args"]} for call in message.tool_calls]
     if cut_off:  # LangChain completes half a call's JSON, so that its last argument may be half of one
         return Vote(None, cut_off, CUT_OFF)
-    if extract.objects and (value := extract.objects.in_calls(message.tool_calls)) is not None:
-        return _vote_of_object(value, extract, None if extract.objects.name else tools.kind(calls))
     if why := tools.refused(calls, schemas):
         return Vote(None, why_none=why)
+    if extract.objects and extract.objects.in_calls(message.tool_calls) is not None:
+        kind = None if extract.objects.name else tools.kind(calls)
+        return _vote_of_object(tools.read(calls[0], schemas), extract, kind)
     answer = tools.answer(calls, schemas)
     if answer is None:
         return Vote(None, why_none=INVALID_CALLS)

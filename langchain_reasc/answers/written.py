@@ -53,9 +53,9 @@ def _merged(old: Any, new: Any, votes: ObjectVotes, path: tuple[str, ...] = ()) 
         return old
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
-    keys = [key for key in old if key in new or votes.is_left_out((*path, key))]
-    both = {key: _merged(old[key], new[key], votes, (*path, key)) for key in keys if key in new}
-    return {key: both[key] if key in both else old[key] for key in keys} | {k: new[k] for k in new if k not in both}
+    kept = {key: one for key, one in old.items() if key in new or votes.is_left_out((*path, key))}
+    changed = {key: _merged(old[key], one, votes, (*path, key)) if key in old else one for key, one in new.items()}
+    return kept | changed  # in the order of the old one
 
 
 def _in_text(message: AIMessage, value: dict[str, Any]) -> AIMessage | None:

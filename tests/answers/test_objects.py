@@ -12,8 +12,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
-from langchain_reasc.answers import Vote, extractor, json_object, vote_of, with_answer
+from langchain_reasc.answers import ToolVotes, Vote, extractor, json_object, vote_of, with_answer
 from langchain_reasc.answers.objects import REFUSED_OBJECT, ObjectVotes
+from langchain_reasc.answers.tool_calls import REFUSED_CALLS, UNKNOWN_TOOL
 from langchain_reasc.answers.vote import CUT_OFF, NO_ANSWER
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.stopping import ASC, Cap, Decision, Response, decide
@@ -139,6 +140,18 @@ def test_calls_of_other_tools_stay_calls() -> None:
     two = AIMessage("", tool_calls=[*other.tool_calls, *called(city="Rome").tool_calls])
     assert voted(two).kind == '["Trip", "search"]'
     assert voted(AIMessage('{"a": 1}', tool_calls=other.tool_calls), schema=Trip).calls
+
+
+def test_an_object_is_checked_by_the_tool_that_was_bound_too() -> None:
+    schemas = {"f": {"properties": {"a": {"type": "integer"}, "b": {"default": 7}}, "required": ["a"]}}
+
+    def vote(message: AIMessage) -> Vote:
+        return vote_of(message, json_object(), ToolVotes(), schemas)
+
+    assert vote(called("f", a="1")).answer == '{"a": 1, "b": 7}'
+    assert vote(called("f")).why_none == REFUSED_CALLS
+    assert vote(called("g", a=1)).why_none == UNKNOWN_TOOL
+    assert with_answer(called("f", a="1"), '{"a": 2, "b": 7}', ObjectVotes()) is not None
 
 
 @pytest.mark.parametrize(

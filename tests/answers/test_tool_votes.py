@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
+from pydantic import BaseModel
 
 from langchain_reasc.answers import ANY_TEXT, ToolVotes, Vote, extractor, kind_of, vote_of
 from langchain_reasc.answers.tool_calls import REFUSED_CALLS, UNKNOWN_TOOL, calls_answer
@@ -265,6 +266,18 @@ def test_options_can_be_read_and_pickled() -> None:
     tools = ToolVotes(exclude_args=("note",), tolerance={"x": 1}, normalize={"q": "casefold", "r": str.upper})
     assert pickle.loads(pickle.dumps(tools)) == tools
     assert "exclude_args=('note',)" in repr(tools)
+
+
+def test_options_may_be_a_field_of_a_model() -> None:
+    class Options(BaseModel):
+        tools: ToolVotes = ToolVotes()
+
+    given = ToolVotes(exclude_args={"search": {"note"}}, normalize={"q": str.upper})
+    assert Options(tools=given).tools is given
+    written = {"exclude_args": ["note"], "tolerance": {"x": 1}, "normalize": {"q": "casefold"}}
+    assert Options.model_validate({"tools": written}).tools == ToolVotes(**written)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="tolerance of 'x'"):
+        Options.model_validate({"tools": {"tolerance": {"x": -1}}})
 
 
 def response(message: AIMessage) -> Response:
