@@ -4,6 +4,9 @@
 tokens: it samples the model, reads how confident it was, and stops as soon as the evidence is sufficient.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from langchain_reasc._version import __version__
 from langchain_reasc.calibration import (
     Calibration,
@@ -26,6 +29,9 @@ from langchain_reasc.runnable import (
     calibrate,
 )
 
+if TYPE_CHECKING:
+    from langchain_reasc.agents.decision_model import ReASCDecisionModel
+
 __all__ = [
     "ASC",
     "ESC",
@@ -37,6 +43,7 @@ __all__ = [
     "Measure",
     "ReASC",
     "ReASCAnswerParser",
+    "ReASCDecisionModel",
     "ReASCError",
     "ReASCResult",
     "ReASCRunnable",
@@ -53,3 +60,20 @@ __all__ = [
     "register_reader",
     "save_calibration",
 ]
+
+_LAZY: Final = {
+    "ReASCDecisionModel": "langchain_reasc.agents.decision_model",
+}
+"""Name -> the module that defines it, imported when the name is first asked for."""
+
+if not TYPE_CHECKING:  # type checkers would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

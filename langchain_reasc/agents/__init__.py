@@ -1,0 +1,1 @@
+"""Where ReASC meets LangChain's agents: faces that stand where an agent expects a model of some kind."""
