@@ -94,13 +94,18 @@ def _said(text: str, *, cut_off: bool) -> Iterator[str]:
 
 
 def _marked(text: str, *, cut_off: bool = False) -> str | None:
-    inside = None
-    for match in _TAGGED.finditer(text):
-        inside = match[1]
-    if inside is None and not cut_off:  # a stop string may have taken the closing mark away
-        for match in _OPENING.finditer(text):
-            inside = text[match.end() :]
-    return boxed_content(text, cut_off=cut_off) if inside is None else inside
+    if tagged := _last(_TAGGED, text):
+        return tagged[1]
+    if not cut_off and (opening := _last(_OPENING, text)):  # a stop string may have taken the closing mark away
+        return text[opening.end() :]
+    return boxed_content(text, cut_off=cut_off)
+
+
+def _last(mark: re.Pattern[str], text: str) -> re.Match[str] | None:
+    last = None
+    for match in mark.finditer(text):
+        last = match
+    return last
 
 
 def _folded(label: str) -> str:

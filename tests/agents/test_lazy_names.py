@@ -1,0 +1,46 @@
+"""Names that are imported when they are first asked for, and what is said where their package is too old."""
+
+import subprocess
+import sys
+
+import pytest
+
+import langchain_reasc
+
+ABSENT = """
+import sys
+sys.modules["langchain_core.decisions"] = None
+from importlib.metadata import version
+import inspect
+import langchain_reasc
+from langchain_reasc import *
+assert dict(inspect.getmembers(langchain_reasc))["ReASCDecisionModel"] is ReASCDecisionModel
+try:
+    ReASCDecisionModel(llm=None)
+except ImportError as error:
+    assert isinstance(error, langchain_reasc.ReASCError) and error.name == "langchain_core.decisions"
+    assert version("langchain-core") in str(error)
+    print(error)
+"""
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_an_older_langchain_core_is_named_when_a_decision_model_is_made() -> None:
+    said = run(ABSENT)
+    assert "ReASCDecisionModel needs langchain_core.decisions" in said and "'langchain-core>=1.8'" in said
+
+
+def test_nothing_of_agents_is_imported_before_it_is_asked_for() -> None:
+    code = "import sys, langchain_reasc; print([m for m in sys.modules if m.startswith('langchain_reasc.agents')])"
+    assert run(code).strip() == "[]"
+
+
+def test_lazy_names_are_listed_and_others_are_not_there() -> None:
+    assert "ReASCDecisionModel" in dir(langchain_reasc) and "ReASCDecisionModel" in langchain_reasc.__all__
+    assert langchain_reasc.ReASCDecisionModel is langchain_reasc.ReASCDecisionModel
+    with pytest.raises(AttributeError, match="no attribute 'ReASCDecision'"):
+        getattr(langchain_reasc, "ReASCDecision")  # noqa: B009
+    assert not hasattr(langchain_reasc, "__wrapped__")
