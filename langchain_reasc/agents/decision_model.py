@@ -84,7 +84,8 @@ class ReASCDecisionModel(BaseDecisionModel):
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """Samples per question at most."""
     concurrency: int = Field(default=4, ge=1)
-    """Samples launched at once; ``config["max_concurrency"]`` bounds it for a call."""
+    """Samples launched at once. ``config["max_concurrency"]`` bounds them for each request, and in a batch how many
+    requests are at work."""
     confidence: float = Field(default=DEFAULT_CONFIDENCE, gt=0.5, lt=1)
     """C_threshold: the posterior at which the evidence is sufficient."""
     on_missing_confidence: Literal["error", "count"] = "error"
@@ -164,6 +165,9 @@ class ReASCDecisionModel(BaseDecisionModel):
             input: the state and the questions.
             config: callbacks, tags, metadata, run name; ``max_concurrency`` bounds the samples in flight.
             **kwargs: passed to every call of the chat model.
+
+        Returns:
+            The answers, the bill of all samples, and in ``reasc`` the account of each question.
 
         Raises:
             ConfigurationError: a request without questions, or with one that cannot be answered; nothing was paid for.
