@@ -1,6 +1,8 @@
 """A decision model whose decisions are votes: probabilities, confidence, bill and runs."""
 
 from typing import Any
+from unittest.mock import MagicMock
+from uuid import UUID
 
 import pytest
 
@@ -9,9 +11,8 @@ pytest.importorskip("langchain_core.decisions", reason="langchain-core has decis
 from langchain_core import decisions as core
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import HumanMessage
-from langchain_core.tracers.base import BaseTracer
+from langchain_core.tracers import LangChainTracer
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
-from runnable.test_tracing import Runs
 
 from langchain_reasc import ReASCDecisionModel, ReASCError
 from langchain_reasc.method.evidence import posterior
@@ -74,24 +75,32 @@ def test_several_questions_have_samples_a_bill_and_an_account_each(runner: Any) 
     assert {**counted} == {**response.usage} | {key: value for key, value in counted.items() if "details" in key}
 
 
+class Books(LangChainTracer):
+    """What LangSmith is sent: runs, each with the usage that it adds up over a trace."""
+
+    def __init__(self, **fields: Any) -> None:  # which LangChain copies
+        super().__init__(**{"client": MagicMock(sent={}), **fields})
+        self.runs: dict[UUID, Any] = self.client.sent
+
+    def _persist_run_single(self, run: Any) -> None:
+        self.runs[run.id] = run
+
+    def _update_run_single(self, run: Any) -> None:
+        self.runs[run.id] = run
+
+
 def test_samples_are_runs_below_the_decision_and_usage_is_theirs(runner: Any) -> None:
-    class Kept(BaseTracer):
-        kept: Any = None
-
-        def _persist_run(self, run: Any) -> None:
-            self.kept = run
-
-    tracer, runs = Kept(), Runs()
-    response = ask(runner, naming("sales"), TEAM, {"callbacks": [tracer, runs], "run_name": "route", "tags": ["mine"]})
-    root = tracer.kept
+    books = Books()
+    response = ask(runner, naming("sales"), TEAM, {"callbacks": [books], "run_name": "route", "tags": ["mine"]})
+    [root] = [run for run in books.runs.values() if run.parent_run_id is None]
     assert (root.name, root.run_type, root.outputs["output"]) == ("route", "chain", response)
-    assert "usage_metadata" not in root.extra.get("metadata", {})  # a tracer would add it to that of the samples
-    assert [below.run_type for below in root.child_runs] == ["llm"] * 4
-    for below in root.child_runs:
-        assert below.extra["metadata"]["reasc_question"] == "q" and {"mine", "nostream"} <= {*below.tags}
-    told = [below.outputs["generations"][0][0]["message"]["kwargs"]["usage_metadata"] for below in root.child_runs]
-    assert sum(one["total_tokens"] for one in told) == response.usage["total_tokens"]
-    assert runs.runs.keys() == runs.ended.keys()
+    samples = [run for run in books.runs.values() if run is not root]
+    assert [(run.run_type, run.parent_run_id) for run in samples] == [("llm", root.id)] * 4
+    for run in samples:
+        assert run.extra["metadata"]["reasc_question"] == "q" and {"mine", "nostream"} <= {*run.tags}
+    told = [run.extra.get("metadata", {}).get("usage_metadata") for run in (root, *samples)]
+    assert told[0] is None and sum(one["total_tokens"] for one in told[1:]) == response.usage["total_tokens"]
+    assert all(run.end_time for run in books.runs.values())
 
 
 def test_max_concurrency_and_arguments_reach_the_samples(runner: Any) -> None:
