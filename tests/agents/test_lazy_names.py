@@ -11,11 +11,9 @@ ABSENT = """
 import sys
 sys.modules["langchain_core.decisions"] = None
 from importlib.metadata import version
-import inspect
 import langchain_reasc
 assert not [module for module in sys.modules if module.startswith("langchain_reasc.agents")]
-from langchain_reasc import *
-assert dict(inspect.getmembers(langchain_reasc))["ReASCDecisionModel"] is ReASCDecisionModel
+from langchain_reasc import ReASCDecisionModel
 try:
     ReASCDecisionModel(llm=None)
 except ImportError as error:
