@@ -47,7 +47,6 @@ class Solver:
     model: PreparedModel
     extract: Extractor
     answer: AnswerSpec
-    tool_votes: ToolVotes
     fixed_prompt: FixedPrompt | None
     calibration: Calibration | None
     calibrator: OnlineCalibrator | None
@@ -58,8 +57,9 @@ class Solver:
     sample_timeout: float | None
     timeout: float | None
     allow_fingerprint_mismatch: bool
-    on_undecided: Literal["answer", "raise", "abstain"]
-    token_budget: int | None
+    on_undecided: Literal["answer", "raise", "abstain"] = "answer"
+    token_budget: int | None = None
+    tool_votes: ToolVotes = ToolVotes()
 
     def question(
         self,
