@@ -37,6 +37,7 @@ from langchain_reasc.answers.extractors import (
     mathematical,
     message_extractor,
 )
+from langchain_reasc.answers.free_text import free_text
 from langchain_reasc.answers.normalize import equivalent, normalize
 from langchain_reasc.answers.vote import Vote, vote_of
 
@@ -49,6 +50,7 @@ __all__ = [
     "choice",
     "equivalent",
     "extractor",
+    "free_text",
     "json_field",
     "last_number",
     "matching",

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers.choice import ChoiceFinder
 from langchain_reasc.answers.closing import closing_number, last_number_in
+from langchain_reasc.answers.equivalence import Equivalence
 from langchain_reasc.answers.explicit import explicit_answer
 from langchain_reasc.answers.json_objects import field_of_last_object
 from langchain_reasc.answers.marks import boxed_content
@@ -46,6 +47,7 @@ class Extractor:
         without_units: whether what it finds has no unit, so that a label needs none either.
         blocks: whether finding an answer may take seconds, and is done beside an event loop.
         otherwise: the extractor that is asked where this one finds none.
+        equivalence: tells which answers vote together that are not spelled alike; None where only such do that are.
     """
 
     find: Callable[[Any], str | None]
@@ -57,6 +59,7 @@ class Extractor:
     without_units: bool = False
     blocks: bool = False
     otherwise: "Extractor | None" = None
+    equivalence: Equivalence | None = None
 
     def __call__(self, response: str | AIMessage) -> str | None:
         """The answer in a text, or in a message."""
@@ -81,6 +84,7 @@ class Extractor:
             name=f"{own} | {rest.name}",
             over_tool_calls=self.over_tool_calls or other.over_tool_calls,
             blocks=self.blocks or other.blocks,
+            equivalence=self.equivalence or other.equivalence,
         )
 
     def _first(self, found: str | None, ask: "Callable[[Extractor], str | None]") -> str | None:

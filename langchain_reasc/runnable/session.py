@@ -17,6 +17,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Cap, Decision, ReASC, Response, StoppingRule, decide
 from langchain_reasc.models.logprobs import Provenance
 from langchain_reasc.models.usage import output_tokens
+from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.result import (
     ReASCResult,
     SampledResponse,
@@ -48,6 +49,7 @@ class Session:
         notices: what to tell the caller from the start.
         keep_logprobs: whether the winning message keeps the provider's logprobs, which are large.
         on_response: called with each response and the decision after it, in launch order.
+        meanings: sorts answers in free text by what they mean; None compares their spelling.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Session:
         notices: tuple[str, ...] = (),
         keep_logprobs: bool = True,
         on_response: ResponseListener | None = None,
+        meanings: Meanings | None = None,
     ) -> None:
         self._rule, self._capped = rule, rule | Cap(max_samples)
         self._extract = extract
@@ -71,6 +74,7 @@ class Session:
         self._alone_first = isinstance(rule, ReASC) and rule.gate is not None
         self._keep_logprobs = keep_logprobs
         self._on_response = on_response
+        self._meanings = meanings
         self._without_vote: Counter[str] = Counter()  # why -> responses
         self._warned = False
         self._notices = dict.fromkeys(notices)  # an ordered set
@@ -145,11 +149,14 @@ class Session:
         )
         samples = [self._samples[index] for index in sorted(self._samples)]
         usage = total_usage(samples, used=self._responses, lost=self._lost)
+        if self._meanings:
+            usage = replace(usage, judge=self._meanings.bill, estimated=usage.estimated or self._meanings.estimated)
         responses = self._sampled(samples)
         notices = [
             *self._notices,
             *self._votes_told(),
             *self._scorer.notices(len(self._responses)),
+            *(self._meanings.notices if self._meanings else ()),
             *failures_told(samples),
         ]
         method = "reasc" if isinstance(self._rule, ReASC) and self._rule.weight != "count" else "asc"
@@ -184,7 +191,10 @@ class Session:
         if vote.why_none:
             self._without_vote[vote.why_none] += 1
         score = self._scorer.score(sample.message, votes=vote.answer is not None)
-        return Response(vote.answer, score, cut_off=vote.cut_off)
+        answer = vote.answer
+        if answer is not None and self._meanings and not sample.message.tool_calls:
+            answer = self._meanings.of(answer)
+        return Response(answer, score, cut_off=vote.cut_off)
 
     def _sampled(self, samples: list[Sample]) -> tuple[SampledResponse, ...]:
         weights = dict(zip(self._responses, self._rule.weights(list(self._responses.values())), strict=True))

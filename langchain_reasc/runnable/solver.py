@@ -17,6 +17,7 @@ from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 from langchain_reasc.method.stopping import ASC, StoppingRule
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.question import Question, Start
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import ResponseListener, Session
@@ -122,7 +123,9 @@ class Solver:
         Raises:
             ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
         """
-        session = self._session(question, start)
+        session = self._session(question, start, config)
+        if start and start.sample.status == "complete":
+            _considered(session, start.sample, question.model)
         while wanted := session.wanted:
             with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
                 for sample, wave in samples:
@@ -136,11 +139,13 @@ class Solver:
         self, question: Question, config: RunnableConfig, *, slots: AsyncSlots, start: Start | None = None
     ) -> ReASCResult:
         """The asynchronous :meth:`solve`."""
-        session = self._session(question, start)
+        session = self._session(question, start, config)
+        if start and start.sample.status == "complete":
+            await self._aconsidered(session, start.sample, question)
         while wanted := session.wanted:
             async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
                 async for sample, wave in samples:
-                    if await self._aconsidered(session, sample, question.model):
+                    if await self._aconsidered(session, sample, question):
                         wave.cutoff.stop()
             if question.clock.over:
                 session.expire()
@@ -148,10 +153,14 @@ class Solver:
             return session.result()
         return await asyncio.to_thread(self._learned, session)  # it may fit a mixture
 
-    async def _aconsidered(self, session: Session, sample: Sample, model: PreparedModel) -> bool:
-        if self.extract.blocks:
-            return await asyncio.to_thread(_considered, session, sample, model)
-        return _considered(session, sample, model)
+    async def _aconsidered(self, session: Session, sample: Sample, question: Question) -> bool:
+        if not self.extract.blocks:
+            return _considered(session, sample, question.model)
+        try:
+            return await asyncio.to_thread(_considered, session, sample, question.model)
+        except asyncio.CancelledError:
+            question.cutoff.give_up()  # or its thread would go on comparing answers
+            raise
 
     def _drawn(
         self, question: Question, wanted: int, launch: Launch, config: RunnableConfig, slots: Slots
@@ -191,7 +200,7 @@ class Solver:
             slots.give_back(taken)
             question.prompt_tokens = wave.cutoff.prompt_tokens
 
-    def _session(self, question: Question, start: Start | None) -> Session:
+    def _session(self, question: Question, start: Start | None, config: RunnableConfig) -> Session:
         self.require_fit(question.model, question.messages)
         current = start.calibration if start else self.learned
         rule, notices = self._rule(current)
@@ -206,13 +215,17 @@ class Solver:
             notices=(*question.model.notices, *(start.notices if start else notices)),
             keep_logprobs=question.model.logprobs_wanted,
             on_response=question.on_response,
+            meanings=self._meanings(question, config),
         )
-        if start and start.sample.status == "complete":
-            _considered(session, start.sample, question.model)
-        elif start:
+        if start and start.sample.status != "complete":
             session.lose(start.sample)
         question.clock.resume()
         return session
+
+    def _meanings(self, question: Question, config: RunnableConfig) -> Meanings | None:
+        if (equivalence := self.extract.equivalence) is None:
+            return None
+        return Meanings(equivalence, question.messages, config, clock=question.clock, cutoff=question.cutoff)
 
     @property
     def fingerprint(self) -> Fingerprint:
