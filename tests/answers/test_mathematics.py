@@ -157,6 +157,21 @@ def test_the_worker_ends_with_the_interpreter(ending: str) -> None:
     assert _ends(worker)
 
 
+GREETING = """
+import sys, types
+sys.modules |= {name: types.ModuleType(name) for name in ("math_verify", "sympy")}
+from langchain_reasc.answers import mathematics_worker as worker
+worker.canonical = lambda formula: print("read", file=sys.stderr, flush=True)
+worker.main()
+"""
+
+
+def test_the_worker_has_read_a_formula_before_it_is_ready() -> None:
+    """The first takes a second, of which the one that is asked about must not be charged."""
+    done = subprocess.run([sys.executable, "-c", GREETING, "3"], input="", capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ('"ready"\n', "read\n")
+
+
 FORKING = """
 import os
 from langchain_reasc.answers import mathematics
