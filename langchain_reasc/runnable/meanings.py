@@ -131,6 +131,8 @@ def _within(seconds: float | None, what: Callable[[], T], cutoff: Cutoff) -> T:
     """What a function returns, waited for in this thread, where it may be given up."""
     if seconds is not None and seconds <= 0:
         raise TimeoutError("the question has had its time")
+    if cutoff.given_up:
+        raise TimeoutError("the call was given up")
     ended: queue.SimpleQueue[None] = queue.SimpleQueue()
     outcome: Future[T] = Future()
 

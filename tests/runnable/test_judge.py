@@ -1,9 +1,14 @@
 """A model that tells which answers mean the same: what it costs, and where its runs are."""
 
 import asyncio
+import pickle
 from typing import Any
 
+import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, UsageMetadataCallbackHandler
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.runnables import RunnableLambda
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.answers import free_text
@@ -116,3 +121,30 @@ def test_a_model_may_be_its_own_judge(runner: Any) -> None:
     assert result.decision.evidence == {"Paris it is": 4.0}
     both = result.message.usage_metadata["total_tokens"] + result.usage.judge["total_tokens"]
     assert usage.usage_metadata["scripted"]["total_tokens"] == both
+
+
+def test_langgraph_shows_no_word_of_the_judge(runner: Any) -> None:
+    graph = pytest.importorskip("langgraph.graph")
+    reasc = ReASCRunnable(model=saying(*PARIS), answer=free_text(judge=judging(city)))
+
+    def node(state: Any) -> Any:
+        return {"messages": [reasc.invoke(state["messages"])]}
+
+    async def anode(state: Any) -> Any:
+        return {"messages": [await reasc.ainvoke(state["messages"])]}
+
+    built = graph.StateGraph(graph.MessagesState)
+    built.add_node("answer", RunnableLambda(node, anode))
+    built.add_edge(graph.START, "answer")
+    shown = runner.stream(built.compile(), {"messages": [("human", "q")]}, stream_mode="messages")
+    assert [message.content for message, _ in shown] == ["Paris it is"]
+
+
+def test_options_with_a_judge_survive_copies_and_pickling(runner: Any) -> None:
+    reasc = ReASCRunnable(model=saying(*PARIS), answer=free_text(judge=judging(city)))
+    copied = reasc.model_copy(update={"max_samples": 2})
+    assert runner.solve(copied, "q").decision.evidence == {"Paris it is": 2.0}
+    assert "free_text:judge(judge)" in repr(reasc)
+    extract = free_text(embeddings=DeterministicFakeEmbedding(size=2))
+    again = pickle.loads(pickle.dumps(ReASCRunnable(model=FakeListChatModel(responses=["a"]), answer=extract)))
+    assert again.answer.name == extract.name

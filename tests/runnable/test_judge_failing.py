@@ -107,7 +107,8 @@ def test_a_task_that_is_cancelled_does_not_wait_for_the_judge() -> None:
         judged.set()
         return Reply("yes", opens=go)
 
-    reasc = ReASCRunnable(model=saying(*distinct(4)), answer=free_text(judge=judging(city, says)))
+    judge = judging(city, says)
+    reasc = ReASCRunnable(model=saying(*distinct(4)), answer=free_text(judge=judge))
 
     async def cancelled() -> None:
         task = asyncio.create_task(reasc.ainvoke("q"))
@@ -120,6 +121,7 @@ def test_a_task_that_is_cancelled_does_not_wait_for_the_judge() -> None:
     start = time.monotonic()
     asyncio.run(cancelled())
     assert time.monotonic() - start < 3
+    assert len(judge.log.calls) == 1
     go.set()
     await_no_sampling_threads()
 
