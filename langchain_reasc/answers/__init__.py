@@ -22,7 +22,7 @@ any other                       what the extractor finds in its text. Reasoning 
 ``auto`` takes what the response says its answer is (a box, ``<answer>``, ``####``, "the answer is" in some 15
 languages), the last such statement where there are several; else the number that it comes down to: the last one, aside
 from courtesies, notes and subordinate clauses. It never depends on what is installed. Answers are compared after
-:func:`normalize`.
+:func:`normalize`; those in free text by what they mean, see :func:`free_text`.
 """
 
 from langchain_reasc.answers.extractors import (

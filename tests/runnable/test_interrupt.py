@@ -42,7 +42,9 @@ CALLS = {
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    "call", [pytest.param(call, id=name, marks=[pytest.mark.slow] * ("judge" in name)) for name, call in CALLS.items()]
+)
 def test_an_interrupt_ends_streams_and_threads_promptly(call: str) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)])}
     process = subprocess.Popen(

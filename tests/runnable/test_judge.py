@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import threading
 from typing import Any
 
 import pytest
@@ -148,3 +149,18 @@ def test_options_with_a_judge_survive_copies_and_pickling(runner: Any) -> None:
     extract = free_text(embeddings=DeterministicFakeEmbedding(size=2))
     again = pickle.loads(pickle.dumps(ReASCRunnable(model=FakeListChatModel(responses=["a"]), answer=extract)))
     assert again.answer.name == extract.name
+
+
+def test_an_event_loop_goes_on_while_a_judge_thinks() -> None:
+    go = threading.Event()
+    judge = judging(city, lambda same: Reply("yes", opens=go))
+    reasc = ReASCRunnable(model=saying(*PARIS), answer=free_text(judge=judge, timeout=5))
+
+    async def both() -> Any:
+        solving = asyncio.create_task(reasc.asolve("q"))
+        while not judge.log.calls:
+            await asyncio.sleep(0.005)
+        go.set()
+        return await solving
+
+    assert asyncio.run(both()).decision.evidence == {"Paris it is": 4.0}
