@@ -2,12 +2,13 @@
 
 import re
 import threading
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
 
@@ -152,7 +153,31 @@ def test_odd_and_huge_answers_reach_the_judge_whole(runner: Any, text: str) -> N
 
     said = [Reply(f"{text} {at}") for at in range(2)]
     extract = free_text(judge=RunnableLambda(judge), prompt="{first}|{second}|{question}")
-    history = [SystemMessage("be brief"), HumanMessage("before"), AIMessage("then"), HumanMessage("ünd now?")]
+    history: list[Any] = [
+        SystemMessage("be brief"),
+        HumanMessage("before"),
+        AIMessage("then"),
+        HumanMessage("ünd now?"),
+    ]
+    history += [
+        AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}]),
+        ToolMessage("found", tool_call_id="1"),
+    ]
     result = runner.solve(ReASCRunnable(model=saying(*said), answer=extract, max_samples=2), history)
     assert result.decision.evidence == {f"{text} 0": 2.0}
     assert seen == [f"{text} 0|{text} 1|ünd now?"]
+
+
+ASKER: ContextVar[str] = ContextVar("ASKER")
+
+
+def test_a_function_runs_in_the_context_of_the_call(runner: Any) -> None:
+    askers = []
+
+    def same(first: str, second: str) -> bool:
+        askers.append(ASKER.get())
+        return True
+
+    ASKER.set("mine")
+    runner.invoke(ReASCRunnable(model=saying(*map(Reply, "abc")), answer=free_text(same=same), max_samples=3), "q")
+    assert askers == ["mine"] * 2

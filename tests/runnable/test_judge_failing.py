@@ -55,12 +55,20 @@ def test_after_three_failures_in_a_row_a_judge_is_left_alone(runner: Any) -> Non
     ],
 )
 def test_what_is_no_verdict_means_not_the_same(runner: Any, reply: Any) -> None:
-    judge = RunnableLambda(lambda prompt: reply)
-    result = runner.solve(ReASCRunnable(model=saying(*distinct(3)), answer=free_text(judge=judge), max_samples=3), "q")
-    assert len(result.decision.evidence) == 3
+    judged: list[str] = []
+
+    def judge(prompt: str) -> Any:
+        judged.append(prompt)
+        return reply
+
+    extract = free_text(judge=RunnableLambda(judge))
+    result = runner.solve(ReASCRunnable(model=saying(*distinct(4)), answer=extract, max_samples=4), "q")
+    assert len(result.decision.evidence) == 4
     [_, notice] = result.notices
-    assert notice.startswith("3 of 3 comparisons of answers by judge(RunnableLambda) failed")
-    assert ("neither yes nor no" if isinstance(reply, AIMessage) else "must give an AIMessage") in notice
+    assert notice.startswith("6 of 6 comparisons of answers by judge(RunnableLambda) failed")
+    # A judge that cannot tell of one pair may of the next; one that gives no message never will.
+    said, calls = ("neither yes nor no", 6) if isinstance(reply, AIMessage) else ("must give an AIMessage", 3)
+    assert said in notice and len(judged) == calls
 
 
 def test_a_function_that_raises_costs_those_comparisons_and_is_asked_again(runner: Any) -> None:
