@@ -1,16 +1,18 @@
 """What every face of ReASC is set up with: the options, checked and prepared anew whenever one of them changes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.calibration import Calibration, OnlineCalibrator
 from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
 from langchain_reasc.runnable.options import explained, prepared_solver
@@ -60,6 +62,9 @@ class Face(BaseModel):
     token_budget: int | None = Field(default=None, ge=1)
     """Tokens, prompt and generated, that the samples of a question may cost. No sample is launched once they are spent;
     what a wave has in flight then may go beyond."""
+    time_budget: float | None = Field(default=None, gt=0)
+    """Seconds in which the samples of a question may be launched. Unlike with ``timeout``, what a wave has in flight
+    then is waited for, so that this alone never leaves a question without a response."""
     measure: Measure | None = None
     """How ``calibration="online"`` scores a response; None for the paper's (self-certainty, bottom 10 %, W = 128) where
     the model gives that signal, else the same score of one that it gives."""
@@ -73,6 +78,11 @@ class Face(BaseModel):
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
+        if any(isinstance(step, Face) for step in _steps(self.model)):
+            raise ConfigurationError(
+                "ReASC inside ReASC: the model given is itself a model or a runnable of ReASC, and each of its samples "
+                "would be a vote of many; give one of the two the chat model itself, and leave the other out"
+            )
         options = {option: getattr(self, option) for option in Face.model_fields}
         self._solver = prepared_solver(**options, quiet=self._quiet)
         # Not by assignment, which prepares anew; the constructor that LangChain calls again takes it from here.
@@ -121,6 +131,17 @@ class Face(BaseModel):
     def learned(self) -> Calibration | None:
         """The calibration in use: what ``"online"`` has learned so far can be saved, and given to the next process."""
         return self._solver.learned
+
+
+def _steps(model: Any) -> Iterator[Any]:
+    """What a model is made of, inside its bindings, retries, fallbacks and chains."""
+    if isinstance(model, RunnableBindingBase):
+        yield from _steps(model.bound)
+    elif isinstance(model, RunnableWithFallbacks | RunnableSequence):
+        for one in model.runnables if isinstance(model, RunnableWithFallbacks) else model.steps:
+            yield from _steps(one)
+    else:
+        yield model
 
 
 def _remade(kind: type[Face], fields: dict[str, Any]) -> Face:
