@@ -182,7 +182,7 @@ class ChatReASC(StandIn):
     def _question(
         self, messages: Messages, stop: list[str] | None, below: RunnableConfig, kwargs: dict[str, Any]
     ) -> Question:
-        arguments = {name: value for name, value in kwargs.items() if name != "stream"}
+        arguments = {**self._arguments, **{name: value for name, value in kwargs.items() if name != "stream"}}
         if stop is not None:
             arguments["stop"] = stop
         return self._solver.question(

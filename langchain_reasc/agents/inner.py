@@ -9,7 +9,7 @@ from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
 
 from langchain_reasc.models.integrations import leaves
 
-__all__ = ["chat_model_inside", "named", "rebound", "unbound", "wants_structure", "with_inside"]
+__all__ = ["chat_model_inside", "name_of", "rebound", "unbound", "wants_structure", "with_inside"]
 
 _STRUCTURE: Final = (
     "response_format",  # OpenAI and all who speak its API
@@ -30,7 +30,7 @@ def chat_model_inside(model: Runnable[Any, Any]) -> BaseChatModel | None:
     return next((leaf.model for leaf in leaves(model, {})), None)
 
 
-def named(model: BaseChatModel) -> str:
+def name_of(model: BaseChatModel) -> str:
     """The name of a chat model, as its provider knows it."""
     for field in ("model_name", "model", "model_id"):
         if isinstance(name := getattr(model, field, None), str) and name:

@@ -13,7 +13,8 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.agents.budget import Ledger, RunBudget, Spent, Unsettled, added
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.agents.options import VoteOptions, checked_names, checked_options
-from langchain_reasc.calibration import Calibration, OnlineCalibrator
+from langchain_reasc.answers import extractor
+from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 
 try:
@@ -109,7 +110,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         self._when, self._read_only = when, checked_names(read_only)
         self._budget = RunBudget(tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds).checked()
         self._options, trial = checked_options(options)
-        self._max_samples, self._texts_vote = trial.max_samples, trial.texts_vote
+        self._max_samples, self._texts_vote = trial.max_samples, extractor(trial.answer).texts_vote
         self._calibrators = [given] if (given := options.get("calibrator")) else []
         self._unsettled, self._lock = Unsettled(), threading.Lock()
 

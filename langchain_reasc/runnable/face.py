@@ -1,12 +1,11 @@
 """What every face of ReASC is set up with: the options, checked and prepared anew whenever one of them changes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from langchain_reasc.answers import AnswerSpec
@@ -15,6 +14,7 @@ from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
+from langchain_reasc.models.integrations import leaves
 from langchain_reasc.runnable.options import explained, prepared_solver
 from langchain_reasc.runnable.solver import Solver
 
@@ -78,10 +78,10 @@ class Face(BaseModel):
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
-        if any(isinstance(step, Face) for step in _steps(self.model)):
+        if any(isinstance(leaf.model, Face) for leaf in leaves(self.model, {})) or isinstance(self.model, Face):
             raise ConfigurationError(
-                "ReASC inside ReASC: the model given is itself a model or a runnable of ReASC, and each of its samples "
-                "would be a vote of many; give one of the two the chat model itself, and leave the other out"
+                f"the model is ReASC already ({self.model.get_name()}): votes on votes would take up to "
+                f"{self.max_samples} times its samples; give the model inside it"
             )
         options = {option: getattr(self, option) for option in Face.model_fields}
         self._solver = prepared_solver(**options, quiet=self._quiet)
@@ -131,17 +131,6 @@ class Face(BaseModel):
     def learned(self) -> Calibration | None:
         """The calibration in use: what ``"online"`` has learned so far can be saved, and given to the next process."""
         return self._solver.learned
-
-
-def _steps(model: Any) -> Iterator[Any]:
-    """What a model is made of, inside its bindings, retries, fallbacks and chains."""
-    if isinstance(model, RunnableBindingBase):
-        yield from _steps(model.bound)
-    elif isinstance(model, RunnableWithFallbacks | RunnableSequence):
-        for one in model.runnables if isinstance(model, RunnableWithFallbacks) else model.steps:
-            yield from _steps(one)
-    else:
-        yield model
 
 
 def _remade(kind: type[Face], fields: dict[str, Any]) -> Face:
