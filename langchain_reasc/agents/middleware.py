@@ -160,7 +160,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         return self._settled(request, ledger, response)
 
     def _spent(self, request: ModelRequest[Any]) -> Spent:
-        return added(request.state.get("reasc_spent") or Spent(), self._unsettled.of(_task(request)))
+        return added(_so_far(request), self._unsettled.of(_task(request)))
 
     def _left(self, request: ModelRequest[Any]) -> RunBudget:
         return self._budget if self._budget.unlimited else self._budget.left(self._spent(request))
@@ -212,9 +212,15 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if self._budget.unlimited:
             return response
         spent = added(ledger.spent, self._unsettled.settle(_task(request)))
-        if self._budget.left(added(request.state.get("reasc_spent") or Spent(), spent)).gone:
+        if self._budget.left(added(_so_far(request), spent)).gone:
             logger.warning("the budget of this run is spent (%s): its further model calls are plain", self._budget)
         return ExtendedModelResponse(response, Command(update={"reasc_spent": spent}))
+
+
+def _so_far(request: ModelRequest[Any]) -> Spent:
+    """What the steps before this one have cost."""
+    state: Any = request.state
+    return state.get("reasc_spent") or Spent()
 
 
 def _task(request: ModelRequest[Any]) -> str:
