@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
 from pydantic import ConfigDict, Field, model_validator
 
-from langchain_reasc.agents.inner import chat_model_inside, name_of
+from langchain_reasc.agents.inner import chat_model_inside, name_of, told_of
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import is_configurable
@@ -47,11 +45,8 @@ class StandIn(Face, BaseChatModel):
         # Handlers hear of this model alone, so what was set on the one inside is set here; not by assignment, which
         # would be kept when another model takes its place.
         if inside is not None:
-            own = {name: getattr(inside, name) for name in ("callbacks", "tags", "metadata")}
-            heard: dict[str, Any] = {**merge_configs(cast(RunnableConfig, own), self._solver.model.config)}
-            same = {name: getattr(inside, name) for name in ("verbose", "cache", "profile")}
-            names = (own | same).keys() - self.model_fields_set
-            self.__dict__.update({name: (heard | same).get(name) for name in names})
+            told = {**told_of(self.model), **{name: getattr(inside, name) for name in ("verbose", "cache", "profile")}}
+            self.__dict__.update({name: value for name, value in told.items() if name not in self.model_fields_set})
         return self
 
     @property
