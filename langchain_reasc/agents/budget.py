@@ -66,6 +66,10 @@ class RunBudget:
                 raise ConfigurationError(f"max_run_{field.name} must be {kind} above 0, or None, got {limit!r}")
         return self
 
+    def __str__(self) -> str:
+        limits = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return ", ".join(f"max_run_{name}={limit:g}" for name, limit in limits if limit is not None)
+
     @property
     def unlimited(self) -> bool:
         """Whether anything may be spent."""

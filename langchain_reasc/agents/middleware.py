@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Annotated, Any, NotRequired, Unpack
+from typing import Annotated, Any, NotRequired, Unpack, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -109,6 +109,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             raise ConfigurationError("read_only goes without when, which alone decides on every first response")
         self._when, self._read_only = when, checked_names(read_only)
         self._budget = RunBudget(tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds).checked()
+        if self._budget.unlimited:
+            self.state_schema = cast(Any, AgentState)  # nothing is counted, so the agent's state has no count
         self._options, trial = checked_options(options)
         self._max_samples, self._texts_vote = trial.max_samples, extractor(trial.answer).texts_vote
         self._calibrators = [given] if (given := options.get("calibrator")) else []

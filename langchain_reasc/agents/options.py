@@ -74,7 +74,5 @@ def checked_names(given: Collection[str]) -> frozenset[str]:
         ConfigurationError: they are none.
     """
     if isinstance(given, str) or not all(isinstance(name, str) for name in given):
-        raise ConfigurationError(
-            f"read_only takes the names of tools, such as ['search', 'get_weather'], got {given!r}"
-        )
+        raise ConfigurationError(f"read_only takes names of tools, such as ['search', 'get_weather'], got {given!r}")
     return frozenset(given)
