@@ -1,6 +1,8 @@
 """``ChatReASC``: a chat model around any chat model, for wherever a chat model is asked for."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import Any, cast
 
 from langchain_core.callbacks import (
@@ -11,7 +13,7 @@ from langchain_core.callbacks import (
 )
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.utils.utils import LC_ID_PREFIX
 from pydantic import Field
@@ -23,6 +25,7 @@ from langchain_reasc.agents.stand_in import StandIn
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import USAGE_ESTIMATED
+from langchain_reasc.models.integrations import leaves
 from langchain_reasc.runnable.question import DeservesVote, Question, SpendingListener
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
@@ -101,8 +104,13 @@ class ChatReASC(StandIn):
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[AIMessageChunk]:
         """The asynchronous :meth:`stream`."""
-        async for chunk in super().astream(input, announced(AsyncCallbackManager, config), **kwargs):
-            yield chunk
+        chunks = cast(
+            "AsyncGenerator[AIMessageChunk]",
+            super().astream(input, announced(AsyncCallbackManager, config), **kwargs),
+        )
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
 
     def _generate_with_cache(
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
@@ -114,7 +122,12 @@ class ChatReASC(StandIn):
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         remember_run(run_manager)
-        return await super()._agenerate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
+        try:
+            return await super()._agenerate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
+        except asyncio.CancelledError as error:
+            if run_manager:  # whose run LangChain would leave open for ever
+                await run_manager.on_llm_error(error, response=LLMResult(generations=[]))
+            raise
 
     def _generate(
         self,
@@ -198,7 +211,7 @@ class ChatReASC(StandIn):
 
     def _around(self, inside: Runnable[Any, Any]) -> "ChatReASC":
         """This, around what became of the model inside."""
-        if inside is unbound(self.model):
+        if any(inside is leaf.model for leaf in leaves(self.model, {})):
             return self
         return self.model_copy(update={"model": with_inside(self.model, inside)})
 

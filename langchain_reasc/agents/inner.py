@@ -53,7 +53,7 @@ def told_of(model: Runnable[Any, Any]) -> dict[str, Any]:
     names = ("callbacks", "tags", "metadata")
     own = cast(RunnableConfig, {name: getattr(model, name, None) for name in names})
     merged: dict[str, Any] = {**merge_configs(own, config)}
-    return {name: merged.get(name) for name in names}
+    return {name: merged.get(name) or None for name in names}
 
 
 def unbound(model: Runnable[Any, Any]) -> Runnable[Any, Any]:

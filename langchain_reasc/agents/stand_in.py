@@ -37,7 +37,7 @@ class StandIn(Face, BaseChatModel):
     def _set_model_profile(self) -> Self:
         """Stand in for the model inside; in place of LangChain's own step of this name, which would find no profile."""
         inside = chat_model_inside(self.model)
-        if inside is None and not is_configurable(self.model):
+        if inside is None and not is_configurable(self.model) and not isinstance(self.model, Face):
             raise ConfigurationError(
                 f"ChatReASC stands around a chat model, and there is none in {type(self.model).__name__}; give the "
                 "chat model itself, or use ReASCRunnable, which takes any Runnable that returns an AIMessage"

@@ -91,15 +91,22 @@ class Solver:
         if model.no_logprobs and self.on_missing_confidence == "error" and not self.counts(self.calibration):
             raise LogprobsUnavailable(f"{model.no_logprobs}; or count votes with on_missing_confidence='count'")
 
-    def require_fit(self, model: PreparedModel, messages: list[BaseMessage] | None = None) -> None:
+    def require_fit(
+        self, model: PreparedModel, messages: list[BaseMessage] | None = None, *, bound: bool = True
+    ) -> None:
         """Refuse a calibration that was measured on something else, as far as can be told.
+
+        Args:
+            model: what is sampled.
+            messages: the messages of a call.
+            bound: whether all that it is asked besides a question is known; else tools and the like are yet to come.
 
         Raises:
             FingerprintMismatch: naming what differs.
         """
         if self.calibration and not self.allow_fingerprint_mismatch:
             running = model.fingerprint(messages, prompt=self.fixed_prompt, answer=self.answer)
-            check_fingerprint(self.calibration, running)
+            check_fingerprint(self.calibration, running if bound else running.unbound())
 
     def first(self, question: Question, config: RunnableConfig, slots: Slots) -> Sample:
         """The first sample alone, after which the question's clock is paused."""
