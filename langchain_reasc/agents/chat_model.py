@@ -56,7 +56,6 @@ class ChatReASC(StandIn):
     when: Callable[[AIMessage], bool] | None = Field(default=None, repr=False)
     """Whether a first response is to be put to the vote. It is then launched alone, and what does not deserve a vote is
     given back as it is. None for every response with tool calls, and with ``answer="message"`` for no other."""
-
     on_spent: SpendingListener | None = Field(default=None, repr=False, exclude=True)
     """Told, when a call has ended or failed, how many tokens, prompt and generated, and how many samples it cost."""
 

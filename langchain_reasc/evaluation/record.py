@@ -101,11 +101,12 @@ def record_pool(
             too_long.append(drawn)
             tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {drawn}")
         else:
-            signals = kept.of(drawn)
+            votes = [vote_of(message, extract) for message in drawn]
+            signals = kept.of(drawn, votes)
             kept.append(question.id, signals, earlier=done)
             responses = [
-                _response(message, vote_of(message, extract), _score(measure, held))
-                for message, held in zip(drawn, signals, strict=True)
+                _response(message, vote, _score(measure, held))
+                for message, vote, held in zip(drawn, votes, signals, strict=True)
             ]
             line = {"id": question.id, "input": question.input, "reference": question.reference, "responses": responses}
             _append(target, {"metadata": metadata | {"signals_info": kept.info}}, line)

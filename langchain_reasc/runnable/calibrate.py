@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.answers import AnswerSpec, Vote, extractor, vote_of
@@ -19,6 +19,7 @@ from langchain_reasc.calibration import Calibration, calibrate_offline, select_m
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel, to_messages
@@ -41,6 +42,7 @@ def calibrate(
     *,
     answer: AnswerSpec = "auto",
     fixed_prompt: FixedPrompt | None = None,
+    ask_confidence: bool = False,
     measure: Measure | Literal["auto"] = "auto",
     p_target: float = 0.9,
     concurrency: int = 8,
@@ -58,7 +60,10 @@ def calibrate(
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
         fixed_prompt: which part of a prompt is the same for every question, see
             :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
-        measure: how a response is scored; ``"auto"`` chooses on the responses, cross-validated.
+        ask_confidence: whether the model is asked to state its confidence, see
+            :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
+        measure: how a response is scored; ``"auto"`` chooses on the responses, cross-validated, among the signals that
+            all of them carry.
         p_target: accuracy asked of what the gate accepts.
         concurrency: questions in flight at once.
         seed: the seed of everything random in the calibration.
@@ -73,7 +78,7 @@ def calibrate(
         >>> calibration = calibrate(llm, [("What is 2 + 2?", "4"), ...])
         >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
     """
-    asked = _Asked.of(model, questions, concurrency, ensure_config(config))
+    asked = _Asked.of(model, questions, concurrency, ensure_config(config), measure, ask_confidence=ask_confidence)
     cutoff = Cutoff()
     with ThreadPoolExecutor(concurrency, "calibrate") as threads, shown(progress, len(asked.prompts)) as move:
         try:
@@ -93,6 +98,7 @@ async def acalibrate(
     *,
     answer: AnswerSpec = "auto",
     fixed_prompt: FixedPrompt | None = None,
+    ask_confidence: bool = False,
     measure: Measure | Literal["auto"] = "auto",
     p_target: float = 0.9,
     concurrency: int = 8,
@@ -101,7 +107,7 @@ async def acalibrate(
     progress: Progress = None,
 ) -> Calibration:
     """The asynchronous :func:`calibrate`."""
-    asked = _Asked.of(model, questions, concurrency, ensure_config(config))
+    asked = _Asked.of(model, questions, concurrency, ensure_config(config), measure, ask_confidence=ask_confidence)
     places = asyncio.Semaphore(concurrency)
     with shown(progress, len(asked.prompts)) as move:
 
@@ -129,16 +135,28 @@ class _Asked:
 
     @classmethod
     def of(
-        cls, model: Runnable[Any, Any], questions: Iterable[LabelledInput], concurrency: int, config: RunnableConfig
+        cls,
+        model: Runnable[Any, Any],
+        questions: Iterable[LabelledInput],
+        concurrency: int,
+        config: RunnableConfig,
+        measure: Measure | Literal["auto"],
+        *,
+        ask_confidence: bool,
     ) -> "_Asked":
         pairs = list(questions)
         if not pairs:
             raise CalibrationDataError("there is no question to calibrate on; 128 with their answers are a good number")
         if concurrency < 1:
             raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
-        prepared = PreparedModel.of(model, logprobs=True).resolved(config)
-        if prepared.no_logprobs:
-            raise LogprobsUnavailable(f"nothing to calibrate: {prepared.no_logprobs}")
+        stated = isinstance(measure, Measure) and measure.signal == VERBALIZED
+        if stated and not ask_confidence:
+            raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
+        prepared = PreparedModel.of(model, logprobs=not stated, ask_confidence=ask_confidence).resolved(config)
+        if prepared.no_logprobs and not (stated or (ask_confidence and measure == "auto")):
+            raise LogprobsUnavailable(
+                f"nothing to calibrate: {prepared.no_logprobs}; or let it state its confidence (ask_confidence=True)"
+            )
         return cls(prepared, [to_messages(value) for value, _ in pairs], [str(right) for _, right in pairs], config)
 
     def first(self, cutoff: Cutoff, prompt: list[BaseMessage]) -> Sample:
@@ -163,9 +181,12 @@ class _Asked:
         """Algorithm 1 on the responses that came and carry what is asked for."""
         extract, readings, correct = extractor(answer), [], []
         for sample, reference in zip(samples, self.references, strict=True):
-            if (reading := _reading(sample)) is None or sample.message is None:
+            if sample.status != "complete" or sample.message is None:
+                logger.warning("a question is left out of the calibration: %s", sample.error)
                 continue
             vote: Vote = vote_of(sample.message, extract)
+            if (reading := _reading(sample.message, vote)) is None:
+                continue
             readings.append(reading)
             correct.append(vote.answer is not None and vote.answer == extract.label(reference))
         if not readings:
@@ -200,12 +221,9 @@ class _Asked:
         return Wave(self.model, prompt, range(index, index + 1), self.config)
 
 
-def _reading(sample: Sample) -> SignalReading | None:
-    if sample.status != "complete" or sample.message is None:
-        logger.warning("a question is left out of the calibration: %s", sample.error)
-        return None
+def _reading(message: AIMessage, vote: Vote) -> SignalReading | None:
     try:
-        return read_signals(sample.message)
+        return read_signals(message, of_calls=vote.calls)
     except LogprobsUnavailable as error:
         logger.warning("a response is left out of the calibration: %s", error)
         return None

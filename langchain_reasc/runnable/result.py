@@ -8,13 +8,19 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
 from langchain_reasc.method.stopping import Decision
-from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
+from langchain_reasc.models.contract import (
+    FAILED_ATTEMPTS,
+    GENERATED_TEXT,
+    RECEIVED_TOKENS,
+    TOKEN_SIGNALS,
+    TOKEN_SIGNALS_INFO,
+)
 from langchain_reasc.models.usage import estimated_usage, is_estimated, output_tokens, reported_usage
 from langchain_reasc.sampling import Sample
 
 __all__ = ["ReASCResult", "SampledResponse", "Usage"]
 
-_SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO})
+_SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT})
 _LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
 
 

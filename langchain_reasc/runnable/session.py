@@ -12,7 +12,8 @@ from typing import Literal
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import Extractor, Vote, vote_of
+from langchain_reasc.answers import Extractor, ToolVotes, Vote, vote_of
+from langchain_reasc.answers.tool_calls import Schemas
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.method.confidence import Measure
@@ -42,6 +43,8 @@ class Session:
     Args:
         rule: when to stop; a cap at ``max_samples`` is added.
         extract: finds the answer in a response.
+        tools: how calls of tools are compared.
+        schemas: tool -> schema of its arguments; None where the tools are not known.
         measure: how responses are scored; None reads no confidence.
         max_samples: samples launched at most.
         concurrency: samples launched at once; the first goes alone while an open gate may accept it.
@@ -59,6 +62,8 @@ class Session:
         rule: StoppingRule,
         *,
         extract: Extractor,
+        tools: ToolVotes,
+        schemas: Schemas | None,
         measure: Measure | None,
         max_samples: int,
         concurrency: int,
@@ -69,8 +74,10 @@ class Session:
         on_response: ResponseListener | None = None,
         deserves_vote: Callable[[AIMessage], bool] | None = None,
     ) -> None:
-        self._rule, self._capped = rule, rule | Cap(max_samples)
-        self._extract = extract
+        self._rule, self._extract = rule, extract
+        self._tools, self._schemas = tools, schemas
+        capped = rule | Cap(max_samples)
+        self._capped = extract.objects.rule(capped) if extract.objects else capped
         self._scorer = Scorer(measure, calibration=calibration, required=required)
         self._max_samples, self._concurrency = max_samples, concurrency
         self._gated = isinstance(rule, ReASC) and rule.gate is not None
@@ -200,15 +207,15 @@ class Session:
             return Response(None, alone=True)
         vote = Vote(None)
         try:
-            vote = vote_of(sample.message, self._extract)
+            vote = vote_of(sample.message, self._extract, self._tools, self._schemas)
         except ReASCError:
             raise
         except Exception as error:  # the user's extractor: one odd response must not lose the others
             self._notices[f"the answer extractor failed on a response: {error!r}"] = None
         if vote.why_none:
             self._without_vote[vote.why_none] += 1
-        score = self._scorer.score(sample.message, votes=vote.answer is not None)
-        return Response(vote.answer, score, cut_off=vote.cut_off)
+        score = self._scorer.score(sample.message, vote)
+        return Response(vote.answer, score, cut_off=vote.cut_off, kind=vote.kind, fields=vote.fields)
 
     def _stands_alone(self, message: AIMessage) -> bool:
         if self._deserves_vote is None or self._responses:

@@ -10,11 +10,12 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.answers import AnswerSpec, Extractor
+from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, schemas_of
 from langchain_reasc.calibration import Calibration, Fingerprint, OnlineCalibrator, check_fingerprint
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError, Undecided
 from langchain_reasc.method.stopping import ASC, StoppingRule
+from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.runnable.question import DeservesVote, Question, SpendingListener, Start
@@ -56,9 +57,10 @@ class Solver:
     sample_timeout: float | None
     timeout: float | None
     allow_fingerprint_mismatch: bool
-    on_undecided: Literal["answer", "raise", "abstain"]
-    token_budget: int | None
-    time_budget: float | None
+    on_undecided: Literal["answer", "raise", "abstain"] = "answer"
+    token_budget: int | None = None
+    time_budget: float | None = None
+    tool_votes: ToolVotes = ToolVotes()
 
     def question(
         self,
@@ -88,8 +90,13 @@ class Solver:
         Raises:
             LogprobsUnavailable: it is needed.
         """
-        if model.no_logprobs and self.on_missing_confidence == "error" and not self.counts(self.calibration):
-            raise LogprobsUnavailable(f"{model.no_logprobs}; or count votes with on_missing_confidence='count'")
+        if self._reads_statements or self.on_missing_confidence == "count" or self.counts(self.calibration):
+            return
+        if model.no_logprobs:
+            raise LogprobsUnavailable(
+                f"{model.no_logprobs}; or let it state its confidence (ask_confidence=True, calibrated so), or count "
+                "votes with on_missing_confidence='count'"
+            )
 
     def require_fit(
         self, model: PreparedModel, messages: list[BaseMessage] | None = None, *, bound: bool = True
@@ -210,6 +217,8 @@ class Solver:
         session = Session(
             rule,
             extract=self.extract,
+            tools=self.tool_votes,
+            schemas=schemas_of(tools) if (tools := question.model.kwargs.get("tools")) else None,
             measure=current.measure if current else self.calibrator.measure if self.calibrator else None,
             max_samples=self.max_samples,
             concurrency=self.concurrency,
@@ -242,6 +251,12 @@ class Solver:
         if self.calibrator is None and self.calibration is None:
             return True
         return bool(calibration and calibration.fallback)
+
+    @property
+    def _reads_statements(self) -> bool:
+        """Whether confidence is what the model states, and not read from its tokens."""
+        known = self.calibrator or self.calibration
+        return known is not None and known.measure.signal == VERBALIZED
 
     def _rule(self, calibration: Calibration | None) -> tuple[StoppingRule, tuple[str, ...]]:
         if calibration is None:
