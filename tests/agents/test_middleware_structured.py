@@ -70,12 +70,12 @@ def test_as_a_call_of_a_tool(agents: Agents, strategy: Any, read_only: Any) -> N
     ids=["no tools", "tools", "provider"],
 )
 def test_as_text_in_the_providers_own_way(agents: Agents, strategy: Any, tools: Any, read_only: Any) -> None:
-    model: Scripted = acting({ASKED: [written("Paris")]})
+    model: Scripted = acting({ASKED: [written("Rome"), *[written("Paris")] * 6]})
     model.profile = {"structured_output": True}
     middleware = ReASCMiddleware(read_only=read_only, **ONE_BY_ONE)
     state = agents.ask(agent_of(model, middleware, tools=tools, response_format=strategy))
     assert state["structured_response"] == Forecast(city="Paris", degrees=20)
-    assert samples_of(state) == [4]
+    assert samples_of(state) == [7]
     assert all(kwargs["response_format"]["type"] == "json_schema" for kwargs in model.log.kwargs)
 
 
