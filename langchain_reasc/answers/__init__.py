@@ -26,12 +26,14 @@ any other                       what the extractor finds in its text. Reasoning 
 ``auto`` takes what the response says its answer is (a box, ``<answer>``, ``####``, "the answer is" in some 15
 languages), the last such statement where there are several; else the number that it comes down to: the last one, aside
 from courtesies, notes and subordinate clauses. It never depends on what is installed. Answers are compared after
-:func:`normalize`, calls as :class:`ToolVotes` says, objects as :func:`json_object` does.
+:func:`normalize`, calls as :class:`ToolVotes` says, objects as :func:`json_object` does; answers in free text by what
+they mean, see :func:`free_text`.
 
 Responses that call tools have a kind, which tools they call, and vote on that first: calls that
 differ in an argument do not lose to fewer responses that call none.
 """
 
+from langchain_reasc.answers.equivalence import Classes
 from langchain_reasc.answers.extraction import AnswerSpec, Extractor
 from langchain_reasc.answers.extractors import (
     ANY_TEXT,
@@ -46,6 +48,7 @@ from langchain_reasc.answers.extractors import (
     message_extractor,
     whole_message,
 )
+from langchain_reasc.answers.free_text import free_text
 from langchain_reasc.answers.normalize import equivalent, normalize
 from langchain_reasc.answers.objects import ObjectVotes
 from langchain_reasc.answers.schemas import can_refuse
@@ -58,6 +61,7 @@ __all__ = [
     "ANY_TEXT",
     "EXTRACTION_VERSION",
     "AnswerSpec",
+    "Classes",
     "Extractor",
     "ObjectVotes",
     "ToolVotes",
@@ -67,6 +71,7 @@ __all__ = [
     "choice",
     "equivalent",
     "extractor",
+    "free_text",
     "json_field",
     "json_object",
     "kind_of",

@@ -6,6 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
+from langchain_reasc.answers.equivalence import Equivalence
 from langchain_reasc.answers.normalize import normalize, without_unit
 from langchain_reasc.answers.objects import ObjectVotes
 
@@ -28,6 +29,7 @@ class Extractor:
         blocks: whether finding an answer may take seconds, and is done beside an event loop.
         texts_vote: whether texts are compared. Where not, all of them vote for one and the same.
         objects: how the object is compared that is the answer; None where it is anything else.
+        equivalence: tells which answers vote together that are not spelled alike; None where only such do that are.
         otherwise: the extractor that is asked where this one finds none.
     """
 
@@ -41,6 +43,7 @@ class Extractor:
     blocks: bool = False
     texts_vote: bool = True
     objects: ObjectVotes | None = None
+    equivalence: Equivalence | None = None
     otherwise: "Extractor | None" = None
 
     def __call__(self, response: str | AIMessage) -> str | None:
@@ -66,6 +69,7 @@ class Extractor:
             name=f"{own} | {rest.name}",
             over_tool_calls=self.over_tool_calls or other.over_tool_calls,
             blocks=self.blocks or other.blocks,
+            equivalence=self.equivalence or other.equivalence,
         )
 
     def _first(self, found: str | None, ask: "Callable[[Extractor], str | None]") -> str | None:

@@ -173,7 +173,7 @@ def json_object(
     """
     votes = ObjectVotes(by_field=by_field, leave_out=leave_out, tolerance=tolerance or {}, voted=voted, schema=schema)
     explicit = partial(votes.in_text, cut_off=True)
-    return Extractor(votes.in_text, "json", explicit=explicit, canonical=votes.label, objects=votes)
+    return Extractor(votes.in_text, str(votes), explicit=explicit, canonical=votes.label, objects=votes)
 
 
 def whole_message() -> Extractor:

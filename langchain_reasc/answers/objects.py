@@ -66,6 +66,15 @@ class ObjectVotes:
         elif self.schema is not None and not isinstance(self.schema, Mapping):
             raise ConfigurationError(f"a schema is a dictionary or a class, got {self.schema!r}")
 
+    def __str__(self) -> str:
+        """The name shown in messages, by which calibrations tell one spec from another."""
+        said = ["by_field"] if self.by_field else []
+        said += [f"schema={self.name or 'unnamed'}"] if self.schema is not None else []
+        said += [f"leave_out={sorted(self.leave_out)}"] if set(self.leave_out) != set(REASONING) else []
+        said += [f"tolerance={dict(sorted(self.tolerance.items()))}"] if self.tolerance else []
+        said += [f"voted={sorted(self.voted)}"] if self.voted else []
+        return f"json({', '.join(said)})" if said else "json"
+
     @property
     def exact(self) -> bool:
         """Whether objects agree only where they are spelled alike, so that nothing needs to be compared."""

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
-from langchain_reasc.answers import AnswerSpec, Vote, extractor, vote_of
+from langchain_reasc.answers import AnswerSpec, Extractor, extractor, vote_of
 from langchain_reasc.calibration import Calibration, calibrate_offline, select_measure
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, ConfigurationError, LogprobsUnavailable
@@ -24,6 +24,7 @@ from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.waiting import as_they_end
+from langchain_reasc.runnable.grading import Graded, graded
 from langchain_reasc.runnable.progress import Progress, shown
 from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
 
@@ -57,7 +58,9 @@ def calibrate(
     Args:
         model: the chat model that will be sampled, as :class:`~langchain_reasc.ReASCRunnable` takes it.
         questions: pairs of an input, asked as it will be in use, and its right answer.
-        answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
+        answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. With
+            :func:`~langchain_reasc.answers.free_text` a response is right that means the same as the right answer; a
+            question where that cannot be told is left out, too.
         fixed_prompt: which part of a prompt is the same for every question, see
             :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
         ask_confidence: whether the model is asked to state its confidence, see
@@ -89,7 +92,7 @@ def calibrate(
         finally:  # after Ctrl-C nobody waits for the others
             cutoff.give_up()
             threads.shutdown(wait=False, cancel_futures=True)
-    return asked.calibration(samples, answer, fixed_prompt, measure, p_target=p_target, seed=seed)
+    return asked.calibration(samples, answer, fixed_prompt, measure, Cutoff(), p_target=p_target, seed=seed)
 
 
 async def acalibrate(
@@ -120,8 +123,12 @@ async def acalibrate(
         async with asyncio.TaskGroup() as tasks:
             drawing = [tasks.create_task(one(prompt)) for prompt in asked.prompts]
     samples = [task.result() for task in drawing]
-    fit = partial(asked.calibration, samples, answer, fixed_prompt, measure, p_target=p_target, seed=seed)
-    return await asyncio.to_thread(fit)
+    cutoff = Cutoff()
+    fit = partial(asked.calibration, samples, answer, fixed_prompt, measure, cutoff, p_target=p_target, seed=seed)
+    try:
+        return await asyncio.to_thread(fit)
+    finally:
+        cutoff.give_up()
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,7 @@ class _Asked:
     prompts: Sequence[list[BaseMessage]]
     references: Sequence[str]
     config: RunnableConfig
+    concurrency: int
 
     @classmethod
     def of(
@@ -157,7 +165,8 @@ class _Asked:
             raise LogprobsUnavailable(
                 f"nothing to calibrate: {prepared.no_logprobs}; or let it state its confidence (ask_confidence=True)"
             )
-        return cls(prepared, [to_messages(value) for value, _ in pairs], [str(right) for _, right in pairs], config)
+        prompts, references = [to_messages(value) for value, _ in pairs], [str(right) for _, right in pairs]
+        return cls(prepared, prompts, references, config, concurrency)
 
     def first(self, cutoff: Cutoff, prompt: list[BaseMessage]) -> Sample:
         """One response, in a thread of a pool."""
@@ -176,22 +185,22 @@ class _Asked:
         answer: AnswerSpec,
         fixed_prompt: FixedPrompt | None,
         measure: Measure | Literal["auto"],
+        cutoff: Cutoff,
         **options: Any,
     ) -> Calibration:
         """Algorithm 1 on the responses that came and carry what is asked for."""
-        extract, readings, correct = extractor(answer), [], []
-        for sample, reference in zip(samples, self.references, strict=True):
-            if sample.status != "complete" or sample.message is None:
-                logger.warning("a question is left out of the calibration: %s", sample.error)
-                continue
-            vote: Vote = vote_of(sample.message, extract)
-            if (reading := _reading(sample.message, vote)) is None:
-                continue
-            readings.append(reading)
-            correct.append(vote.answer is not None and vote.answer == extract.label(reference))
-        if not readings:
+        extract = extractor(answer)
+        read = [_reading(sample, extract) for sample in samples]
+        if all(reading is None for reading in read):
             first = next((sample.error for sample in samples if sample.error), None)
             raise CalibrationDataError(f"none of the {len(samples)} questions gave a response; the first: {first!r}")
+        responses = [
+            Graded(prompt, sample.message if reading else None, reference)
+            for prompt, sample, reading, reference in zip(self.prompts, samples, read, self.references, strict=True)
+        ]
+        right = graded(responses, extract, self.config, concurrency=self.concurrency, cutoff=cutoff)
+        readings = [one for one, told in zip(read, right, strict=True) if one is not None and told is not None]
+        correct = [told for told in right if told is not None]
         chosen = (
             select_measure([one.signals for one in readings], correct, seed=options["seed"])
             if measure == "auto"
@@ -221,9 +230,12 @@ class _Asked:
         return Wave(self.model, prompt, range(index, index + 1), self.config)
 
 
-def _reading(message: AIMessage, vote: Vote) -> SignalReading | None:
+def _reading(sample: Sample, extract: Extractor) -> SignalReading | None:
+    if sample.status != "complete" or sample.message is None:
+        logger.warning("a question is left out of the calibration: %s", sample.error)
+        return None
     try:
-        return read_signals(message, of_calls=vote.calls)
+        return read_signals(sample.message, of_calls=vote_of(sample.message, extract).calls)
     except LogprobsUnavailable as error:
         logger.warning("a response is left out of the calibration: %s", error)
         return None

@@ -59,12 +59,15 @@ class Usage:
         bill: the sum as LangChain has it: prompt tokens as often as the model was given the prompt, generated tokens of
             unused and cancelled samples too, and of both what providers tell in detail (cached, reasoning, audio).
         unused_output_tokens: generated tokens of samples that the decision does not rest on.
-        estimated: whether some sample came without usage and its tokens were counted from what arrived.
+        estimated: whether some sample, or the judge, came without usage and its tokens were counted from what arrived.
+        judge: the tokens of a judge that told which answers mean the same, which are no part of the bill: it is another
+            model. None where no judge is asked.
     """
 
     bill: UsageMetadata
     unused_output_tokens: int = 0
     estimated: bool = False
+    judge: UsageMetadata | None = None
 
     @property
     def input_tokens(self) -> int:
@@ -184,6 +187,7 @@ def winning_message(
             "output": usage.output_tokens,
             "unused_output": usage.unused_output_tokens,
             "estimated": usage.estimated,
+            **_told_of(usage.judge),
         },
         "notices": list(notices),
     }
@@ -192,3 +196,9 @@ def winning_message(
     dropped = _SIGNALS if keep_logprobs else _SIGNALS | _LOGPROBS
     kept = {key: value for key, value in winner.response_metadata.items() if key not in dropped}
     return winner.model_copy(update={"response_metadata": {**kept, "reasc": account}, "usage_metadata": usage.bill})
+
+
+def _told_of(judge: UsageMetadata | None) -> dict[str, Any]:
+    if judge is None:
+        return {}
+    return {"judge": {"input": judge["input_tokens"], "output": judge["output_tokens"]}}

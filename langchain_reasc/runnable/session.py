@@ -12,7 +12,7 @@ from typing import Literal
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import Extractor, ToolVotes, Vote, vote_of
+from langchain_reasc.answers import Classes, Extractor, ToolVotes, Vote, vote_of
 from langchain_reasc.answers.tool_calls import Schemas
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ReASCError, SamplingError
@@ -20,6 +20,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Cap, Decision, ReASC, Response, StoppingRule, decide
 from langchain_reasc.models.logprobs import Provenance
 from langchain_reasc.models.usage import output_tokens
+from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.result import (
     ReASCResult,
     SampledResponse,
@@ -55,6 +56,7 @@ class Session:
         on_response: called with each response and the decision after it, in launch order.
         deserves_vote: asked of the first response, which is then launched alone: one that does not deserve a vote is
             the answer as it is. None puts every response to the vote.
+        meanings: sorts answers in free text by what they mean; None compares their spelling.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Session:
         keep_logprobs: bool = True,
         on_response: ResponseListener | None = None,
         deserves_vote: Callable[[AIMessage], bool] | None = None,
+        meanings: Meanings | None = None,
     ) -> None:
         self._rule, self._extract = rule, extract
         self._tools, self._schemas = tools, schemas
@@ -82,13 +85,14 @@ class Session:
         self._max_samples, self._concurrency = max_samples, concurrency
         self._gated = isinstance(rule, ReASC) and rule.gate is not None
         self._keep_logprobs = keep_logprobs
-        self._on_response, self._deserves_vote = on_response, deserves_vote
+        self._on_response, self._deserves_vote, self._meanings = on_response, deserves_vote, meanings
         self._without_vote: Counter[str] = Counter()  # why -> responses
         self._warned = False
         self._notices = dict.fromkeys(notices)  # an ordered set
         self._samples: dict[int, Sample] = {}
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
+        self._near = Classes(self._is_near)
         self._next = 0
         self._launched = 0
         self._expired: Literal["timeout", "budget"] | None = None
@@ -169,11 +173,14 @@ class Session:
         )
         samples = [self._samples[index] for index in sorted(self._samples)]
         usage = total_usage(samples, used=self._responses, lost=self._lost)
+        if self._meanings:
+            usage = replace(usage, judge=self._meanings.bill, estimated=usage.estimated or self._meanings.estimated)
         responses = self._sampled(samples)
         notices = [
             *self._notices,
             *self._votes_told(),
             *self._scorer.notices(len(self._responses)),
+            *(self._meanings.notices if self._meanings else ()),
             *failures_told(samples),
         ]
         method = "reasc" if isinstance(self._rule, ReASC) and self._rule.weight != "count" else "asc"
@@ -215,7 +222,20 @@ class Session:
         if vote.why_none:
             self._without_vote[vote.why_none] += 1
         score = self._scorer.score(sample.message, vote)
-        return Response(vote.answer, score, cut_off=vote.cut_off, kind=vote.kind, fields=vote.fields)
+        answer = self._classed(vote)
+        return Response(answer, score, cut_off=vote.cut_off, kind=vote.kind, fields=vote.fields)
+
+    def _classed(self, vote: Vote) -> str | None:
+        """The answer of the first response that gave the same one in other words, or with numbers near to these."""
+        if vote.answer is None:
+            return None
+        if vote.calls or self._extract.objects:
+            return self._near.of(vote.answer)
+        return self._meanings.of(vote.answer) if self._meanings else vote.answer
+
+    def _is_near(self, one: str, other: str) -> bool:
+        objects = self._extract.objects
+        return self._tools.same(one, other) or (objects is not None and objects.same(one, other))
 
     def _stands_alone(self, message: AIMessage) -> bool:
         if self._deserves_vote is None or self._responses:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
@@ -18,6 +18,7 @@ from langchain_reasc.method.stopping import ASC, StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.question import DeservesVote, Question, SpendingListener, Start
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import ResponseListener, Session
@@ -60,7 +61,7 @@ class Solver:
     on_undecided: Literal["answer", "raise", "abstain"] = "answer"
     token_budget: int | None = None
     time_budget: float | None = None
-    tool_votes: ToolVotes = ToolVotes()
+    tool_votes: ToolVotes = field(default_factory=ToolVotes)
 
     def question(
         self,
@@ -141,8 +142,10 @@ class Solver:
         Raises:
             ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
         """
-        session = self._session(question, start)
+        session = self._session(question, start, config)
         with _accounted(session, question):
+            if start and start.sample.status == "complete":
+                _considered(session, start.sample, question.model)
             while wanted := session.wanted:
                 with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
                     for sample, wave in samples:
@@ -155,22 +158,28 @@ class Solver:
         self, question: Question, config: RunnableConfig, *, slots: AsyncSlots, start: Start | None = None
     ) -> ReASCResult:
         """The asynchronous :meth:`solve`."""
-        session = self._session(question, start)
+        session = self._session(question, start, config)
         with _accounted(session, question):
+            if start and start.sample.status == "complete":
+                await self._aconsidered(session, start.sample, question)
             while wanted := session.wanted:
                 async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
                     async for sample, wave in samples:
-                        if await self._aconsidered(session, sample, question.model):
+                        if await self._aconsidered(session, sample, question):
                             wave.cutoff.stop()
                 self._limit(session, question)
             if self.calibrator is None:
                 return self._result(session)
             return await asyncio.to_thread(self._result, session)  # it may fit a mixture
 
-    async def _aconsidered(self, session: Session, sample: Sample, model: PreparedModel) -> bool:
-        if self.extract.blocks:
-            return await asyncio.to_thread(_considered, session, sample, model)
-        return _considered(session, sample, model)
+    async def _aconsidered(self, session: Session, sample: Sample, question: Question) -> bool:
+        if not self.extract.blocks:
+            return _considered(session, sample, question.model)
+        try:
+            return await asyncio.to_thread(_considered, session, sample, question.model)
+        except asyncio.CancelledError:
+            question.cutoff.give_up()  # or its thread would go on comparing answers
+            raise
 
     def _drawn(
         self, question: Question, wanted: int, launch: Launch, config: RunnableConfig, slots: Slots
@@ -210,7 +219,7 @@ class Solver:
             slots.give_back(taken)
             question.prompt_tokens = wave.cutoff.prompt_tokens
 
-    def _session(self, question: Question, start: Start | None) -> Session:
+    def _session(self, question: Question, start: Start | None, config: RunnableConfig) -> Session:
         self.require_fit(question.model, question.messages)
         current = start.calibration if start else self.learned
         rule, notices = self._rule(current)
@@ -228,13 +237,17 @@ class Solver:
             keep_logprobs=question.model.logprobs_wanted,
             on_response=question.on_response,
             deserves_vote=question.deserves_vote,
+            meanings=self._meanings(question, config),
         )
-        if start and start.sample.status == "complete":
-            _considered(session, start.sample, question.model)
-        elif start:
+        if start and start.sample.status != "complete":
             session.lose(start.sample)
         question.clock.resume()
         return session
+
+    def _meanings(self, question: Question, config: RunnableConfig) -> Meanings | None:
+        if (equivalence := self.extract.equivalence) is None:
+            return None
+        return Meanings(equivalence, question.messages, config, clock=question.clock, cutoff=question.cutoff)
 
     @property
     def fingerprint(self) -> Fingerprint:

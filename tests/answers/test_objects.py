@@ -347,6 +347,9 @@ def test_the_extractor_by_name_and_its_labels() -> None:
     extract = extractor("json")
     assert extract('{"b": 1.0, "a": "X"}') == extract.label('{"a": "X", "b": 1}') == '{"a": "X", "b": 1}'
     assert extract.label("Paris") == "Paris"
+    assert extract.name == json_object().name == "json"
+    named = json_object(by_field=True, schema=Trip, leave_out={"b", "a"}, tolerance={"y": 1, "x": 2}, voted=["id"])
+    assert named.name == "json(by_field, schema=Trip, leave_out=['a', 'b'], tolerance={'x': 2, 'y': 1}, voted=['id'])"
     assert (json_object() | extractor("boxed"))("\\boxed{5}") == "5"
     spec = json_object(schema=Trip, by_field=True)
     assert pickle.loads(pickle.dumps(spec)).objects == spec.objects
