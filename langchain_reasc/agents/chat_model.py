@@ -26,7 +26,8 @@ from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.integrations import leaves
-from langchain_reasc.runnable.question import DeservesVote, Question, SpendingListener
+from langchain_reasc.runnable.ballot import DeservesVote
+from langchain_reasc.runnable.question import Question, SpendingListener
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 

@@ -12,6 +12,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
+from langchain_reasc.answers import schemas_of
 from langchain_reasc.calibration.asked import FixedPrompt, confidence_part
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
@@ -150,6 +151,12 @@ class PreparedModel:
         notices = dict.fromkeys([*self.notices, *findings(self.model, every, logprobs=False)])
         wanted = self.logprobs_wanted or bool(kwargs.get("logprobs"))
         return replace(self, kwargs=without_n(every), notices=tuple(notices), logprobs_wanted=wanted)
+
+    @property
+    def schemas(self) -> dict[str, dict[str, Any]] | None:
+        """Tool -> schema of its arguments, of the tools that are bound; None where none are, as far as can be seen."""
+        tools = self.kwargs.get("tools")
+        return schemas_of(tools) if tools else None
 
     @property
     def streams(self) -> bool:

@@ -69,7 +69,8 @@ class QuestionClock:
     @property
     def over(self) -> bool:
         """Whether the question has had its time, or so nearly that no further sample could end in it."""
-        return self.left is not None and self.left <= _TOO_SHORT
+        left = self.left
+        return left is not None and left <= _TOO_SHORT
 
     def wave(self) -> TimeLimit | None:
         """The limit of a wave launched now; None for any time."""
