@@ -27,7 +27,7 @@ from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.integrations import leaves
 from langchain_reasc.runnable.ballot import DeservesVote
-from langchain_reasc.runnable.question import Question
+from langchain_reasc.runnable.question import Question, SpendingListener
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
@@ -57,6 +57,8 @@ class ChatReASC(StandIn):
     when: Callable[[AIMessage], bool] | None = Field(default=None, repr=False)
     """Whether a first response is to be put to the vote. It is then launched alone, and what does not deserve a vote is
     given back as it is. None for every response with tool calls, and with ``answer="message"`` for no other."""
+    on_spent: SpendingListener | None = Field(default=None, repr=False, exclude=True)
+    """Told, when a call has ended or failed, how many tokens, prompt and generated, and how many samples it cost."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
@@ -196,7 +198,9 @@ class ChatReASC(StandIn):
         arguments = {**self._arguments, **{name: value for name, value in kwargs.items() if name != "stream"}}
         if stop is not None:
             arguments["stop"] = stop
-        return self._solver.question(messages, below, arguments, deserves_vote=self._deserves_vote(arguments))
+        return self._solver.question(
+            messages, below, arguments, deserves_vote=self._deserves_vote(arguments), on_spent=self.on_spent
+        )
 
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
         if self.when is not None:

@@ -64,6 +64,9 @@ class Face(BaseModel):
     token_budget: int | None = Field(default=None, ge=1)
     """Tokens, prompt and generated, that the samples of a question may cost. No sample is launched once they are spent;
     what a wave has in flight then may go beyond."""
+    time_budget: float | None = Field(default=None, gt=0)
+    """Seconds in which the samples of a question may be launched. Unlike with ``timeout``, what a wave has in flight
+    then is waited for, so that this alone never leaves a question without a response."""
     ask_confidence: bool = False
     """Ask the model to end each response with a line such as ``Confidence: 85%``, for models that return no logprobs:
     stated (verbalised) confidence, what the model says of itself, as the measure ``Measure("verbalized", "mean")``. The

@@ -1,5 +1,6 @@
 """One input of a call: what is asked, for how long, and where its decision starts from."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage
@@ -13,7 +14,10 @@ from langchain_reasc.runnable.session import ResponseListener
 from langchain_reasc.sampling import Sample, Wave
 from langchain_reasc.sampling.time_limit import QuestionClock
 
-__all__ = ["Question", "Start"]
+__all__ = ["Question", "SpendingListener", "Start"]
+
+SpendingListener = Callable[[int, int], None]
+"""Told how many tokens, prompt and generated, and how many samples a question has cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Question:
         cutoff: tells when the whole call is given up.
         on_response: called with each response and the decision after it, in launch order.
         deserves_vote: asked of the first response, which is then launched alone; None puts every one to the vote.
+        on_spent: told what it has cost when it is answered, or fails.
         prompt_tokens: tokens of the prompt, once a response has told.
     """
 
@@ -51,6 +56,7 @@ class Question:
     cutoff: Cutoff
     on_response: ResponseListener | None = None
     deserves_vote: DeservesVote | None = None
+    on_spent: SpendingListener | None = None
     prompt_tokens: int | None = None
 
     def wave(self, indices: range, config: RunnableConfig) -> Wave:

@@ -79,6 +79,7 @@ class Session:
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
         self._next = 0
+        self._launched = 0
         self._expired: Literal["timeout", "budget"] | None = None
         self.decision: Decision | None = None
 
@@ -99,8 +100,9 @@ class Session:
 
     def launch(self, count: int) -> range:
         """The next ``count`` samples."""
-        launched = len(self._samples)
-        return range(launched, launched + count)
+        begin = len(self._samples)
+        self._launched = begin + count
+        return range(begin, self._launched)
 
     def add(self, sample: Sample) -> bool:
         """Take a finished sample; True once the decision has fallen."""
@@ -121,9 +123,15 @@ class Session:
         self._expired = why
 
     @property
+    def launched(self) -> int:
+        """Samples launched so far, those given up with an error too."""
+        return max(self._launched, len(self._samples))
+
+    @property
     def tokens(self) -> int:
-        """Tokens that the samples so far have cost, prompts too."""
-        return total_usage(list(self._samples.values()), used=(), lost=self._lost).bill["total_tokens"]
+        """Tokens that the samples so far have cost, prompts too, and what a judge of them has."""
+        samples = total_usage(list(self._samples.values()), used=(), lost=self._lost)
+        return samples.bill["total_tokens"] + (self._ballot.bill["total_tokens"] if self._ballot.bill else 0)
 
     @property
     def first_score(self) -> float | None:

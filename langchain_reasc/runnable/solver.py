@@ -1,8 +1,8 @@
 """Answering a question: samples are drawn until the decision falls. Every face of ReASC is composed of a solver."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass
 
 from langchain_core.runnables import RunnableConfig
@@ -53,32 +53,34 @@ class Solver(Terms):
             ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
         """
         session = self.session(question, start, config)
-        if start and start.sample.status == "complete":
-            _considered(session, start.sample, question.model)
-        while wanted := session.wanted:
-            with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
-                for sample, wave in samples:
-                    if _considered(session, sample, question.model):
-                        wave.cutoff.stop()
-            self.limit(session, question)
-        return self.result(session)
+        with _accounted(session, question):
+            if start and start.sample.status == "complete":
+                _considered(session, start.sample, question.model)
+            while wanted := session.wanted:
+                with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
+                    for sample, wave in samples:
+                        if _considered(session, sample, question.model):
+                            wave.cutoff.stop()
+                self.limit(session, question)
+            return self.result(session)
 
     async def asolve(
         self, question: Question, config: RunnableConfig, *, slots: AsyncSlots, start: Start | None = None
     ) -> ReASCResult:
         """The asynchronous :meth:`solve`."""
         session = self.session(question, start, config)
-        if start and start.sample.status == "complete":
-            await self._aconsidered(session, start.sample, question)
-        while wanted := session.wanted:
-            async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
-                async for sample, wave in samples:
-                    if await self._aconsidered(session, sample, question):
-                        wave.cutoff.stop()
-            self.limit(session, question)
-        if self.calibrator is None:
-            return self.result(session)
-        return await asyncio.to_thread(self.result, session)  # it may fit a mixture
+        with _accounted(session, question):
+            if start and start.sample.status == "complete":
+                await self._aconsidered(session, start.sample, question)
+            while wanted := session.wanted:
+                async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
+                    async for sample, wave in samples:
+                        if await self._aconsidered(session, sample, question):
+                            wave.cutoff.stop()
+                self.limit(session, question)
+            if self.calibrator is None:
+                return self.result(session)
+            return await asyncio.to_thread(self.result, session)  # it may fit a mixture
 
     async def _aconsidered(self, session: Session, sample: Sample, question: Question) -> bool:
         if not self.extract.blocks:
@@ -126,6 +128,16 @@ class Solver(Terms):
         finally:
             slots.give_back(taken)
             question.prompt_tokens = wave.cutoff.prompt_tokens
+
+
+@contextmanager
+def _accounted(session: Session, question: Question) -> Iterator[None]:
+    """At the end of the block, tell what was spent: of a question that failed, too."""
+    try:
+        yield
+    finally:
+        if question.on_spent:
+            question.on_spent(session.tokens, session.launched)
 
 
 def _considered(session: Session, sample: Sample, model: PreparedModel) -> bool:

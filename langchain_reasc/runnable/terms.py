@@ -18,7 +18,7 @@ from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.runnable.ballot import Ballot, DeservesVote
 from langchain_reasc.runnable.meanings import Meanings
-from langchain_reasc.runnable.question import Question, Start
+from langchain_reasc.runnable.question import Question, SpendingListener, Start
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import ResponseListener, Session
 from langchain_reasc.sampling.time_limit import QuestionClock
@@ -54,6 +54,7 @@ class Terms:
     allow_fingerprint_mismatch: bool
     on_undecided: Literal["answer", "raise", "abstain"] = "answer"
     token_budget: int | None = None
+    time_budget: float | None = None
     tool_votes: ToolVotes = field(default_factory=ToolVotes)
 
     def question(
@@ -65,6 +66,7 @@ class Terms:
         cutoff: Cutoff | None = None,
         on_response: ResponseListener | None = None,
         deserves_vote: DeservesVote | None = None,
+        on_spent: SpendingListener | None = None,
     ) -> Question:
         """An input, read and timed from now on.
 
@@ -75,7 +77,7 @@ class Terms:
         clock = QuestionClock(question=self.timeout, sample=self.sample_timeout)
         model = self.model.resolved(config).bind(kwargs)
         self.require_confidence(model)
-        return Question(model, to_messages(value), clock, cutoff or Cutoff(), on_response, deserves_vote)
+        return Question(model, to_messages(value), clock, cutoff or Cutoff(), on_response, deserves_vote, on_spent)
 
     def require_confidence(self, model: PreparedModel) -> None:
         """Say before anything is paid for that a model gives none.
@@ -91,15 +93,22 @@ class Terms:
                 "votes with on_missing_confidence='count'"
             )
 
-    def require_fit(self, model: PreparedModel, messages: list[BaseMessage] | None = None) -> None:
+    def require_fit(
+        self, model: PreparedModel, messages: list[BaseMessage] | None = None, *, bound: bool = True
+    ) -> None:
         """Refuse a calibration that was measured on something else, as far as can be told.
+
+        Args:
+            model: what is sampled.
+            messages: the messages of a call.
+            bound: whether all that it is asked besides a question is known; else tools and the like are yet to come.
 
         Raises:
             FingerprintMismatch: naming what differs.
         """
         if self.calibration and not self.allow_fingerprint_mismatch:
             running = model.fingerprint(messages, prompt=self.fixed_prompt, answer=self.answer)
-            check_fingerprint(self.calibration, running)
+            check_fingerprint(self.calibration, running if bound else running.unbound())
 
     def session(self, question: Question, start: Start | None, config: RunnableConfig) -> Session:
         """What collects the samples of a question, and decides on them.
@@ -168,10 +177,12 @@ class Terms:
         return rule, ()
 
     def limit(self, session: Session, question: Question) -> None:
-        """Let no more samples be launched where the question has had its time, or its tokens."""
+        """Let no more samples be launched where the question has had its time, or spent its budget."""
         if question.clock.over:
             session.expire("timeout")
-        elif self.token_budget is not None and session.tokens >= self.token_budget:
+        elif (self.token_budget is not None and session.tokens >= self.token_budget) or (
+            self.time_budget is not None and question.clock.seconds >= self.time_budget
+        ):
             session.expire("budget")
 
     def result(self, session: Session) -> ReASCResult:

@@ -57,9 +57,14 @@ class QuestionClock:
             self._paused = None
 
     @property
+    def seconds(self) -> float:
+        """How long the question has taken."""
+        return self._clock() - self._begun
+
+    @property
     def left(self) -> float | None:
         """Seconds that the question still may take, not above zero once it has had its time; None for any time."""
-        return None if self._question is None else self._question - (self._clock() - self._begun)
+        return None if self._question is None else self._question - self.seconds
 
     @property
     def over(self) -> bool:

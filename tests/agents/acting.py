@@ -1,0 +1,98 @@
+"""A scripted chat model that calls tools, an agent's other parts, and one way to run agents, synchronously or not."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
+
+ASKED = "what is the weather?"
+SUNNY = "it is sunny"
+
+
+def calls(*called: tuple[str, Any], **reply: Any) -> Reply:
+    """A response that calls tools: each a name and its arguments."""
+    return Reply("calling", calls=called, **reply)
+
+
+def weather(city: str, **reply: Any) -> Reply:
+    """A response that asks for the weather of a city."""
+    return calls(("get_weather", {"city": city}), **reply)
+
+
+def acting(said: Mapping[str, Sequence[Reply | str]] | None = None, kind: type[Scripted] = Scripted) -> Scripted:
+    """A model that answers the last message: sample i gives the i-th reply, the last one for all beyond.
+
+    By default it asks for the weather of Paris, or in one sample of five of Rome, and then says that it is sunny.
+    """
+    script = said or {ASKED: [weather("Paris"), weather("Rome"), *[weather("Paris")] * 3], "": [SUNNY]}
+
+    def reply(last: str, index: int) -> Reply:
+        replies = script.get(last) or script[""]
+        one = replies[min(index, len(replies) - 1)]
+        return one if isinstance(one, Reply) else Reply(one)
+
+    return kind(script=reply)
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The weather of a city."""
+    return f"sunny in {city}"
+
+
+@tool
+def book_trip(city: str) -> str:
+    """Book a trip."""
+    return f"booked {city}"
+
+
+class Agents:
+    """Runs agents in the way of a ``runner``."""
+
+    def __init__(self, runner: Any) -> None:
+        self.is_async = runner.is_async
+        self._runner = runner
+
+    def ask(self, agent: Any, question: Any = ASKED, config: Any = None, **more: Any) -> dict[str, Any]:
+        """The agent's state after a question, or after anything else that it takes (a command, None)."""
+        given = {"messages": [HumanMessage(question)]} if isinstance(question, str) else question
+        return self._runner.invoke(agent, given, config, **more)
+
+    def stream(self, agent: Any, config: Any = None, **more: Any) -> list[Any]:
+        return self._runner.stream(agent, {"messages": [HumanMessage(ASKED)]}, config, **more)
+
+
+def agent_of(model: Any, *middleware: Any, tools: Sequence[Any] = (get_weather,), **more: Any) -> Any:
+    return create_agent(model, tools=list(tools), middleware=list(middleware), **more)
+
+
+def billed(model: Scripted) -> int:
+    """Tokens that the scripted model billed: the prompt of every call, and what was generated."""
+    return PROMPT_TOKENS * len(model.log.calls) + sum(model.log.tokens.values())
+
+
+def spent_on(state: Mapping[str, Any]) -> int:
+    """Tokens that the messages of an agent's state say it cost."""
+    usages = [message.usage_metadata for message in state["messages"] if isinstance(message, AIMessage)]
+    return sum(usage["total_tokens"] for usage in usages if usage)
+
+
+def samples_of(state: Mapping[str, Any]) -> list[int]:
+    """How many samples each step of an agent launched; 0 where nothing was sampled by ReASC."""
+    said = [message for message in state["messages"] if isinstance(message, AIMessage)]
+    return [message.response_metadata.get("reasc", {}).get("launched", 0) for message in said]
+
+
+def until(condition: Callable[[], bool], seconds: float = 5) -> Any:
+    """Wait in an event loop."""
+
+    async def wait() -> None:
+        async with asyncio.timeout(seconds):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    return wait()
