@@ -54,7 +54,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
 
     A budget holds for a run of the agent, from one input to its answer, over interruptions and checkpoints. What is
     left of it bounds each call. Once it is gone, the rest of the run calls the model plainly, once a step, and a line
-    in the log says so. Agents that run inside tools have budgets of their own.
+    in the log says so. Agents that run inside tools have budgets of their own. Only a vote can be undecided: with
+    ``on_undecided="abstain"`` an empty message then ends the run, with ``"raise"`` an error.
 
     Order among other middleware (the first in the list is the outermost):
 
@@ -63,7 +64,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
       (``model.with_retry()``) to repeat single samples. What failed tries cost counts for the budget either way, but
       each try inside is bounded by what was left before the first.
     - Fallbacks outside (before this one) put the fallback's responses to the vote, too. Fallbacks inside do not: they
-      replace the voting model by the plain fallback, whose one response is taken.
+      replace the voting model by the plain fallback, whose one response is taken, and not counted by the budget.
     - Middleware that chooses the model belongs outside. Inside it would replace the voting model by a plain one.
     - Summarisation, human approval, call limits and PII middleware work before or after the model call, and on the
       winner alone; where they stand makes no difference. A call limit counts one call a step, however many samples.
