@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.answers import Extractor, vote_of
+from langchain_reasc.answers import Extractor, ToolVotes, vote_of
+from langchain_reasc.answers.tool_calls import Schemas
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.waiting import as_they_end
@@ -36,7 +37,14 @@ class Graded:
 
 
 def graded(
-    responses: Sequence[Graded], extract: Extractor, config: RunnableConfig, *, concurrency: int, cutoff: Cutoff
+    responses: Sequence[Graded],
+    extract: Extractor,
+    config: RunnableConfig,
+    *,
+    tools: ToolVotes,
+    schemas: Schemas | None,
+    concurrency: int,
+    cutoff: Cutoff,
 ) -> list[bool | None]:
     """Whether each response is right; None where there is none, or it cannot be told whether it means the same.
 
@@ -44,6 +52,8 @@ def graded(
         responses: the questions.
         extract: finds the answer in a response; its equivalence, if it has one, compares that with the right answer.
         config: callbacks, tags and metadata of a judge's calls.
+        tools: how calls of tools are compared.
+        schemas: tool -> schema of its arguments; None where the tools are not known.
         concurrency: questions whose answers are compared at once.
         cutoff: ends comparing.
 
@@ -55,12 +65,15 @@ def graded(
     def grade(one: Graded) -> bool | None:
         if one.message is None:
             return None
-        answer, right = vote_of(one.message, extract).answer, extract.label(one.reference)
-        if answer is None or extract.equivalence is None or one.message.tool_calls:
-            return answer is not None and answer == right
+        vote = vote_of(one.message, extract, tools, schemas)
+        right = tools.label(extract.label(one.reference), schemas) if vote.calls else extract.label(one.reference)
+        if vote.answer is None or vote.calls or extract.equivalence is None:
+            return vote.answer is not None and (vote.answer == right or (vote.calls and tools.same(right, vote.answer)))
         clock = QuestionClock(question=None, sample=None)
         try:
-            return Meanings(extract.equivalence, one.prompt, config, clock=clock, cutoff=cutoff).same(right, answer)
+            return Meanings(extract.equivalence, one.prompt, config, clock=clock, cutoff=cutoff).same(
+                right, vote.answer
+            )
         except Exception as error:
             logger.warning("a question is left out, as its answer could not be compared with the right one: %r", error)
             failures.append(error)
