@@ -10,7 +10,8 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
-from runnable.fakes import Reply, Scripted
+from runnable.fakes import Reply, Scripted, saying
+from runnable.judges import PARIS, city, judging
 
 from agents.acting import (
     ASKED,
@@ -27,6 +28,7 @@ from agents.acting import (
 from langchain_reasc import ReASCMiddleware
 from langchain_reasc.agents.budget import RunBudget, Spent, Unsettled, added
 from langchain_reasc.agents.middleware import SpendingState
+from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import Undecided
 
 ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
@@ -175,6 +177,15 @@ def test_agents_inside_tools_have_budgets_of_their_own(agents: Agents) -> None:
     assert samples_of(agents.ask(outer, config=THREAD)) == [4, 1]
     assert seen == [[7, 1]]
     assert spent(outer)["samples"] == 5
+
+
+def test_what_a_judge_of_texts_costs_counts(agents: Agents) -> None:
+    model, judge = saying(*PARIS), judging(city)
+    middleware = ReASCMiddleware(answer=free_text(judge=judge), max_run_tokens=10_000, **ONE_BY_ONE)
+    agent = agent_of(model, middleware, tools=[], checkpointer=InMemorySaver())
+    agents.ask(agent, "Which city?", THREAD)
+    assert judge.log.calls
+    assert spent(agent)["tokens"] == billed(model) + billed(judge)
 
 
 def test_undecided_for_want_of_budget_is_said_as_asked(agents: Agents) -> None:
