@@ -1,6 +1,6 @@
 """``ReASCDecisionModel``: decisions that are thought about before they are made, as often as each of them needs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
-from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from langchain_reasc.agents.decision_labels import ANY_LABEL
 from langchain_reasc.agents.decision_questions import AskedQuestion, asked_questions
@@ -27,7 +27,8 @@ from langchain_reasc.calibration import Calibration, OnlineCalibrator
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
-from langchain_reasc.runnable.options import explained, prepared_solver
+from langchain_reasc.runnable.options import prepared_solver
+from langchain_reasc.runnable.recreated import Recreated
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.solver import Solver
 from langchain_reasc.sampling.runs import AsyncRun, Run
@@ -48,7 +49,7 @@ class DecisionResponse(ClassifierResponse):
     """Question id -> what was decided and spent: what ``response_metadata["reasc"]`` holds elsewhere."""
 
 
-class ReASCDecisionModel(BaseDecisionModel):
+class ReASCDecisionModel(Recreated, BaseDecisionModel):
     """Answers choices, yes/no questions and scores by what a chat model says when it thinks about them several times.
 
     Stands wherever LangChain takes a decision model, as ``ModelRouterMiddleware(classifier=...)`` does. Each question
@@ -104,7 +105,7 @@ class ReASCDecisionModel(BaseDecisionModel):
     answer: ClassVar[Extractor] = ANY_LABEL
     """What finds the label in a response, for :func:`langchain_reasc.calibrate`."""
 
-    _solver: Solver = PrivateAttr()
+    _learns_of: ClassVar[frozenset[str]] = frozenset({"llm", "calibration", "measure"})
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
@@ -119,35 +120,7 @@ class ReASCDecisionModel(BaseDecisionModel):
         def __init__(self, **fields: Any) -> None:
             if isinstance(fields.get("model"), Runnable):
                 raise ConfigurationError("the chat model of a ReASCDecisionModel is its llm=...; model= is a name")
-            try:
-                super().__init__(**fields)
-            except ValidationError as error:
-                raise explained(error) from None
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other options, checked like a new one. It shares the model and what ``"online"`` has learned."""
-        changed = dict(update or {})
-        kept = self.model_fields_set | {"calibrator"}
-        if changed.keys() & {"llm", "calibration", "measure"}:
-            kept -= {"calibrator"}  # which learned of something else
-        return type(self)(**{name: getattr(self, name) for name in kept} | changed)
-
-    def __copy__(self) -> Self:
-        return self.model_copy()
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """A copy that shares the model and what ``"online"`` has learned."""
-        return self.model_copy()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the configuration only, as :class:`~langchain_reasc.ReASCRunnable` does."""
-        kept = self.model_fields_set - {"calibrator"}
-        return _remade, (type(self), {name: getattr(self, name) for name in kept})
-
-    @property
-    def learned(self) -> Calibration | None:
-        """The calibration in use: what ``"online"`` has learned so far can be saved, and given to the next process."""
-        return self._solver.learned
+            super().__init__(**fields)
 
     @staticmethod
     def prompt(state: State, question: Question) -> list[BaseMessage]:
@@ -243,7 +216,3 @@ def _noted(asked: AskedQuestion, found: _Found) -> Iterator[None]:
         for id, (answer, _) in found.items():
             error.add_note(f"{id!r} had been answered: {answer!r}")
         raise
-
-
-def _remade(kind: type[ReASCDecisionModel], fields: dict[str, Any]) -> ReASCDecisionModel:
-    return kind(**fields)

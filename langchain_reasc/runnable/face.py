@@ -1,12 +1,11 @@
 """What every face of ReASC is set up with: the options, checked and prepared anew whenever one of them changes."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration, OnlineCalibrator
@@ -15,13 +14,13 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
 from langchain_reasc.models.integrations import leaves
-from langchain_reasc.runnable.options import explained, prepared_solver
-from langchain_reasc.runnable.solver import Solver
+from langchain_reasc.runnable.options import prepared_solver
+from langchain_reasc.runnable.recreated import Recreated
 
 __all__ = ["Face"]
 
 
-class Face(BaseModel):
+class Face(Recreated):
     """The options that the faces of ReASC have in common.
 
     Assigning to one, and ``model_copy(update=...)``, check and prepare everything anew. Pickling keeps the options.
@@ -83,7 +82,6 @@ class Face(BaseModel):
 
     _quiet: ClassVar[bool] = False
     """Whether the samples are parts of one model call, told of by that alone."""
-    _solver: Solver = PrivateAttr()
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
@@ -98,14 +96,6 @@ class Face(BaseModel):
         self.__dict__["calibrator"] = self._solver.calibrator
         return self
 
-    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
-
-        def __init__(self, **fields: Any) -> None:
-            try:
-                super().__init__(**fields)
-            except ValidationError as error:
-                raise explained(error) from None
-
     def __setattr__(self, name: str, value: Any) -> None:
         if name in Face.model_fields:
             changed = self.model_copy(update={name: value})
@@ -115,32 +105,3 @@ class Face(BaseModel):
             self._solver = changed._solver
         else:
             super().__setattr__(name, value)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other options, checked like a new one. It shares the model and what ``"online"`` has learned."""
-        changed = dict(update or {})
-        kept = self.model_fields_set | {"calibrator"}
-        if changed.keys() & {"model", "calibration", "measure"}:
-            kept -= {"calibrator"}  # which learned of something else
-        return type(self)(**{name: getattr(self, name) for name in kept} | changed)
-
-    def __copy__(self) -> Self:
-        return self.model_copy()
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """A copy that shares the model and what ``"online"`` has learned."""
-        return self.model_copy()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the configuration only: ``"online"`` starts anew, so save :attr:`learned` to keep it."""
-        kept = self.model_fields_set - {"calibrator"}
-        return _remade, (type(self), {name: getattr(self, name) for name in kept})
-
-    @property
-    def learned(self) -> Calibration | None:
-        """The calibration in use: what ``"online"`` has learned so far can be saved, and given to the next process."""
-        return self._solver.learned
-
-
-def _remade(kind: type[Face], fields: dict[str, Any]) -> Face:
-    return kind(**fields)

@@ -1,0 +1,57 @@
+"""Options that are checked together, once: a copy with another option is a new object, and so is what is unpickled."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import BaseModel, PrivateAttr, ValidationError
+
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.runnable.options import explained
+from langchain_reasc.runnable.solver import Solver
+
+__all__ = ["Recreated"]
+
+
+class Recreated(BaseModel):
+    """A face of ReASC, made anew of its options whenever it is copied. One of them is its ``calibrator``."""
+
+    _learns_of: ClassVar[frozenset[str]] = frozenset({"model", "calibration", "measure"})
+    """Options with which what ``"online"`` has learned goes."""
+    _solver: Solver = PrivateAttr()
+
+    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+
+        def __init__(self, **fields: Any) -> None:
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise explained(error) from None
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other options, checked like a new one. It shares the model and what ``"online"`` has learned."""
+        changed = dict(update or {})
+        kept = self.model_fields_set | {"calibrator"}
+        if changed.keys() & self._learns_of:
+            kept -= {"calibrator"}  # which learned of something else
+        return type(self)(**{name: getattr(self, name) for name in kept} | changed)
+
+    def __copy__(self) -> Self:
+        return self.model_copy()
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy that shares the model and what ``"online"`` has learned."""
+        return self.model_copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the configuration only: ``"online"`` starts anew, so save :attr:`learned` to keep it."""
+        kept = self.model_fields_set - {"calibrator"}
+        return _remade, (type(self), {name: getattr(self, name) for name in kept})
+
+    @property
+    def learned(self) -> Calibration | None:
+        """The calibration in use: what ``"online"`` has learned so far can be saved, and given to the next process."""
+        return self._solver.learned
+
+
+def _remade(kind: type[Recreated], fields: dict[str, Any]) -> Recreated:
+    return kind(**fields)
