@@ -1,6 +1,8 @@
 """``ChatReASC``: a chat model around any chat model, for wherever a chat model is asked for."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import Any, cast
 
 from langchain_core.callbacks import (
@@ -11,7 +13,7 @@ from langchain_core.callbacks import (
 )
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.utils.utils import LC_ID_PREFIX
 from pydantic import Field
@@ -23,7 +25,8 @@ from langchain_reasc.agents.stand_in import StandIn
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import USAGE_ESTIMATED
-from langchain_reasc.runnable.question import DeservesVote, Question
+from langchain_reasc.models.integrations import leaves
+from langchain_reasc.runnable.question import DeservesVote, Question, SpendingListener
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
@@ -53,6 +56,9 @@ class ChatReASC(StandIn):
     when: Callable[[AIMessage], bool] | None = Field(default=None, repr=False)
     """Whether a first response is to be put to the vote. It is then launched alone, and what does not deserve a vote is
     given back as it is. None for every response with tool calls, and with ``answer="message"`` for no other."""
+
+    on_spent: SpendingListener | None = Field(default=None, repr=False, exclude=True)
+    """Told, when a call has ended or failed, how many tokens, prompt and generated, and how many samples it cost."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
@@ -98,8 +104,13 @@ class ChatReASC(StandIn):
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[AIMessageChunk]:
         """The asynchronous :meth:`stream`."""
-        async for chunk in super().astream(input, announced(AsyncCallbackManager, config), **kwargs):
-            yield chunk
+        chunks = cast(
+            "AsyncGenerator[AIMessageChunk]",
+            super().astream(input, announced(AsyncCallbackManager, config), **kwargs),
+        )
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
 
     def _generate_with_cache(
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
@@ -111,7 +122,12 @@ class ChatReASC(StandIn):
         self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         remember_run(run_manager)
-        return await super()._agenerate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
+        try:
+            return await super()._agenerate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
+        except asyncio.CancelledError as error:
+            if run_manager:  # whose run LangChain would leave open for ever
+                await run_manager.on_llm_error(error, response=LLMResult(generations=[]))
+            raise
 
     def _generate(
         self,
@@ -179,10 +195,12 @@ class ChatReASC(StandIn):
     def _question(
         self, messages: Messages, stop: list[str] | None, below: RunnableConfig, kwargs: dict[str, Any]
     ) -> Question:
-        arguments = {name: value for name, value in kwargs.items() if name != "stream"}
+        arguments = {**self._arguments, **{name: value for name, value in kwargs.items() if name != "stream"}}
         if stop is not None:
             arguments["stop"] = stop
-        return self._solver.question(messages, below, arguments, deserves_vote=self._deserves_vote(arguments))
+        return self._solver.question(
+            messages, below, arguments, deserves_vote=self._deserves_vote(arguments), on_spent=self.on_spent
+        )
 
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
         if self.when is not None:
@@ -193,7 +211,7 @@ class ChatReASC(StandIn):
 
     def _around(self, inside: Runnable[Any, Any]) -> "ChatReASC":
         """This, around what became of the model inside."""
-        if inside is unbound(self.model):
+        if any(inside is leaf.model for leaf in leaves(self.model, {})):
             return self
         return self.model_copy(update={"model": with_inside(self.model, inside)})
 

@@ -1,15 +1,16 @@
 """The chat model inside: what a model around it says of itself in its place."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
+from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.models.integrations import leaves
 
-__all__ = ["chat_model_inside", "named", "rebound", "unbound", "wants_structure", "with_inside"]
+__all__ = ["chat_model_inside", "name_of", "rebound", "told_of", "unbound", "wants_structure", "with_inside"]
 
 _STRUCTURE: Final = (
     "response_format",  # OpenAI and all who speak its API
@@ -30,7 +31,7 @@ def chat_model_inside(model: Runnable[Any, Any]) -> BaseChatModel | None:
     return next((leaf.model for leaf in leaves(model, {})), None)
 
 
-def named(model: BaseChatModel) -> str:
+def name_of(model: BaseChatModel) -> str:
     """The name of a chat model, as its provider knows it."""
     for field in ("model_name", "model", "model_id"):
         if isinstance(name := getattr(model, field, None), str) and name:
@@ -41,6 +42,18 @@ def named(model: BaseChatModel) -> str:
 def wants_structure(arguments: dict[str, Any]) -> bool:
     """Whether the arguments of a call ask for structured output in the text of the response."""
     return any(arguments.get(name) for name in _STRUCTURE)
+
+
+def told_of(model: Runnable[Any, Any]) -> dict[str, Any]:
+    """The callbacks, tags and metadata of a model's runs: what is set on it, and what is bound around it."""
+    config: RunnableConfig = {}
+    while isinstance(model, RunnableBindingBase):
+        config = merge_configs(model.config, config)
+        model = model.bound
+    names = ("callbacks", "tags", "metadata")
+    own = cast(RunnableConfig, {name: getattr(model, name, None) for name in names})
+    merged: dict[str, Any] = {**merge_configs(own, config)}
+    return {name: merged.get(name) or None for name in names}
 
 
 def unbound(model: Runnable[Any, Any]) -> Runnable[Any, Any]:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Self
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import BaseMessage
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from langchain_reasc.agents.inner import chat_model_inside, named
+from langchain_reasc.agents.inner import chat_model_inside, name_of, told_of
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import is_configurable
@@ -24,27 +24,36 @@ class StandIn(Face, BaseChatModel):
     model_config = ConfigDict(extra="forbid")
     _quiet: ClassVar[bool] = True
 
+    temperature: float | None = Field(default=None, ge=0)
+    """For the calls of the model inside, in place of what is set there; as are the next two."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of a response at most."""
+    stop: list[str] | None = None
+    """Strings that end a response."""
+    streaming: bool = False
+    """Whether ``invoke`` tells handlers of the winner chunk by chunk, as ``stream`` does."""
+
     @model_validator(mode="after")
     def _set_model_profile(self) -> Self:
         """Stand in for the model inside; in place of LangChain's own step of this name, which would find no profile."""
         inside = chat_model_inside(self.model)
-        if inside is None and not is_configurable(self.model):
+        if inside is None and not is_configurable(self.model) and not isinstance(self.model, Face):
             raise ConfigurationError(
                 f"ChatReASC stands around a chat model, and there is none in {type(self.model).__name__}; give the "
                 "chat model itself, or use ReASCRunnable, which takes any Runnable that returns an AIMessage"
             )
         # Handlers hear of this model alone, so what was set on the one inside is set here; not by assignment, which
         # would be kept when another model takes its place.
-        for name in ("callbacks", "tags", "metadata", "verbose", "cache", "profile"):
-            if inside is not None and name not in self.model_fields_set:
-                self.__dict__[name] = getattr(inside, name)
+        if inside is not None:
+            told = {**told_of(self.model), **{name: getattr(inside, name) for name in ("verbose", "cache", "profile")}}
+            self.__dict__.update({name: value for name, value in told.items() if name not in self.model_fields_set})
         return self
 
     @property
     def model_name(self) -> str:
         """The name of the model inside."""
         inside = chat_model_inside(self.model)
-        return "" if inside is None else named(inside)
+        return "" if inside is None else name_of(inside)
 
     @property
     def _llm_type(self) -> str:
@@ -53,15 +62,23 @@ class StandIn(Face, BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         inside = chat_model_inside(self.model)
-        options = {name: getattr(self, name) for name in self.model_fields_set & Face.model_fields.keys() - {"model"}}
+        names = {*Face.model_fields, *StandIn.__annotations__, "when"} - {"model", "calibrator", "streaming"}
+        options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
         told = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
         if isinstance(self.calibration, Calibration):
             told["calibration"] = f"{self.calibration.summary()} ({self.calibration.created_at.isoformat()})"
         return {"model": {} if inside is None else {**inside._identifying_params, "_type": inside._llm_type}, **told}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        inside = chat_model_inside(self.model)
-        return (inside._get_ls_params if inside else super()._get_ls_params)(stop=stop, **kwargs)
+        inside, arguments = chat_model_inside(self.model), {**self._arguments, **kwargs}
+        stop = stop or arguments.pop("stop", None)
+        return (inside._get_ls_params if inside else super()._get_ls_params)(stop=stop, **arguments)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        """What is set here for the calls of the model inside."""
+        given = {"temperature": self.temperature, "max_tokens": self.max_tokens, "stop": self.stop}
+        return {name: value for name, value in given.items() if value is not None}
 
     @classmethod
     def is_lc_serializable(cls) -> bool:

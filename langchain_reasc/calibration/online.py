@@ -162,6 +162,10 @@ class OnlineCalibrator:
         """Whether it learns of this measure and this model."""
         return (measure, fingerprint) == (self.measure, self._fingerprint)
 
+    def learns_like(self, other: "OnlineCalibrator") -> bool:
+        """Whether it learns of the measure and the model that another learns of."""
+        return self._fingerprint is not None and other.goes_with(self.measure, self._fingerprint)
+
     @property
     def calibration(self) -> Calibration | None:
         """The latest calibration, or None while too little has been seen."""

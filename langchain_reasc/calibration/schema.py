@@ -81,6 +81,10 @@ class Fingerprint(_Record):
         default=None, description="Where the answer is in a response: a name such as boxed, or that of a function."
     )
 
+    def unbound(self) -> "Fingerprint":
+        """The same of a model to which nothing is bound yet: what it will be asked besides a question is unknown."""
+        return self.model_copy(update=dict.fromkeys(("tools", "response_format", "grammar", "stop")))
+
 
 class Gate(_Record):
     """Stage 1: a first response is accepted when its score reaches ``threshold``."""

@@ -11,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.calibration import Calibration, OnlineCalibrator
 from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
+from langchain_reasc.models.integrations import leaves
 from langchain_reasc.runnable.options import explained, prepared_solver
 from langchain_reasc.runnable.solver import Solver
 
@@ -60,6 +62,9 @@ class Face(BaseModel):
     token_budget: int | None = Field(default=None, ge=1)
     """Tokens, prompt and generated, that the samples of a question may cost. No sample is launched once they are spent;
     what a wave has in flight then may go beyond."""
+    time_budget: float | None = Field(default=None, gt=0)
+    """Seconds in which the samples of a question may be launched. Unlike with ``timeout``, what a wave has in flight
+    then is waited for, so that this alone never leaves a question without a response."""
     measure: Measure | None = None
     """How ``calibration="online"`` scores a response; None for the paper's (self-certainty, bottom 10 %, W = 128) where
     the model gives that signal, else the same score of one that it gives."""
@@ -73,6 +78,11 @@ class Face(BaseModel):
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
+        if any(isinstance(leaf.model, Face) for leaf in leaves(self.model, {})) or isinstance(self.model, Face):
+            raise ConfigurationError(
+                f"the model is ReASC already ({self.model.get_name()}): votes on votes would take up to "
+                f"{self.max_samples} times its samples; give the model inside it"
+            )
         options = {option: getattr(self, option) for option in Face.model_fields}
         self._solver = prepared_solver(**options, quiet=self._quiet)
         # Not by assignment, which prepares anew; the constructor that LangChain calls again takes it from here.

@@ -62,7 +62,7 @@ def prepared_solver(
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
         **limits,
     )
-    solver.require_fit(prepared)
+    solver.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made
     solver.require_confidence(prepared)
     return solver
 

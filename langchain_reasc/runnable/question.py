@@ -13,10 +13,12 @@ from langchain_reasc.runnable.session import ResponseListener
 from langchain_reasc.sampling import Sample, Wave
 from langchain_reasc.sampling.time_limit import QuestionClock
 
-__all__ = ["DeservesVote", "Question", "Start"]
+__all__ = ["DeservesVote", "Question", "SpendingListener", "Start"]
 
 DeservesVote = Callable[[AIMessage], bool]
 """Whether a first response is to be put to the vote; what is not is taken as it is."""
+SpendingListener = Callable[[int, int], None]
+"""Told how many tokens, prompt and generated, and how many samples a question has cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Question:
         cutoff: tells when the whole call is given up.
         on_response: called with each response and the decision after it, in launch order.
         deserves_vote: asked of the first response, which is then launched alone; None puts every one to the vote.
+        on_spent: told what it has cost when it is answered, or fails.
         prompt_tokens: tokens of the prompt, once a response has told.
     """
 
@@ -54,6 +57,7 @@ class Question:
     cutoff: Cutoff
     on_response: ResponseListener | None = None
     deserves_vote: DeservesVote | None = None
+    on_spent: SpendingListener | None = None
     prompt_tokens: int | None = None
 
     def wave(self, indices: range, config: RunnableConfig) -> Wave:

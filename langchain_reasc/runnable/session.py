@@ -83,6 +83,7 @@ class Session:
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
         self._next = 0
+        self._launched = 0
         self._expired: Literal["timeout", "budget"] | None = None
         self.decision: Decision | None = None
 
@@ -103,8 +104,9 @@ class Session:
 
     def launch(self, count: int) -> range:
         """The next ``count`` samples."""
-        launched = len(self._samples)
-        return range(launched, launched + count)
+        begin = len(self._samples)
+        self._launched = begin + count
+        return range(begin, self._launched)
 
     def add(self, sample: Sample) -> bool:
         """Take a finished sample; True once the decision has fallen."""
@@ -123,6 +125,11 @@ class Session:
     def expire(self, why: Literal["timeout", "budget"]) -> None:
         """Launch no more samples: the question has had its time, or its tokens."""
         self._expired = why
+
+    @property
+    def launched(self) -> int:
+        """Samples launched so far, those given up with an error too."""
+        return max(self._launched, len(self._samples))
 
     @property
     def tokens(self) -> int:

@@ -1,8 +1,8 @@
 """Answering a question: samples are drawn until the decision falls. Every face of ReASC is composed of a solver."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError, Undec
 from langchain_reasc.method.stopping import ASC, StoppingRule
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel, to_messages
-from langchain_reasc.runnable.question import DeservesVote, Question, Start
+from langchain_reasc.runnable.question import DeservesVote, Question, SpendingListener, Start
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import ResponseListener, Session
 from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
@@ -58,6 +58,7 @@ class Solver:
     allow_fingerprint_mismatch: bool
     on_undecided: Literal["answer", "raise", "abstain"]
     token_budget: int | None
+    time_budget: float | None
 
     def question(
         self,
@@ -68,6 +69,7 @@ class Solver:
         cutoff: Cutoff | None = None,
         on_response: ResponseListener | None = None,
         deserves_vote: DeservesVote | None = None,
+        on_spent: SpendingListener | None = None,
     ) -> Question:
         """An input, read and timed from now on.
 
@@ -78,7 +80,7 @@ class Solver:
         clock = QuestionClock(question=self.timeout, sample=self.sample_timeout)
         model = self.model.resolved(config).bind(kwargs)
         self.require_confidence(model)
-        return Question(model, to_messages(value), clock, cutoff or Cutoff(), on_response, deserves_vote)
+        return Question(model, to_messages(value), clock, cutoff or Cutoff(), on_response, deserves_vote, on_spent)
 
     def require_confidence(self, model: PreparedModel) -> None:
         """Say before anything is paid for that a model gives none.
@@ -89,15 +91,22 @@ class Solver:
         if model.no_logprobs and self.on_missing_confidence == "error" and not self.counts(self.calibration):
             raise LogprobsUnavailable(f"{model.no_logprobs}; or count votes with on_missing_confidence='count'")
 
-    def require_fit(self, model: PreparedModel, messages: list[BaseMessage] | None = None) -> None:
+    def require_fit(
+        self, model: PreparedModel, messages: list[BaseMessage] | None = None, *, bound: bool = True
+    ) -> None:
         """Refuse a calibration that was measured on something else, as far as can be told.
+
+        Args:
+            model: what is sampled.
+            messages: the messages of a call.
+            bound: whether all that it is asked besides a question is known; else tools and the like are yet to come.
 
         Raises:
             FingerprintMismatch: naming what differs.
         """
         if self.calibration and not self.allow_fingerprint_mismatch:
             running = model.fingerprint(messages, prompt=self.fixed_prompt, answer=self.answer)
-            check_fingerprint(self.calibration, running)
+            check_fingerprint(self.calibration, running if bound else running.unbound())
 
     def first(self, question: Question, config: RunnableConfig, slots: Slots) -> Sample:
         """The first sample alone, after which the question's clock is paused."""
@@ -126,28 +135,30 @@ class Solver:
             ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
         """
         session = self._session(question, start)
-        while wanted := session.wanted:
-            with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
-                for sample, wave in samples:
-                    if _considered(session, sample, question.model):
-                        wave.cutoff.stop()
-            self._limit(session, question)
-        return self._result(session)
+        with _accounted(session, question):
+            while wanted := session.wanted:
+                with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
+                    for sample, wave in samples:
+                        if _considered(session, sample, question.model):
+                            wave.cutoff.stop()
+                self._limit(session, question)
+            return self._result(session)
 
     async def asolve(
         self, question: Question, config: RunnableConfig, *, slots: AsyncSlots, start: Start | None = None
     ) -> ReASCResult:
         """The asynchronous :meth:`solve`."""
         session = self._session(question, start)
-        while wanted := session.wanted:
-            async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
-                async for sample, wave in samples:
-                    if await self._aconsidered(session, sample, question.model):
-                        wave.cutoff.stop()
-            self._limit(session, question)
-        if self.calibrator is None:
-            return self._result(session)
-        return await asyncio.to_thread(self._result, session)  # it may fit a mixture
+        with _accounted(session, question):
+            while wanted := session.wanted:
+                async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
+                    async for sample, wave in samples:
+                        if await self._aconsidered(session, sample, question.model):
+                            wave.cutoff.stop()
+                self._limit(session, question)
+            if self.calibrator is None:
+                return self._result(session)
+            return await asyncio.to_thread(self._result, session)  # it may fit a mixture
 
     async def _aconsidered(self, session: Session, sample: Sample, model: PreparedModel) -> bool:
         if self.extract.blocks:
@@ -246,7 +257,9 @@ class Solver:
     def _limit(self, session: Session, question: Question) -> None:
         if question.clock.over:
             session.expire("timeout")
-        elif self.token_budget is not None and session.tokens >= self.token_budget:
+        elif (self.token_budget is not None and session.tokens >= self.token_budget) or (
+            self.time_budget is not None and question.clock.seconds >= self.time_budget
+        ):
             session.expire("budget")
 
     def _result(self, session: Session) -> ReASCResult:
@@ -264,6 +277,16 @@ class Solver:
             f"{self.confidence:g} is wanted; the error's result has every response",
             result,
         )
+
+
+@contextmanager
+def _accounted(session: Session, question: Question) -> Iterator[None]:
+    """Tell in the end what was spent, of a question that fails too."""
+    try:
+        yield
+    finally:
+        if question.on_spent:
+            question.on_spent(session.tokens, session.launched)
 
 
 def _considered(session: Session, sample: Sample, model: PreparedModel) -> bool:

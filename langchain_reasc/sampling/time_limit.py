@@ -61,6 +61,11 @@ class QuestionClock:
         """Whether the question has had its time, or so nearly that no further sample could end in it."""
         return self._question is not None and self._left(self._question) <= _TOO_SHORT
 
+    @property
+    def seconds(self) -> float:
+        """How long the question has taken."""
+        return self._clock() - self._begun
+
     def wave(self) -> TimeLimit | None:
         """The limit of a wave launched now; None for any time."""
         left = None if self._question is None else self._left(self._question)
@@ -71,4 +76,4 @@ class QuestionClock:
         return TimeLimit(self._sample, f"it took longer than sample_timeout={self._sample:g} s")
 
     def _left(self, question: float) -> float:
-        return question - (self._clock() - self._begun)
+        return question - self.seconds

@@ -1,9 +1,10 @@
 """A scripted chat model: what each sample of each question says, when, and with which logprobs."""
 
 import asyncio
+import json
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -13,9 +14,11 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.outputs.chat_generation import merge_chat_generation_chunks
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from langchain_reasc.calibration import Calibration, Fingerprint, Gate
@@ -29,7 +32,7 @@ CONFIG: ContextVar[RunnableConfig] = ContextVar("CONFIG")  # of the running call
 
 @dataclass
 class Reply:
-    """One sample: its words are its tokens.
+    """One sample: its words are its tokens, and its calls of tools, (name, arguments) each, come after them.
 
     ``opens`` is waited for before token ``wait_at``; ``done`` is set at the end; ``logprob`` is every token's (None: no
     logprobs); an endless reply says its last word for ever; ``error`` is raised after the words.
@@ -43,6 +46,7 @@ class Reply:
     opens: threading.Event | None = None
     wait_at: int = 0
     done: threading.Event | None = None
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
 
     def tokens(self) -> Iterator[str]:
         words = self.text.split()
@@ -119,6 +123,12 @@ class Scripted(BaseChatModel):
         info = {} if reply.logprob is None else {"logprobs": {"content": [openai_token(token, reply.logprob)]}}
         return ChatGenerationChunk(message=AIMessageChunk(content=token, response_metadata=info))
 
+    def _calls(self, reply: Reply, key: tuple[str, int]) -> Iterator[ChatGenerationChunk]:
+        for at, (name, arguments) in enumerate(reply.calls):
+            self.log.tokens[key] += 1
+            call = tool_call_chunk(name=name, args=json.dumps(arguments), id=f"call-{key[1]}-{at}", index=at)
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call]))
+
     def _last(self, reply: Reply, key: tuple[str, int]) -> ChatGenerationChunk:
         if reply.error:
             raise reply.error
@@ -140,6 +150,7 @@ class Scripted(BaseChatModel):
                 if reply.opens and at == reply.wait_at:
                     assert reply.opens.wait(TIMEOUT), f"sample {key} was never let go"
                 yield self._chunk(reply, token, key)
+            yield from self._calls(reply, key)
             yield self._last(reply, key)
         if reply.done:
             reply.done.set()
@@ -156,9 +167,14 @@ class Scripted(BaseChatModel):
                         while not reply.opens.is_set():
                             await asyncio.sleep(0.001)
                 yield self._chunk(reply, token, key)
+            for call in self._calls(reply, key):
+                yield call
             yield self._last(reply, key)
         if reply.done:
             reply.done.set()
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         whole = merge_chat_generation_chunks(list(self._stream(messages, stop, run_manager, **kwargs)))

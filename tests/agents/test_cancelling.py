@@ -1,0 +1,63 @@
+"""A call that is given up in the middle leaves no run open, and no sample running."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from runnable.fakes import Reply, Scripted
+
+from langchain_reasc import ChatReASC
+
+from .test_accounting import Tree
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["ainvoke", "astream"])
+def test_a_cancelled_call_ends_its_run_and_its_samples(streamed: bool) -> None:
+    model = Scripted(script=lambda question, index: Reply("the answer is", endless=True))
+    chat, tree = ChatReASC(model=model, answer="auto"), Tree()
+    config: Any = {"callbacks": [tree]}
+
+    async def asked() -> Any:
+        if streamed:
+            return [chunk async for chunk in chat.astream("q", config)]
+        return await chat.ainvoke("q", config)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(asked())
+        while model.log.live < 4:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(cancelled())
+    assert model.log.live == 0
+    [root] = tree.roots
+    assert "CancelledError" in str(root.error)
+    assert [run.run_type for run in root.child_runs] == ["chain"] * 4
+    assert all(run.end_time and run.error for run in root.child_runs)
+
+
+def test_an_interrupted_call_ends_its_run_and_its_samples() -> None:
+    started = threading.Event()
+
+    def script(question: str, index: int) -> Reply:
+        started.set()
+        return Reply("the answer is", endless=True)
+
+    class Interrupted(Tree):
+        def on_chain_start(self, *args: Any, **kwargs: Any) -> Any:
+            run = super().on_chain_start(*args, **kwargs)
+            if len(self.run_map) == 5:  # the fourth step below the model's run
+                raise KeyboardInterrupt
+            return run
+
+    model, tree = Scripted(script=script), Interrupted()
+    tree.raise_error = True
+    with pytest.raises(KeyboardInterrupt):
+        ChatReASC(model=model, answer="auto").invoke("q", {"callbacks": [tree]})
+    assert not started.is_set(), "nothing was asked of the model yet"
+    [root] = tree.roots
+    assert "KeyboardInterrupt" in str(root.error)

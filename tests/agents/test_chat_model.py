@@ -1,0 +1,206 @@
+"""ChatReASC wherever a chat model is asked for."""
+
+from typing import Any
+
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.tools import tool
+from pydantic import BaseModel
+from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
+
+from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided
+
+VOTES = {"answer": "auto", "concurrency": 1}
+
+
+@tool
+def look(at: str) -> str:
+    """Look at something."""
+    return f"a {at}"
+
+
+def calling(*places: str | None, text: str = "") -> Scripted:
+    """A model whose sample i looks at ``places[i]``, or says that it is done."""
+    replies = [Reply("done") if at is None else Reply(text, calls=(("look", {"at": at}),)) for at in places]
+    return Scripted(script=lambda question, index: replies[min(index, len(replies) - 1)])
+
+
+def account(message: AIMessage) -> dict[str, Any]:
+    return message.response_metadata["reasc"]  # type: ignore[no-any-return]
+
+
+def test_text_alone_is_given_back_after_one_response(runner: Any) -> None:
+    model = saying("1", "2", "3")
+    message = runner.invoke(ChatReASC(model=model), "q")
+    assert message.text == "the answer is 1"
+    assert (account(message)["reason"], account(message)["samples"]) == ("alone", 1)
+    assert model.log.calls == [("q", 0)]
+
+
+def test_calls_of_tools_are_voted_on(runner: Any) -> None:
+    model = calling("cat", "dog", "dog", "dog", "dog", "dog", text="Let me look.")
+    message = runner.invoke(ChatReASC(model=model, concurrency=1).bind_tools([look]), "q")
+    assert [(call["name"], call["args"]) for call in message.tool_calls] == [("look", {"at": "dog"})]
+    assert account(message)["samples"] > 4
+    assert [kwargs["tools"][0]["function"]["name"] for kwargs in model.log.kwargs] == ["look"] * len(model.log.calls)
+
+
+def test_an_answer_may_win_over_a_call(runner: Any) -> None:
+    message = runner.invoke(ChatReASC(model=calling("cat", None), concurrency=1).bind_tools([look]), "q")
+    assert (message.text, message.tool_calls) == ("done", [])
+
+
+def test_the_winner_streams_as_its_chunks(runner: Any) -> None:
+    chat = ChatReASC(model=calling("dog", text="Let me look."), concurrency=1)
+    chunks = runner.stream(chat.bind_tools([look]), "q")
+    whole = sum(chunks[1:], chunks[0])
+    assert whole.text == "Let me look."
+    assert [(call["name"], call["args"]) for call in whole.tool_calls] == [("look", {"at": "dog"})]
+    assert [bool(chunk.tool_call_chunks) for chunk in chunks] == [False, True, False]
+    assert whole.usage_metadata["input_tokens"] == PROMPT_TOKENS * account(whole)["launched"]
+
+
+def test_what_a_first_response_deserves_may_be_said(runner: Any) -> None:
+    asked: list[AIMessage] = []
+    model = calling("cat", "dog")
+    chat = ChatReASC(model=model, when=lambda message: bool(asked.append(message)))
+    message = runner.invoke(chat.bind_tools([look]), "q")
+    assert message.tool_calls[0]["args"] == {"at": "cat"}
+    assert (len(asked), len(model.log.calls)) == (1, 1)
+
+
+def test_a_function_that_fails_on_it_costs_nothing(runner: Any) -> None:
+    def when(message: AIMessage) -> bool:
+        raise KeyError("nope")
+
+    message = runner.invoke(ChatReASC(model=calling("cat"), when=when).bind_tools([look]), "q")
+    assert message.tool_calls and account(message)["samples"] >= 4
+    assert "when failed on a response: KeyError('nope')" in account(message)["notices"]
+
+
+def test_it_speaks_for_the_model_inside() -> None:
+    inside = saying("1").model_copy(update={"profile": {"structured_output": True}, "tags": ["mine"]})
+    chat = ChatReASC(model=inside)
+    assert isinstance(chat, BaseChatModel)
+    assert (chat.model_name, chat.profile, chat.tags) == ("scripted", inside.profile, ["mine"])
+    assert chat._get_ls_params()["ls_model_name"] == "scripted"
+    assert chat.get_num_tokens_from_messages is not None
+    other = chat.model_copy(update={"model": Scripted(script=None, model_name="other")})
+    assert (other.model_name, other.profile, other.tags) == ("other", None, None)
+    assert chat.model_copy(update={"tags": ["kept"]}).bind_tools([look]).bound.tags == ["kept"]  # type: ignore[attr-defined]
+
+
+class Place(BaseModel):
+    """Where to look."""
+
+    at: str
+
+
+def test_structured_output_is_voted_on(runner: Any) -> None:
+    replies = [Reply("", calls=(("Place", {"at": at}),)) for at in ("cat", "dog", "dog", "dog", "dog", "dog")]
+    model = Scripted(script=lambda question, index: replies[min(index, 5)])
+    chat = ChatReASC(model=model, concurrency=1)
+    assert runner.invoke(chat.with_structured_output(Place), "q") == Place(at="dog")
+    both = runner.invoke(chat.with_structured_output(Place, include_raw=True), "q")
+    assert both["parsed"] == Place(at="dog") and account(both["raw"])["samples"] > 4
+
+
+def test_a_model_that_is_bound_already_keeps_what_is_bound(runner: Any) -> None:
+    model = calling("dog")
+    chat = ChatReASC(model=model.bind_tools([look]).with_config(tags=["bound"]), concurrency=1)
+    assert runner.invoke(chat, "q").tool_calls
+    assert runner.invoke(chat.bind_tools([look], tool_choice="any"), "q").tool_calls
+    assert {kwargs.get("tool_choice") for kwargs in model.log.kwargs} == {None, "any"}
+    retried = ChatReASC(model=model.with_retry(), concurrency=1)
+    assert runner.invoke(retried.bind_tools([look]), "q").tool_calls
+
+
+def test_arguments_of_a_call_reach_every_sample(runner: Any) -> None:
+    model = saying("1")
+    runner.invoke(ChatReASC(model=model, temperature=0.3, **VOTES), "q", stop=["END"], n=3)
+    assert {tuple(kwargs["stop"]) for kwargs in model.log.kwargs} == {("END",)}
+    assert {kwargs["temperature"] for kwargs in model.log.kwargs} == {0.3}
+    assert not any("n" in kwargs for kwargs in model.log.kwargs)
+
+
+def test_it_falls_back_and_is_fallen_back_on(runner: Any) -> None:
+    broken = Scripted(script=lambda question, index: Reply("", error=TimeoutError("down")))
+    chat = ChatReASC(model=broken, **VOTES).with_fallbacks([ChatReASC(model=saying("2"), **VOTES)])
+    assert runner.invoke(chat, "q").text == "the answer is 2"
+    inside = ChatReASC(model=broken.with_fallbacks([saying("3")]), **VOTES)
+    assert runner.invoke(inside, "q").text == "the answer is 3"
+    tools = ChatReASC(model=broken.with_fallbacks([calling("dog")]), concurrency=1).bind_tools([look])
+    assert runner.invoke(tools, "q").tool_calls
+
+
+def test_options_and_models_may_be_set_by_a_config(runner: Any) -> None:
+    chat = ChatReASC(model=saying("1"), **VOTES).configurable_fields(max_samples=ConfigurableField(id="budget"))
+    message = runner.invoke(chat, "q", {"configurable": {"budget": 2}})
+    assert account(message)["samples"] == 2
+    alternatives = saying("1").configurable_alternatives(ConfigurableField(id="model"), other=saying("2"))
+    inside = ChatReASC(model=alternatives, **VOTES)
+    assert runner.invoke(inside, "q", {"configurable": {"model": "other"}}).text == "the answer is 2"
+    streamed = runner.stream(inside, "q", {"configurable": {"model": "other"}})
+    assert streamed[0].text == "the answer is 2"
+
+
+def test_a_cache_keeps_the_vote_and_not_a_sample(runner: Any) -> None:
+    model = saying("1")
+    chat = ChatReASC(model=model, cache=InMemoryCache(), **VOTES)
+    runner.invoke(chat, "q")
+    once = len(model.log.calls)
+    assert once >= 4
+    runner.invoke(chat, "q")
+    assert len(model.log.calls) == once
+    runner.invoke(chat.model_copy(update={"max_samples": 5}), "q")
+    assert len(model.log.calls) > once
+
+
+@pytest.mark.parametrize("error", [TimeoutError("down"), ContextOverflowError("long"), ValueError("bad request")])
+def test_where_no_sample_succeeds_the_error_is_the_model_s_own(runner: Any, error: Exception) -> None:
+    chat = ChatReASC(model=Scripted(script=lambda question, index: Reply("", error=error)))
+    with pytest.raises(type(error)) as raised:
+        runner.invoke(chat, "q")
+    assert raised.value is error
+    if not isinstance(error, ContextOverflowError):
+        assert isinstance(raised.value.__cause__, SamplingError)
+
+
+def test_nothing_but_a_chat_model_will_do() -> None:
+    with pytest.raises(ConfigurationError, match=r"there is none in RunnableLambda"):
+        ChatReASC(model=RunnableLambda(lambda value: AIMessage("1")))
+    with pytest.raises(ConfigurationError, match="max_sample: Extra inputs"):
+        ChatReASC(model=saying("1"), max_sample=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("face", [ChatReASC, ReASCRunnable])
+def test_reasc_inside_reasc_is_refused(face: Any) -> None:
+    inside = ChatReASC(model=saying("1"))
+    for model in (inside, inside.bind_tools([look]), inside.with_retry(), ReASCRunnable(model=saying("1"))):
+        with pytest.raises(ConfigurationError, match="is ReASC already"):
+            face(model=model)
+
+
+def test_a_model_without_logprobs_counts_or_says_so(runner: Any) -> None:
+    from langchain_anthropic import ChatAnthropic
+    from pydantic import SecretStr
+
+    model = ChatAnthropic(model_name="claude-x", api_key=SecretStr("none"), timeout=None, stop=None)
+    with pytest.raises(ConfigurationError, match="which the model does not give"):
+        ChatReASC(model=model, calibration="online")
+    assert ChatReASC(model=model).model_name == "claude-x"
+
+
+def test_it_may_raise_or_abstain_where_it_cannot_decide(runner: Any) -> None:
+    model = saying("1", "2", "3", "4")
+    with pytest.raises(Undecided) as raised:
+        runner.invoke(ChatReASC(model=model, max_samples=4, on_undecided="raise", **VOTES), "q")
+    assert len(raised.value.result.responses) == 4
+    message = runner.invoke(ChatReASC(model=model, max_samples=4, on_undecided="abstain", **VOTES), "q")
+    assert (message.content, account(message)["abstained"], account(message)["answer"]) == ("", True, "1")
+    assert message.usage_metadata["input_tokens"] == 4 * PROMPT_TOKENS

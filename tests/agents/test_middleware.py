@@ -1,0 +1,188 @@
+"""What an agent's model is about to do is put to the vote, where it deserves that."""
+
+import importlib
+import sys
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from runnable.fakes import TOP_K, Reply
+
+from agents.acting import (
+    ASKED,
+    SUNNY,
+    Acting,
+    Acts,
+    Agents,
+    acting,
+    agent_of,
+    book_trip,
+    get_weather,
+    samples_of,
+    weather,
+)
+from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
+from langchain_reasc.agents.options import VoteOptions
+from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError, MissingExtraError
+from langchain_reasc.runnable.face import Face
+
+ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
+
+
+@pytest.fixture
+def agents(runner: Any) -> Agents:
+    return Agents(runner)
+
+
+def test_calls_of_tools_are_voted_on_and_text_is_passed_on(agents: Agents) -> None:
+    rome_first = acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]})
+    state = agents.ask(agent_of(rome_first, ReASCMiddleware(**ONE_BY_ONE)))
+    [call] = state["messages"][1].tool_calls
+    assert (call["name"], call["args"]) == ("get_weather", {"city": "Paris"})
+    assert state["messages"][2].content == "sunny in Paris"
+    assert samples_of(state) == [7, 1]
+    assert state["messages"][-1].text == SUNNY
+
+
+def test_the_name_of_the_agent_and_model_settings_reach_the_model(agents: Agents) -> None:
+    model = acting()
+
+    class Settings(ReASCMiddleware):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return super().wrap_model_call(request.override(model_settings={"top_k": 5}), handler)
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await super().awrap_model_call(request.override(model_settings={"top_k": 5}), handler)
+
+    state = agents.ask(agent_of(model, Settings(**ONE_BY_ONE), name="helper"))
+    assert {message.name for message in state["messages"] if isinstance(message, AIMessage)} == {"helper"}
+    assert len(model.log.kwargs) == sum(samples_of(state))
+    assert all(kwargs["top_k"] == 5 for kwargs in model.log.kwargs)
+    assert all([tool["function"]["name"] for tool in kwargs["tools"]] == ["get_weather"] for kwargs in model.log.kwargs)
+
+
+def test_an_agent_without_tools(agents: Agents) -> None:
+    state = agents.ask(agent_of(acting({"": [SUNNY]}), ReASCMiddleware(), tools=[]))
+    assert (samples_of(state), state["messages"][-1].text) == ([1], SUNNY)
+
+
+@pytest.mark.parametrize(
+    ("called", "samples"),
+    [
+        ([("get_weather", {"city": "Paris"})], 1),
+        ([("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})], 1),
+        ([("book_trip", {"city": "Paris"})], 4),
+        ([("get_weather", {"city": "Paris"}), ("book_trip", {"city": "Paris"})], 4),
+        ([("unheard_of", {})], 4),
+    ],
+    ids=["reads", "reads twice", "acts", "reads and acts", "no such tool"],
+)
+def test_calls_that_only_read_are_passed_on(agents: Agents, called: Any, samples: int) -> None:
+    model = acting({ASKED: [Acts(calls=called)], "": [SUNNY]})
+    middleware = ReASCMiddleware(read_only=["get_weather"], **ONE_BY_ONE)
+    state = agents.ask(agent_of(model, middleware, tools=[get_weather, book_trip]))
+    assert samples_of(state) == [samples, 1]
+    assert [(call["name"], call["args"]) for call in state["messages"][1].tool_calls] == called
+
+
+@pytest.mark.parametrize("read_only", [(), ("get_weather",)])
+def test_a_call_that_cannot_be_read_deserves_a_vote(agents: Agents, read_only: Any) -> None:
+    half = Acts(calls=[("get_weather", "Paris]")])
+    model = acting({ASKED: [half, *[weather("Paris")] * 4], "": [SUNNY]})
+    state = agents.ask(agent_of(model, ReASCMiddleware(read_only=read_only, **ONE_BY_ONE)))
+    assert state["messages"][1].tool_calls[0]["args"] == {"city": "Paris"}
+    assert samples_of(state) == [5, 1]
+
+
+def test_a_function_of_the_request_and_the_first_response_decides(agents: Agents) -> None:
+    asked: list[tuple[list[str], bool]] = []
+
+    def when(request: Any, response: AIMessage) -> bool:
+        asked.append(([tool.name for tool in request.tools], bool(response.tool_calls)))
+        return isinstance(request.messages[-1], HumanMessage)
+
+    state = agents.ask(agent_of(acting({ASKED: [weather("Rome")], "": [SUNNY]}), ReASCMiddleware(when=when)))
+    assert asked == [(["get_weather"], True), (["get_weather"], False)]
+    assert [launched > 1 for launched in samples_of(state)] == [True, False]
+
+
+def test_a_function_that_fails_lets_the_vote_go_on(agents: Agents) -> None:
+    def broken(request: Any, response: AIMessage) -> bool:
+        raise KeyError("odd")
+
+    state = agents.ask(agent_of(acting(), ReASCMiddleware(when=broken, **ONE_BY_ONE)))
+    account = state["messages"][1].response_metadata["reasc"]
+    assert account["launched"] > 1
+    assert any("when failed on a response: KeyError('odd')" in notice for notice in account["notices"])
+
+
+def test_texts_vote_where_it_is_said_where_their_answer_is(agents: Agents) -> None:
+    model = acting({"": ["the answer is 1", *["the answer is 2"] * 6]})
+    state = agents.ask(agent_of(model, ReASCMiddleware(answer="number", read_only=["get_weather"], **ONE_BY_ONE)))
+    assert state["messages"][-1].text == "the answer is 2"
+    assert samples_of(state) == [7]
+
+
+def test_what_online_has_learned_goes_on_from_call_to_call(agents: Agents) -> None:
+    def model(name: str) -> Acting:
+        made = acting({"": [Reply(SUNNY, logprob=-0.5), Reply(SUNNY, logprob=-0.7)]})
+        return made.model_copy(update={"model_name": name})
+
+    middleware = ReASCMiddleware(calibration="online", measure=TOP_K, concurrency=1, answer="text")
+    ours, theirs = agent_of(model("ours"), middleware), agent_of(model("theirs"), middleware)
+    for agent in (ours, theirs, ours):
+        agents.ask(agent, "a")
+    assert middleware.learned is None
+    assert [len(one._scores) for one in middleware._calibrators] == [1, 2]  # the model called last is the last
+
+
+@pytest.mark.parametrize("inside", ["ChatReASC", "bound", "ReASCRunnable"])
+def test_reasc_inside_reasc_is_refused(agents: Agents, inside: str) -> None:
+    made = {
+        "ChatReASC": lambda: ChatReASC(model=acting()),
+        "bound": lambda: ChatReASC(model=acting()).bind(stop=["x"]),
+        "ReASCRunnable": lambda: ReASCRunnable(model=acting()),
+    }[inside]()
+    with pytest.raises(ConfigurationError, match="ReASC"):
+        agents.ask(agent_of(made, ReASCMiddleware(), tools=[]))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_sample": 3}, "unknown: max_sample; besides its own, .*max_samples"),
+        ({"model": "gpt"}, "unknown: model"),
+        ({"max_samples": 0}, "max_samples: .*greater than or equal to 1, got 0"),
+        ({"answer": "regexp"}, "unknown answer extractor 'regexp'"),
+        ({"measure": TOP_K}, "goes with calibration='online'"),
+        ({"read_only": "search"}, "read_only takes names of tools, .*got 'search'"),
+        ({"read_only": [get_weather]}, "read_only takes names of tools"),
+        ({"read_only": ["search"], "when": lambda request, response: True}, "read_only goes without when"),
+        ({"max_run_tokens": 0}, "max_run_tokens must be a whole number above 0, or None, got 0"),
+        ({"max_run_samples": 2.5}, "max_run_samples must be a whole number above 0, or None, got 2.5"),
+        ({"max_run_samples": True}, "got True"),
+        ({"max_run_seconds": float("nan")}, "max_run_seconds must be a number above 0, or None, got nan"),
+        ({"max_run_seconds": "1"}, "got '1'"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_cannot_be_is_refused_when_the_middleware_is_made(options: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        ReASCMiddleware(**options)
+
+
+def test_a_calibration_that_cannot_be_read_is_refused_when_the_middleware_is_made(tmp_path: Any) -> None:
+    with pytest.raises(CalibrationFileError):
+        ReASCMiddleware(calibration=tmp_path / "none.json")
+
+
+def test_it_takes_every_option_of_the_chat_model() -> None:
+    assert VoteOptions.__annotations__.keys() == Face.model_fields.keys() - {"model"}
+    assert not VoteOptions.__required_keys__
+
+
+def test_without_langchain_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain.agents.middleware.types", None)
+    monkeypatch.delitem(sys.modules, "langchain_reasc.agents.middleware")
+    with pytest.raises(MissingExtraError, match=r"langchain-reasc\[agents\]"):
+        importlib.import_module("langchain_reasc.agents.middleware")

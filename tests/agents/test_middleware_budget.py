@@ -1,0 +1,199 @@
+"""A budget holds for a run of an agent; once it is gone, the run goes on with plain model calls."""
+
+import time
+from typing import Any
+
+import pytest
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command
+from runnable.fakes import Reply
+
+from agents.acting import (
+    ASKED,
+    SUNNY,
+    Acting,
+    Acts,
+    Agents,
+    acting,
+    agent_of,
+    billed,
+    samples_of,
+    spent_on,
+    weather,
+)
+from langchain_reasc import ReASCMiddleware
+from langchain_reasc.agents.budget import RunBudget, Spent, added
+from langchain_reasc.agents.middleware import SpendingState
+from langchain_reasc.exceptions import Undecided
+
+ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
+THREAD = {"configurable": {"thread_id": "1"}}
+CALL_TOKENS = 8  # seven of the prompt, one generated
+
+
+@pytest.fixture
+def agents(runner: Any) -> Agents:
+    return Agents(runner)
+
+
+def two_steps(**budget: Any) -> tuple[Acting, Any]:
+    """A model that votes twice in a run, each time wanting seven samples, and its agent."""
+    model = acting(
+        {
+            ASKED: [weather("Rome"), *[weather("Paris")] * 6],
+            "sunny in Paris": [weather("Rome"), *[weather("Oslo")] * 6],
+            "": [SUNNY],
+        }
+    )
+    return model, agent_of(model, ReASCMiddleware(**ONE_BY_ONE | budget), checkpointer=InMemorySaver())
+
+
+def spent(agent: Any) -> Any:
+    return agent.get_state(THREAD).values["reasc_spent"]
+
+
+@pytest.mark.parametrize(
+    ("budget", "samples"),
+    [
+        ({}, [7, 7, 1]),
+        ({"max_run_samples": 15}, [7, 7, 1]),
+        ({"max_run_samples": 10}, [7, 3, 0]),
+        ({"max_run_samples": 7}, [7, 0, 0]),
+        ({"max_run_samples": 1}, [1, 0]),
+        ({"max_run_tokens": 10 * CALL_TOKENS}, [7, 3, 0]),
+        ({"max_run_tokens": 10 * CALL_TOKENS - 1}, [7, 3, 0]),
+        ({"max_run_tokens": 1}, [1, 0]),
+        ({"max_run_samples": 12, "max_run_tokens": 10 * CALL_TOKENS}, [7, 3, 0]),
+        ({"max_run_samples": 12, "max_samples": 2}, [2, 1]),
+        ({"max_run_tokens": 1000, "token_budget": 4 * CALL_TOKENS}, [4, 4, 1]),
+        ({"max_run_seconds": 1000}, [7, 7, 1]),
+        ({"max_run_seconds": 1e-9}, [1, 0]),
+    ],
+    ids=str,
+)
+def test_what_is_left_bounds_each_call(agents: Agents, budget: Any, samples: list[int]) -> None:
+    model, agent = two_steps(**budget)
+    state = agents.ask(agent, config=THREAD)
+    assert samples_of(state) == samples
+    assert spent_on(state) == billed(model)
+    if any(name.startswith("max_run") for name in budget):
+        voted = [m.usage_metadata for m in state["messages"] if "reasc" in m.response_metadata]
+        counted = spent(agent)
+        assert counted["samples"] == sum(samples_of(state))
+        assert counted["tokens"] == sum(usage["total_tokens"] for usage in voted)
+        assert 0 < counted["seconds"] < 60
+
+
+def test_when_it_is_gone_a_line_in_the_log_says_so_once(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:
+    _, agent = two_steps(max_run_samples=4)
+    for _ in range(2):
+        caplog.clear()
+        agents.ask(agent, config=THREAD)
+        [line] = [record for record in caplog.records if record.name.startswith("langchain_reasc.agents")]
+        assert "the budget of this run is spent (max_run_samples=4)" in line.getMessage()
+
+
+def test_time_bounds_what_is_launched_and_cuts_no_response_off(agents: Agents) -> None:
+    model, agent = two_steps(max_run_seconds=0.08)
+    script = model.script
+
+    def slowly(last: str, index: int) -> Reply:
+        time.sleep(0.05)
+        return script(last, index)
+
+    model.script = slowly
+    state = agents.ask(agent, config=THREAD)
+    first, *rest = samples_of(state)
+    assert 1 <= first <= 2
+    assert not any(rest)
+    assert state["messages"][1].response_metadata["reasc"]["reason"] == "budget"
+
+
+def test_each_run_of_a_thread_has_it_anew(agents: Agents) -> None:
+    _, agent = two_steps(max_run_samples=9)
+    assert samples_of(agents.ask(agent, config=THREAD))[:2] == [7, 2]
+    state = agents.ask(agent, config=THREAD)
+    turn = max(at for at, message in enumerate(state["messages"]) if isinstance(message, HumanMessage))
+    assert samples_of({"messages": state["messages"][turn:]})[:2] == [7, 2]
+
+
+def test_it_survives_an_interruption_and_a_new_agent_object(agents: Agents) -> None:
+    saver, model = InMemorySaver(), acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [weather("Oslo")]})
+
+    def agent() -> Any:
+        person = HumanInTheLoopMiddleware({"get_weather": True})
+        return agent_of(model, ReASCMiddleware(max_run_samples=8, **ONE_BY_ONE), person, checkpointer=saver)
+
+    agents.ask(agent(), config=THREAD)
+    approved = Command(resume={"decisions": [{"type": "approve"}]})
+    state = agents.ask(agent(), approved, THREAD)
+    assert samples_of(state) == [7, 1]
+    assert samples_of(agents.ask(agent(), approved, THREAD)) == [7, 1, 0]
+    assert samples_of(agents.ask(agent(), config=THREAD))[-1] == 7  # another run
+
+
+def test_what_a_failed_step_has_cost_counts_when_it_is_made_again(agents: Agents) -> None:
+    model, agent = two_steps(max_run_samples=9)
+    script = model.script
+    model.script = lambda last, index: Reply(text="", error=ConnectionError("the line is dead"))
+    with pytest.raises(ConnectionError, match="the line is dead"):
+        agents.ask(agent, config=THREAD)
+    failed, model.script = len(model.log.calls), script
+    model.log.calls.clear()
+    state = agents.ask(agent, None, THREAD)
+    assert failed == 2
+    assert samples_of(state)[:2] == [7, 0]
+    assert spent(agent)["samples"] == 9
+
+
+def test_agents_inside_tools_have_budgets_of_their_own(agents: Agents) -> None:
+    middleware = ReASCMiddleware(max_run_samples=8, **ONE_BY_ONE)  # the same object in both
+    inner_model = acting({"inner": [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]})
+    inner = agent_of(inner_model, middleware)
+    seen: list[list[int]] = []
+
+    @tool
+    def ask_the_other() -> str:
+        """Ask the other agent."""
+        state = inner.invoke({"messages": [HumanMessage("inner")]})
+        seen.append(samples_of(state))
+        return "sunny in Paris"
+
+    @tool
+    async def aask_the_other() -> str:
+        """Ask the other agent."""
+        state = await inner.ainvoke({"messages": [HumanMessage("inner")]})
+        seen.append(samples_of(state))
+        return "sunny in Paris"
+
+    asks = aask_the_other if agents.is_async else ask_the_other
+    outer_model = acting({ASKED: [Acts(calls=[(asks.name, {})])], "": [SUNNY]})
+    outer = agent_of(outer_model, middleware, tools=[asks], checkpointer=InMemorySaver())
+    assert samples_of(agents.ask(outer, config=THREAD)) == [4, 1]
+    assert seen == [[7, 1]]
+    assert spent(outer)["samples"] == 5
+
+
+def test_undecided_for_want_of_budget_is_said_as_asked(agents: Agents) -> None:
+    _, agent = two_steps(max_run_samples=9, on_undecided="raise")
+    with pytest.raises(Undecided, match="not sufficient after 2 samples"):
+        agents.ask(agent, config=THREAD)
+
+
+def test_what_parallel_branches_spend_adds_up() -> None:
+    graph: Any = StateGraph(SpendingState)
+    for name in ("one", "two"):
+        graph.add_node(name, lambda state: {"reasc_spent": Spent(tokens=3, samples=1, seconds=0.5)})
+        graph.add_edge(START, name)
+        graph.add_edge(name, END)
+    assert graph.compile().invoke({"messages": []})["reasc_spent"] == {"tokens": 6, "samples": 2, "seconds": 1.0}
+
+
+def test_nothing_spent_is_zero_and_nothing_limited_is_never_gone() -> None:
+    assert added(Spent(), Spent()) == {"tokens": 0, "samples": 0, "seconds": 0.0}
+    assert not RunBudget().left(Spent(tokens=10**9)).gone
+    assert RunBudget(tokens=5).left(Spent(tokens=5)).gone

@@ -1,0 +1,191 @@
+"""Beside LangChain's own middleware, in either order."""
+
+import itertools
+import threading
+from typing import Any
+
+import pytest
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+)
+from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from runnable.fakes import Reply
+
+from agents.acting import (
+    ASKED,
+    SUNNY,
+    Acting,
+    Agents,
+    acting,
+    agent_of,
+    billed,
+    book_trip,
+    get_weather,
+    samples_of,
+    spent_on,
+    weather,
+)
+from langchain_reasc import ReASCMiddleware
+
+ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
+THREAD = {"configurable": {"thread_id": "1"}}
+ORDERS = pytest.mark.parametrize("reasc_first", [True, False], ids=["reasc outside", "reasc inside"])
+
+
+@pytest.fixture
+def agents(runner: Any) -> Agents:
+    return Agents(runner)
+
+
+def ordered(reasc_first: bool, *others: Any, **options: Any) -> list[Any]:
+    reasc = ReASCMiddleware(**ONE_BY_ONE | options)
+    return [reasc, *others] if reasc_first else [*others, reasc]
+
+
+def failing(times: int, said: dict[str, Any] | None = None) -> Acting:
+    """A model whose first calls fail, however they are counted."""
+    model, calls, lock = acting(said), itertools.count(), threading.Lock()
+    script = model.script
+
+    def reply(last: str, index: int) -> Reply:
+        with lock:
+            fails = next(calls) < times
+        return Reply(text="", error=ConnectionError("the line is dead")) if fails else script(last, index)
+
+    model.script = reply
+    return model
+
+
+@ORDERS
+def test_a_retry_repeats_a_vote_in_which_no_sample_succeeded(agents: Agents, reasc_first: bool) -> None:
+    model = failing(2)  # the first sample, and the one that shows that this was no bad luck
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0)
+    agent = agent_of(model, *ordered(reasc_first, retry, max_run_samples=50), checkpointer=InMemorySaver())
+    state = agents.ask(agent, config=THREAD)
+    assert [launched > 1 for launched in samples_of(state)] == [True, False]
+    assert state["messages"][-1].text == SUNNY
+    assert spent_on(state) + 2 * 7 == billed(model)  # of what failed, nobody knows what it cost
+    spent = agent.get_state(THREAD).values["reasc_spent"]
+    assert spent["samples"] == sum(samples_of(state)) + 2 == len(model.log.calls)
+
+
+@ORDERS
+def test_a_retry_that_gives_up_has_the_models_own_error(agents: Agents, reasc_first: bool) -> None:
+    model = failing(10_000)
+    retry = ModelRetryMiddleware(max_retries=2, initial_delay=0)
+    state = agents.ask(agent_of(model, *ordered(reasc_first, retry)))
+    assert state["messages"][-1].text.startswith("Model call failed after 3 attempts with ConnectionError: the line")
+    assert len(model.log.calls) == 3 * 2
+
+
+def test_a_sample_that_fails_costs_only_itself(agents: Agents) -> None:
+    model = failing(1)
+    state = agents.ask(agent_of(model, ReASCMiddleware(**ONE_BY_ONE)))
+    assert state["messages"][1].response_metadata["reasc"]["failed"] == 1
+    assert state["messages"][1].tool_calls[0]["args"] == {"city": "Paris"}
+
+
+def test_fallbacks_outside_are_voted_on(agents: Agents) -> None:
+    broken, fallback = failing(10_000), acting()
+    state = agents.ask(agent_of(broken, *ordered(False, ModelFallbackMiddleware(fallback))))
+    assert [launched > 1 for launched in samples_of(state)] == [True, False]
+    assert spent_on(state) == billed(fallback)
+
+
+def test_fallbacks_inside_are_taken_as_they_are(agents: Agents) -> None:
+    broken, fallback = failing(10_000), acting()
+    state = agents.ask(agent_of(broken, *ordered(True, ModelFallbackMiddleware(fallback))))
+    assert samples_of(state) == [0, 0]
+    assert spent_on(state) == billed(fallback)
+
+
+@ORDERS
+@pytest.mark.parametrize("decision", ["approve", "edit", "reject"])
+def test_a_person_decides_on_the_winner_and_nothing_is_paid_again(
+    agents: Agents, reasc_first: bool, decision: str
+) -> None:
+    rome_first = {ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]}
+    model, saver = acting(rome_first), InMemorySaver()
+
+    def agent() -> Any:
+        others = ordered(reasc_first, HumanInTheLoopMiddleware({"get_weather": True}), max_run_samples=10)
+        return agent_of(model, *others, checkpointer=saver)
+
+    stopped = agents.ask(agent(), config=THREAD)
+    [asked] = stopped["__interrupt__"]
+    assert asked.value["action_requests"][0]["args"] == {"city": "Paris"}
+    assert len(model.log.calls) == 7
+    edited = {"edited_action": {"name": "get_weather", "args": {"city": "Oslo"}}} if decision == "edit" else {}
+    state = agents.ask(agent(), Command(resume={"decisions": [{"type": decision, **edited}]}), THREAD)
+    assert len(model.log.calls) == 8
+    assert {"approve": "sunny in Paris", "edit": "sunny in Oslo", "reject": "User rejected"}[decision] in state[
+        "messages"
+    ][2].content
+    assert agent().get_state(THREAD).values["reasc_spent"]["samples"] == 8
+    assert spent_on(state) == billed(model)
+
+
+@ORDERS
+def test_a_summary_is_made_once_and_the_vote_sees_it(agents: Agents, reasc_first: bool) -> None:
+    writer = acting({"": ["they spoke of rain"]})
+    summary = SummarizationMiddleware(writer, trigger=("messages", 5), keep=("messages", 1))
+    model = acting()
+    past = [
+        HumanMessage("does it rain?"),
+        AIMessage("no"),
+        HumanMessage("sure?"),
+        AIMessage("yes"),
+        HumanMessage(ASKED),
+    ]
+    state = agents.ask(agent_of(model, *ordered(reasc_first, summary)), {"messages": past})
+    assert len(writer.log.calls) == 1
+    assert "they spoke of rain" in state["messages"][0].text
+    assert [launched > 1 for launched in samples_of(state)] == [True, False]
+    assert state["messages"][-1].text == SUNNY
+
+
+@ORDERS
+def test_a_step_is_one_call_to_a_limit_of_calls(agents: Agents, reasc_first: bool) -> None:
+    limit = ModelCallLimitMiddleware(run_limit=2, thread_limit=3, exit_behavior="error")
+    agent = agent_of(acting(), *ordered(reasc_first, limit), checkpointer=InMemorySaver())
+    agents.ask(agent, config=THREAD)
+    assert agent.get_state(THREAD).values["thread_model_call_count"] == 2
+    with pytest.raises(ModelCallLimitExceededError):
+        agents.ask(agent, config=THREAD)
+
+
+@ORDERS
+def test_what_is_personal_is_redacted_before_the_vote_and_in_the_winner(agents: Agents, reasc_first: bool) -> None:
+    asked = "what is the weather at [REDACTED_EMAIL]?"
+    model = acting({asked: [weather("Paris")], "": ["ask bob@example.com"]})
+    pii = PIIMiddleware("email", apply_to_input=True, apply_to_output=True)
+    question = "what is the weather at ann@example.com?"
+    state = agents.ask(agent_of(model, *ordered(reasc_first, pii)), question)
+    assert {question for question, _ in model.log.calls} == {asked, "sunny in Paris"}
+    assert state["messages"][-1].text == "ask [REDACTED_EMAIL]"
+    assert samples_of(state) == [4, 1]
+
+
+def test_all_of_them_together(agents: Agents) -> None:
+    model, fallback = failing(2), acting()
+    others = [
+        PIIMiddleware("email"),
+        ModelCallLimitMiddleware(run_limit=5),
+        ModelFallbackMiddleware(fallback),
+        SummarizationMiddleware(acting({"": ["a summary"]}), trigger=("messages", 50)),
+        ReASCMiddleware(read_only=["get_weather"], max_run_samples=30, **ONE_BY_ONE),
+        ModelRetryMiddleware(max_retries=1, initial_delay=0),
+        HumanInTheLoopMiddleware({"book_trip": True}),
+    ]
+    agent = agent_of(model, *others, tools=[get_weather, book_trip], checkpointer=InMemorySaver())
+    state = agents.ask(agent, config=THREAD)
+    assert (samples_of(state), state["messages"][-1].text) == ([1, 1], SUNNY)
+    assert fallback.log.calls == []

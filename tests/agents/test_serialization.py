@@ -1,0 +1,68 @@
+"""A ChatReASC that is written down and read again, by LangChain's serialization and by pickle."""
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from langchain_core.load import dumpd, dumps, load
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+from runnable.fakes import TOP_K, calibration
+
+from langchain_reasc import ChatReASC
+from langchain_reasc.calibration import Fingerprint
+
+pytestmark = pytest.mark.filterwarnings("ignore:The function `load` is in beta")
+KEY = "sk-never-written"
+
+
+def model() -> ChatOpenAI:
+    return ChatOpenAI(model="gpt-4o-mini", temperature=0.5, api_key=SecretStr(KEY))
+
+
+def read_again(chat: ChatReASC) -> ChatReASC:
+    written = json.loads(json.dumps(dumpd(chat)))
+    return load(  # type: ignore[no-any-return]
+        written,
+        secrets_map={"OPENAI_API_KEY": KEY},
+        valid_namespaces=["langchain_reasc"],
+        allowed_objects=[ChatReASC, ChatOpenAI],
+    )
+
+
+def test_options_and_the_model_inside_come_back() -> None:
+    chat = ChatReASC(model=model(), max_samples=5, answer="auto", on_undecided="abstain", temperature=0.9)
+    again = read_again(chat)
+    assert again._identifying_params == chat._identifying_params
+    assert (again.max_samples, again.answer, again.on_undecided, again.temperature) == (5, "auto", "abstain", 0.9)
+    assert isinstance(again.model, ChatOpenAI)
+    assert again.model.openai_api_key == SecretStr(KEY)
+
+
+def test_a_calibration_comes_back_whole() -> None:
+    chat = ChatReASC(model=model(), calibration=calibration(fingerprint=Fingerprint(), gate=3.0))
+    assert read_again(chat).calibration == chat.calibration
+    online = ChatReASC(model=model(), calibration="online", measure=TOP_K)
+    assert read_again(online).measure == TOP_K
+
+
+def test_no_secret_is_written() -> None:
+    assert KEY not in dumps(ChatReASC(model=model()))
+    assert KEY not in repr(ChatReASC(model=model()))
+    assert KEY not in str(ChatReASC(model=model())._identifying_params)
+
+
+def test_a_function_is_said_to_be_beyond_it() -> None:
+    chat: Any = ChatReASC(model=model(), answer=lambda text: text)
+    with pytest.raises(NotImplementedError):
+        read_again(chat)
+
+
+def test_pickling_keeps_the_options() -> None:
+    pytest.importorskip("langchain_reasc_openai")
+    from langchain_reasc_openai import ChatOpenAICompatible
+
+    inside = ChatOpenAICompatible(base_url="http://127.0.0.1:9", model="tiny", preset="vllm")
+    again = pickle.loads(pickle.dumps(ChatReASC(model=inside, max_samples=5, tags=["mine"])))
+    assert (again.max_samples, again.tags, again.model_name) == (5, ["mine"], "tiny")

@@ -1,0 +1,86 @@
+"""What is done when the budget is spent and the evidence is not sufficient."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError, Undecided
+
+from .fakes import PROMPT_TOKENS, Reply, Scripted, saying
+
+SPLIT = ("1", "2", "1", "2")
+UNANIMOUS = ("1",)
+
+
+def reasc(*answers: str, **options: Any) -> ReASCRunnable:
+    return ReASCRunnable(model=saying(*answers), max_samples=4, **options)
+
+
+def test_the_best_answer_so_far_is_given(runner: Any) -> None:
+    result = runner.solve(reasc(*SPLIT), "q")
+    assert (result.answer, result.decision.reason, result.undecided) == ("1", "budget", True)
+    assert "abstained" not in result.message.response_metadata["reasc"]
+
+
+def test_or_an_error_that_has_all_that_was_paid_for(runner: Any) -> None:
+    with pytest.raises(Undecided, match=r"not sufficient after 4 samples \(budget\): '1' leads") as raised:
+        runner.invoke(reasc(*SPLIT, on_undecided="raise"), "q")
+    result = raised.value.result
+    assert [response.answer for response in result.responses] == list(SPLIT)
+    assert result.usage.input_tokens == 4 * PROMPT_TOKENS
+    assert not raised.value.is_retryable
+    assert pickle.loads(pickle.dumps(raised.value)).result.decision == result.decision
+
+
+def test_or_an_empty_message_with_the_evidence(runner: Any) -> None:
+    message = runner.invoke(reasc(*SPLIT, on_undecided="abstain"), "q")
+    account = message.response_metadata["reasc"]
+    assert (message.content, message.tool_calls) == ("", [])
+    assert (account["abstained"], account["evidence"]) == (True, {"1": 2.0, "2": 2.0})
+    assert message.usage_metadata["input_tokens"] == 4 * PROMPT_TOKENS
+    assert message.response_metadata["model_name"] == "scripted"
+
+
+@pytest.mark.parametrize("on_undecided", ["answer", "raise", "abstain"])
+def test_what_is_decided_is_answered(runner: Any, on_undecided: Any) -> None:
+    message = runner.invoke(reasc(*UNANIMOUS, on_undecided=on_undecided), "q")
+    assert message.text == "the answer is 1"
+    assert "abstained" not in message.response_metadata["reasc"]
+
+
+def test_time_that_is_over_is_no_decision_either(runner: Any) -> None:
+    replies = [Reply("the answer is 1"), Reply("the answer is 1", endless=True)]
+    model = Scripted(script=lambda question, index: replies[min(index, 1)])
+    with pytest.raises(Undecided, match="timeout"):
+        runner.invoke(ReASCRunnable(model=model, timeout=0.3, on_undecided="raise"), "q")
+
+
+def test_in_a_batch_each_input_has_its_own(runner: Any) -> None:
+    answers = {"split": SPLIT, "clear": ("1",) * 4}
+    model = Scripted(script=lambda question, index: Reply(f"the answer is {answers[question][index]}"))
+    given = ReASCRunnable(model=model, max_samples=4, on_undecided="raise")
+    first, second = runner.batch(given, ["split", "clear"], return_exceptions=True)
+    assert isinstance(first, Undecided)
+    assert second.text == "the answer is 1"
+
+
+def test_tokens_that_are_spent_end_the_sampling(runner: Any) -> None:
+    model = saying("1", "2")  # 7 tokens of prompt and 4 of answer each
+    result = runner.solve(ReASCRunnable(model=model, concurrency=1, token_budget=30), "q")
+    assert (result.decision.reason, result.decision.samples) == ("budget", 3)
+    assert result.usage.bill["total_tokens"] == 33
+    waves = runner.solve(ReASCRunnable(model=saying("1", "2"), concurrency=4, token_budget=30), "q")
+    assert waves.decision.samples == 4, "a wave in flight is not torn apart"
+
+
+def test_a_budget_that_is_not_spent_changes_nothing(runner: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=saying("1"), concurrency=1, token_budget=10_000), "q")
+    assert (result.decision.reason, result.decision.samples) == ("evidence", 4)
+
+
+@pytest.mark.parametrize("options", [{"on_undecided": "ask"}, {"token_budget": 0}])
+def test_wrong_values_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        ReASCRunnable(model=saying("1"), **options)
