@@ -10,8 +10,8 @@ pip install 'langchain-reasc[agents]' langgraph-checkpoint-sqlite.
 
 With ``on_undecided="abstain"``, ChatReASC gives an empty message when its samples are spent and the evidence for no
 answer is sufficient; ``response_metadata["reasc"]`` then has ``abstained``, and the evidence. Sampling is a node of its
-own: LangGraph runs an interrupted node again from its start when a run goes on, and what was sampled in it would be paid
-for twice.
+own: when a run goes on, LangGraph runs the interrupted node again from its start, and what was sampled in it would be
+paid for twice.
 """
 
 import argparse
@@ -55,9 +55,7 @@ def sampled(name: str | None, base_url: str | None) -> ChatReASC:
         from langchain_reasc_llama_cpp import embedded_model_path
 
         calibration = embedded_model_path().with_name("calibration.json")
-    return ChatReASC(
-        model=chat_model(name, base_url), calibration=calibration, answer="auto", on_undecided="abstain"
-    )
+    return ChatReASC(model=chat_model(name, base_url), calibration=calibration, answer="auto", on_undecided="abstain")
 
 
 def graph(name: str | None = None, base_url: str | None = None) -> StateGraph[State]:
@@ -114,7 +112,9 @@ def main() -> None:
             sys.exit(f"error: a question of the thread {given.thread!r} waits for a person; answer it first")
         if given.command == "answer" and not waits:
             sys.exit(f"error: no question of the thread {given.thread!r} waits for a person")
-        ended = app.invoke({"question": given.question} if given.command == "ask" else Command(resume=given.text), config)
+        ended = app.invoke(
+            {"question": given.question} if given.command == "ask" else Command(resume=given.text), config
+        )
         if "__interrupt__" in ended:
             [waiting] = ended["__interrupt__"]
             print(f"{waiting.value['question']}\nThe samples do not agree, and the run waits for a person.")

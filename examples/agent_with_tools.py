@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.exceptions import ModelError
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from scripted_model import arguments, calls, model_for, told
 
@@ -50,7 +50,7 @@ def main() -> None:
     model = ChatReASC(model=model_for(given, script))
     agent = create_agent(model, tools=[refund], system_prompt="You settle complaints. Use the tool to pay back.")
     usage = UsageMetadataCallbackHandler()
-    ended = agent.invoke({"messages": [("human", QUESTION)]}, {"callbacks": [usage]})
+    ended = agent.invoke({"messages": [HumanMessage(QUESTION)]}, {"callbacks": [usage]})
 
     for message in ended["messages"]:
         print(told(message))

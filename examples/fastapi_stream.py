@@ -6,11 +6,11 @@
 
 It needs FastAPI and a server for it: pip install fastapi uvicorn.
 
-``asolve(..., on_response=f)`` calls ``f`` with each response and with the decision after it. Here ``f`` puts them into a
-queue, and the endpoint sends what is in the queue as server-sent events. Three things are worth copying. A reader that
+``asolve(..., on_response=f)`` calls ``f`` with each response and with the decision after it. Here ``f`` puts them into
+a queue, and the endpoint sends what is in the queue as server-sent events. Three things are worth copying. A reader who
 goes away cancels the decision, and with it every sample in flight: nobody pays for them. What a reader is told of an
-error is its kind; addresses, prompts and keys stay in the server's log. And ``AT_ONCE`` decisions run at a time, so that
-many readers wait for each other instead of for a model that does everything at once.
+error is its kind; addresses, prompts and keys stay in the server's log. And ``AT_ONCE`` decisions run at a time, so
+that many readers wait for each other instead of for a model that does everything at once.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -66,11 +65,15 @@ def sampled(response: SampledResponse, decision: Decision, reasc: ReASCRunnable)
 
 async def decided(reasc: ReASCRunnable, question: str, places: asyncio.Semaphore, tell: Tell) -> None:
     """Answer a question, and tell of each sample, and of how it ended."""
+
+    def on_response(response: SampledResponse, decision: Decision) -> None:
+        tell(sampled(response, decision, reasc))
+
     try:
         if places.locked():
             tell(ServerSentEvent(event="waiting", data={}))
         async with places:
-            result = await reasc.asolve(question, on_response=lambda *came: tell(sampled(*came, reasc)))
+            result = await reasc.asolve(question, on_response=on_response)
         tell(ServerSentEvent(event="decided", data=result.message.response_metadata["reasc"]))
     except Exception as error:
         log.exception("a question could not be answered")
@@ -90,8 +93,11 @@ def application(reasc: ReASCRunnable, at_once: int = AT_ONCE) -> FastAPI:
     @app.post("/answers", response_class=EventSourceResponse)
     async def answers(asked: Asked) -> AsyncIterator[ServerSentEvent]:
         events: asyncio.Queue[ServerSentEvent] = asyncio.Queue()
-        # Where votes take long to compare, ``on_response`` is called in another thread.
-        tell = partial(asyncio.get_running_loop().call_soon_threadsafe, events.put_nowait)
+        loop = asyncio.get_running_loop()
+
+        def tell(event: ServerSentEvent) -> None:  # in another thread, where votes take long to compare
+            loop.call_soon_threadsafe(events.put_nowait, event)
+
         task = asyncio.create_task(decided(reasc, asked.question, places, tell))
         running.add(task)
         task.add_done_callback(running.discard)

@@ -1,8 +1,9 @@
 """A chat model that says what a script says: the examples of agents run on it, offline and without a key.
 
 The model that comes with this package solves word problems and calls no tools, so these examples need another. A script
-is a function from a conversation to what the model may say next; sample i of a step gives the i-th of these. Asked once,
-as an agent without ReASC asks, it gives the first. With ``--model`` (and ``--base-url``) the examples ask a real one.
+is a function from a conversation to what the model may say next; sample i of a step gives the i-th of these. Asked
+once, as an agent without ReASC asks, it gives the first. With ``--model`` (and ``--base-url``) the examples ask a real
+one.
 """
 
 import argparse
@@ -77,11 +78,13 @@ def model_for(given: argparse.Namespace, script: Script) -> BaseChatModel:
 
 def told(message: BaseMessage) -> str:
     """A message in lines for the terminal, with what was voted where there was a vote."""
-    said = message.text
+    said = str(message.text)
     if isinstance(message, AIMessage) and message.tool_calls:
         said = ", ".join(f"calls {call['name']}{call['args']}" for call in message.tool_calls)
     lines = [f"{message.type:>6}  {said}"]
     if account := message.response_metadata.get("reasc"):
-        lines.append(f"        decided after {account['samples']} of {account['launched']} samples: {account['reason']}")
+        lines.append(
+            f"        decided after {account['samples']} of {account['launched']} samples: {account['reason']}"
+        )
         lines += [f"        {weight:6.1f}  {answer}" for answer, weight in account["evidence"].items()]
     return "\n".join(lines)
