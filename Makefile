@@ -17,15 +17,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Decisions, with a langchain-core that has them, in a virtual environment of their own; it has what its metadata asks for
+# but for certifi, of which it wants a newer one than every index has.
+DECISIONS := $(VENV)/decisions
+DECISION_TESTS := $(wildcard tests/agents/test_decision*.py) tests/agents/test_lazy_names.py
+
 # The lowest versions that pyproject.toml allows, in a virtual environment of their own, and what is tested with them.
 comma := ,
 LOWEST := $(VENV)/lowest
 LLAMA_CPP_LOWEST := $(subst >=,==,$(firstword $(subst $(comma), ,$(LLAMA_CPP))))
 LOWEST_TESTS := tests/test_imports.py $(addprefix tests/,calibration logprobs runnable evaluation cli) \
   $(addprefix tests/openai_backend/test_,chat_model.py call_options.py error_kinds.py probing.py sample_streams.py) \
-  $(addprefix tests/backends/test_,chat_model.py hub.py readme.py tools.py)
+  $(addprefix tests/backends/test_,chat_model.py hub.py readme.py tools.py) $(DECISION_TESTS)
 
-.PHONY: help demo test test-slow test-lowest lint format types bench clean always
+.PHONY: help demo test test-slow test-lowest test-decisions lint format types bench clean always
 
 help:
 	@echo "make demo    install, then run the shipped model through pass@1, SC, ESC, ASC and ReASC"
@@ -43,12 +48,16 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --benchmark-disable
 
-test-slow: $(VENV)/.test test-lowest
+test-slow: $(VENV)/.test test-lowest test-decisions
 	@$(PIP) install --group browser
 	@$(BIN)/python -m pytest -m slow
 
 test-lowest: $(VENV)/.lowest
 	@$(LOWEST)/bin/python -m pytest -p no:cacheprovider $(LOWEST_TESTS)
+
+test-decisions: $(VENV)/.decisions
+	@$(DECISIONS)/bin/python -m pytest -p no:cacheprovider $(DECISION_TESTS)
+	@$(DECISIONS)/bin/python -m mypy --cache-dir .mypy_cache/decisions langchain_reasc/agents/decision_model.py
 
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
@@ -94,6 +103,13 @@ $(VENV)/.lowest: $(VENV)/.llama-cpp pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 	  --editable '.[all]'
 	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python pytest pytest-asyncio hypothesis gguf jsonschema
+	@touch $@
+
+$(VENV)/.decisions: $(VENV)/.made pyproject.toml
+	@$(PIP) install uv
+	@$(BIN)/uv venv --quiet --clear --seed --python $(BIN)/python $(DECISIONS)
+	@$(BIN)/uv pip install --quiet --python $(DECISIONS)/bin/python --override <(echo certifi) \
+	  --editable . 'langchain>=1.5' pytest pytest-asyncio hypothesis mypy scipy-stubs
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.demo

@@ -1,4 +1,4 @@
-"""An agent whose structured output is voted on: ``create_agent(ChatReASC(model=llm), response_format=Invoice)``.
+"""An agent whose structured output is decided field by field: ``ChatReASC(answer=json_object(by_field=True))``.
 
     python examples/agent_structured_output.py                          # a scripted model: offline, no key
     python examples/agent_structured_output.py --model gpt-4o-mini      # needs OPENAI_API_KEY
@@ -6,9 +6,11 @@
 It needs langchain: pip install 'langchain-reasc[agents]'.
 
 A model that reads numbers out of a text gets one wrong now and then, and the object looks as good as any other. Here
-every response is an object, so all of them are put to the vote; equal objects vote together, and the one that wins is
-validated by LangChain as always. It does not matter how the model is brought to give objects: by a tool of that name
-(``ToolStrategy``) or by the provider (``ProviderStrategy``).
+every response is an object, so all of them are put to the vote, each field on its own: the weighted median of the
+numbers, and a vote on the rest. The first three scripted responses are wrong, each in another field. So after seven,
+six are for the right value of every field, and only four for the whole. With no ``answer=``, equal objects vote
+together. It does not matter how the model is brought to give objects, by a tool of that name (``ToolStrategy``) or by
+the provider (``ProviderStrategy``), and what wins is validated by LangChain as always.
 """
 
 import sys
@@ -21,6 +23,7 @@ from pydantic import BaseModel, Field
 from scripted_model import arguments, calls, model_for, told
 
 from langchain_reasc import ChatReASC
+from langchain_reasc.answers import json_object
 
 try:
     from langchain.agents import create_agent
@@ -42,16 +45,16 @@ class Invoice(BaseModel):
 
 
 def script(messages: Sequence[BaseMessage]) -> list[AIMessage]:
-    """A model that now forgets the lamp that came back, and now the shipping, but mostly neither."""
-    right = calls("Invoice", supplier="Lamps & Sons", euros=103.5, due="2026-06-17")
-    no_return = calls("Invoice", supplier="Lamps & Sons", euros=135, due="2026-06-17")
-    no_shipping = calls("Invoice", supplier="Lamps & Sons", euros=94.5, due="2026-06-17")
-    return [no_return, right, right, no_shipping, right, right, right, right]
+    """A model that now forgets the lamp that came back, now counts the days of the month wrong, now the letters."""
+    right = {"supplier": "Lamps & Sons", "euros": 103.5, "due": "2026-06-17"}
+    lamp, day, name = {"euros": 135}, {"due": "2026-06-18"}, {"supplier": "Lamp & Sons"}
+    return [calls("Invoice", **right | mistaken) for mistaken in (lamp, day, name, {}, {}, {}, {})]
 
 
 def main() -> None:
     given = arguments(__doc__).parse_args()
-    model = ChatReASC(model=model_for(given, script))
+    fields = json_object(by_field=True, schema=Invoice)
+    model = ChatReASC(model=model_for(given, script), answer=fields)
     agent = create_agent(model, response_format=Invoice, system_prompt="Read what the letter asks for.")
     ended = agent.invoke({"messages": [HumanMessage(LETTER)]})
     for message in ended["messages"]:

@@ -4,7 +4,7 @@
 tokens: it samples the model, reads how confident it was, and stops as soon as the evidence is sufficient.
 """
 
-import importlib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_reasc._version import __version__
@@ -31,6 +31,7 @@ from langchain_reasc.runnable import (
 
 if TYPE_CHECKING:
     from langchain_reasc.agents.chat_model import ChatReASC
+    from langchain_reasc.agents.decision_model import ReASCDecisionModel
     from langchain_reasc.agents.middleware import ReASCMiddleware
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Measure",
     "ReASC",
     "ReASCAnswerParser",
+    "ReASCDecisionModel",
     "ReASCError",
     "ReASCMiddleware",
     "ReASCResult",
@@ -65,16 +67,19 @@ __all__ = [
 
 _LAZY: Final = {
     "ChatReASC": "langchain_reasc.agents.chat_model",
+    "ReASCDecisionModel": "langchain_reasc.agents.decision_model",
     "ReASCMiddleware": "langchain_reasc.agents.middleware",
 }
 """What is imported when it is asked for: not everybody has agents, and the packages that those are made with."""
 
+if not TYPE_CHECKING:  # type checkers would take any name for one of ours
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_LAZY})

@@ -10,6 +10,7 @@ ReASCError                      (also core's ModelError)
 │   └── FingerprintMismatch     (also core's ModelInvalidRequestError)   calibrated on something else than what runs
 ├── SamplingError               no response could be had; see ``failures``
 │   └── SampleTimeout           (also TimeoutError, core's ModelTimeoutError)   a sample, or its question, took too long
+├── NoVote                      responses came and none names an answer that counts; see ``responses``
 ├── Undecided                   the budget was spent before the evidence was sufficient; see ``result``
 ├── ServerError                 a model server serves nothing
 │   ├── ServerUnreachable       (also core's ModelConnectionError)   nobody answers at its address
@@ -30,9 +31,12 @@ but SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingError one of who
 
 import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core import exceptions as core
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
 
 __all__ = [
     "CalibrationDataError",
@@ -47,6 +51,7 @@ __all__ = [
     "ModelClosedError",
     "ModelError",
     "ModelFileError",
+    "NoVote",
     "PoolError",
     "ReASCError",
     "SampleTimeout",
@@ -120,6 +125,18 @@ class SamplingError(ReASCError):
 
 class SampleTimeout(SamplingError, core.ModelTimeoutError, TimeoutError):
     """A sample was cut off because it, or its question, took longer than it may."""
+
+
+class NoVote(ReASCError):
+    """Responses came, and none of them names an answer that counts.
+
+    Attributes:
+        responses: the messages, which are paid for.
+    """
+
+    def __init__(self, message: str, responses: "Sequence[BaseMessage]" = ()) -> None:
+        super().__init__(message)
+        self.responses = tuple(responses)
 
 
 class Undecided(ReASCError):

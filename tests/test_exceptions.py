@@ -34,6 +34,8 @@ KINDS: dict[type[ours.ReASCError], tuple[tuple[type[BaseException], ...], type[c
     ours.FingerprintMismatch: ((ours.CalibrationError,), core.ModelInvalidRequestError, False),
     ours.SamplingError: ((ours.ReASCError,), core.ModelError, True),
     ours.SampleTimeout: ((ours.SamplingError, TimeoutError), core.ModelTimeoutError, True),
+    ours.NoVote: ((ours.ReASCError,), core.ModelError, False),
+    ours.Undecided: ((ours.ReASCError,), core.ModelError, False),
     ours.ServerError: ((ours.ReASCError,), core.ModelError, False),
     ours.ServerUnreachable: ((ours.ServerError,), core.ModelConnectionError, True),
     ours.ServerBusy: ((ours.ServerError,), core.ModelAPIError, True),

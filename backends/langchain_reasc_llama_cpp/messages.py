@@ -9,7 +9,7 @@ from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 
-from langchain_reasc.models.contract import FINISH_REASON, TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
+from langchain_reasc.models.contract import FINISH_REASON, GENERATED_TEXT, TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, TextDelta
 from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
 
@@ -66,6 +66,8 @@ class MessageMaker:
             metadata["dropped_messages"] = self.dropped
         if completion.signals:
             metadata |= {TOKEN_SIGNALS: completion.signals, TOKEN_SIGNALS_INFO: dict(self.info)}
+        if called and completion.sizes is not None:  # which tokens are the calls can then be told
+            metadata[GENERATED_TEXT] = {"text": completion.text, "sizes": completion.sizes}
         return metadata
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypedDict
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["Ledger", "RunBudget", "Spent", "added"]
+__all__ = ["Ledger", "RunBudget", "Spent", "Unsettled", "added"]
 
 _REMEMBERED: Final = 1024  # model calls that failed and were not made again
 

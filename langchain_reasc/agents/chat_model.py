@@ -26,7 +26,8 @@ from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.integrations import leaves
-from langchain_reasc.runnable.question import DeservesVote, Question, SpendingListener
+from langchain_reasc.runnable.ballot import DeservesVote
+from langchain_reasc.runnable.question import Question, SpendingListener
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
@@ -56,7 +57,6 @@ class ChatReASC(StandIn):
     when: Callable[[AIMessage], bool] | None = Field(default=None, repr=False)
     """Whether a first response is to be put to the vote. It is then launched alone, and what does not deserve a vote is
     given back as it is. None for every response with tool calls, and with ``answer="message"`` for no other."""
-
     on_spent: SpendingListener | None = Field(default=None, repr=False, exclude=True)
     """Told, when a call has ended or failed, how many tokens, prompt and generated, and how many samples it cost."""
 

@@ -49,21 +49,23 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
 
     Each model call of the agent goes to a :class:`~langchain_reasc.ChatReASC` around the agent's model. The first
     response is launched alone; ``when`` says whether it deserves a vote, and if it does, the model is sampled on until
-    the evidence for one response is sufficient. To the agent, its handlers and its other middleware that is one model
+    the evidence for one response is sufficient. (Where every response is voted on, such as structured output in the
+    provider's own way, samples are launched together from the start.) To the agent, its handlers and its other middleware that is one model
     call, whose usage is the bill of all samples.
 
     A budget holds for a run of the agent, from one input to its answer, over interruptions and checkpoints. What is
     left of it bounds each call. Once it is gone, the rest of the run calls the model plainly, once a step, and a line
-    in the log says so. Agents that run inside tools have budgets of their own.
+    in the log says so. Agents that run inside tools have budgets of their own. Only a vote can be undecided: with
+    ``on_undecided="abstain"`` an empty message then ends the run, with ``"raise"`` an error.
 
     Order among other middleware (the first in the list is the outermost):
 
     - Retries inside (after this one in the list) repeat the whole vote of a step, as those outside do, since all tries
-      of a step call the same model. A vote is lost only where no sample succeeded, so give the model itself retries
-      (``model.with_retry()``) to repeat single samples. What failed tries cost counts for the budget either way, but
-      each try inside is bounded by what was left before the first.
+      of a step call the same model. A sample that fails costs only itself, so there is something to repeat only where
+      none succeeded. What failed tries cost counts for the budget either way, but each try inside is bounded by what
+      was left before the first.
     - Fallbacks outside (before this one) put the fallback's responses to the vote, too. Fallbacks inside do not: they
-      replace the voting model by the plain fallback, whose one response is taken.
+      replace the voting model by the plain fallback, whose one response is taken, and not counted by the budget.
     - Middleware that chooses the model belongs outside. Inside it would replace the voting model by a plain one.
     - Summarisation, human approval, call limits and PII middleware work before or after the model call, and on the
       winner alone; where they stand makes no difference. A call limit counts one call a step, however many samples.

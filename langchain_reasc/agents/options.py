@@ -9,6 +9,7 @@ from langchain_core.outputs import ChatResult
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.answers import AnswerSpec
+from langchain_reasc.answers.tool_calls import ToolVotes
 from langchain_reasc.calibration import Calibration, OnlineCalibrator
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
@@ -23,6 +24,7 @@ class VoteOptions(TypedDict, total=False):
     calibration: Calibration | Literal["online"] | str | Path | None
     max_samples: int
     answer: AnswerSpec
+    tool_votes: ToolVotes
     fixed_prompt: FixedPrompt | None
     concurrency: int
     confidence: float
@@ -33,6 +35,7 @@ class VoteOptions(TypedDict, total=False):
     on_undecided: Literal["answer", "raise", "abstain"]
     token_budget: int | None
     time_budget: float | None
+    ask_confidence: bool
     measure: Measure | None
     calibrator: OnlineCalibrator | None
 

@@ -8,54 +8,82 @@ a response                      votes for
 read by ``message_extractor``   what its function returns for the ``AIMessage``, whatever stands below
 that refuses, or was filtered   nothing: it has a ``refusal`` block or field, or a finish reason that says so
 with an invalid tool call       nothing; what a function or ``json:`` finds in its text goes before
-with tool calls                 its calls: the multiset of ``{name, args}``, without ids; cut off, nothing; what a
-                                function or ``json:`` finds in its text goes before
+with tool calls                 its calls: the multiset of ``{name, args}``, without ids, with the defaults of the
+                                tools' schemas; cut off, nothing; what a function or ``json:`` finds in its text goes
+                                before
+with calls that cannot be made  nothing: the tool is none that was bound, or its schema refuses the arguments
+with an object's tool call      read by ``json_object``: that object, as if it stood in the text
 whose reasoning never ended     nothing
 that was cut off                what its text states explicitly, and never through the gate: a closed box, ``<answer>``,
                                 ``####``, "the answer is ..." up to the end of the sentence, a complete JSON object, a
                                 pattern's match that has words or marks around its group. What a function finds may be
                                 half an answer: it does not count
 any other                       what the extractor finds in its text. Reasoning is left out: tags such as ``<think>``,
-                                Harmony's channels; blocks and fields of reasoning are no text
+                                Harmony's channels; blocks and fields of reasoning are no text. With ``message``, the
+                                JSON object that is all its text; any other text is as good as another, cut off or not
 ==============================  =======================================================================================
 
 ``auto`` takes what the response says its answer is (a box, ``<answer>``, ``####``, "the answer is" in some 15
 languages), the last such statement where there are several; else the number that it comes down to: the last one, aside
 from courtesies, notes and subordinate clauses. It never depends on what is installed. Answers are compared after
-:func:`normalize`.
+:func:`normalize`, calls as :class:`ToolVotes` says, objects as :func:`json_object` does; answers in free text by what
+they mean, see :func:`free_text`.
+
+Responses that call tools have a kind, which tools they call, and vote on that first: calls that
+differ in an argument do not lose to fewer responses that call none.
 """
 
+from langchain_reasc.answers.equivalence import Classes
+from langchain_reasc.answers.extraction import AnswerSpec, Extractor
 from langchain_reasc.answers.extractors import (
-    AnswerSpec,
-    Extractor,
+    ANY_TEXT,
     boxed,
     choice,
     extractor,
     json_field,
+    json_object,
     last_number,
     matching,
     mathematical,
     message_extractor,
+    whole_message,
 )
+from langchain_reasc.answers.free_text import free_text
 from langchain_reasc.answers.normalize import equivalent, normalize
+from langchain_reasc.answers.objects import ObjectVotes
+from langchain_reasc.answers.schemas import can_refuse
+from langchain_reasc.answers.tool_calls import ToolVotes, kind_of
+from langchain_reasc.answers.tool_schemas import schemas_of
 from langchain_reasc.answers.vote import Vote, vote_of
+from langchain_reasc.answers.written import with_answer
 
 __all__ = [
+    "ANY_TEXT",
     "EXTRACTION_VERSION",
     "AnswerSpec",
+    "Classes",
     "Extractor",
+    "ObjectVotes",
+    "ToolVotes",
     "Vote",
     "boxed",
+    "can_refuse",
     "choice",
     "equivalent",
     "extractor",
+    "free_text",
     "json_field",
+    "json_object",
+    "kind_of",
     "last_number",
     "matching",
     "mathematical",
     "message_extractor",
     "normalize",
+    "schemas_of",
     "vote_of",
+    "whole_message",
+    "with_answer",
 ]
 
 EXTRACTION_VERSION = 3

@@ -1,96 +1,42 @@
-"""Extractors: from a response to its answer, or None. They compose: ``boxed() | last_number()``."""
+"""Extractors by name: where answers stand in responses. They compose: ``boxed() | last_number()``."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers.choice import ChoiceFinder
 from langchain_reasc.answers.closing import closing_number, last_number_in
 from langchain_reasc.answers.explicit import explicit_answer
+from langchain_reasc.answers.extraction import AnswerSpec, Extractor
 from langchain_reasc.answers.json_objects import field_of_last_object
+from langchain_reasc.answers.json_values import Names
 from langchain_reasc.answers.marks import boxed_content
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
-from langchain_reasc.answers.normalize import normalize, without_unit
+from langchain_reasc.answers.normalize import without_unit
+from langchain_reasc.answers.objects import REASONING, ObjectVotes, Schema, whole_object
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = [
+    "ANY_TEXT",
     "AnswerSpec",
     "Extractor",
     "boxed",
     "choice",
     "extractor",
     "json_field",
+    "json_object",
     "last_number",
     "matching",
     "mathematical",
     "message_extractor",
+    "whole_message",
 ]
 
-
-@dataclass(frozen=True)
-class Extractor:
-    """A function from a response to a normalized answer; ``a | b`` asks ``b`` where ``a`` finds none.
-
-    Attributes:
-        find: finds the raw answer, or None, in a text (with ``reads_message``, in the message).
-        name: the name shown in messages.
-        explicit: does the same in the text of a response that was cut off, where only what it explicitly states is an
-            answer; where it is None, such a response casts no vote.
-        over_tool_calls: whether its finding is the answer of a response that also calls tools.
-        reads_message: whether ``find`` is given the ``AIMessage``.
-        canonical: turns a raw answer into the spelling in which equal answers agree.
-        without_units: whether what it finds has no unit, so that a label needs none either.
-        blocks: whether finding an answer may take seconds, and is done beside an event loop.
-        otherwise: the extractor that is asked where this one finds none.
-    """
-
-    find: Callable[[Any], str | None]
-    name: str
-    explicit: Callable[[str], str | None] | None = None
-    over_tool_calls: bool = False
-    reads_message: bool = False
-    canonical: Callable[[str], str] = normalize
-    without_units: bool = False
-    blocks: bool = False
-    otherwise: "Extractor | None" = None
-    texts_vote: bool = True
-
-    def __call__(self, response: str | AIMessage) -> str | None:
-        """The answer in a text, or in a message."""
-        given = _as_message(response) if self.reads_message else _as_text(response)
-        return self._first(self.find(given), lambda other: other(response))
-
-    def label(self, right: str) -> str:
-        """The right answer as those would spell it that it finds: ``18 dollars`` is 18 where units are left out."""
-        return self.canonical(without_unit(right) if self.without_units else right)
-
-    def from_cut_off(self, text: str) -> str | None:
-        """The answer that a text states explicitly, where it was cut off before its end."""
-        found = self.explicit(text) if self.explicit else None
-        return self._first(found, lambda other: other.from_cut_off(text))
-
-    def __or__(self, other: "Extractor") -> "Extractor":
-        rest = self.otherwise | other if self.otherwise else other
-        own = self.name.split(" | ")[0]
-        return replace(
-            self,
-            otherwise=rest,
-            name=f"{own} | {rest.name}",
-            over_tool_calls=self.over_tool_calls or other.over_tool_calls,
-            blocks=self.blocks or other.blocks,
-        )
-
-    def _first(self, found: str | None, ask: "Callable[[Extractor], str | None]") -> str | None:
-        if found is None:
-            return ask(self.otherwise) if self.otherwise else None
-        return self.canonical(str(found)) or None
-
-
-AnswerSpec = str | Extractor | Callable[[str], str | None]
+ANY_TEXT: Final = "text"
+"""What every text votes for where texts are not compared."""
 
 
 def extractor(spec: AnswerSpec = "auto") -> Extractor:
@@ -99,8 +45,9 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     Args:
         spec: ``"auto"`` (what the response says its answer is, else the number it comes down to), ``"boxed"``,
             ``"number"`` (the last one), ``"choice"``, ``"math"`` (like auto, and equal formulas agree),
-            ``"regex:PATTERN"`` (its first group), ``"json:FIELD"`` (dots descend), ``"text"`` (the whole response), or
-            any function from text to an answer or None.
+            ``"regex:PATTERN"`` (its first group), ``"json:FIELD"`` (dots descend), ``"json"`` (the whole object, as
+            :func:`json_object`), ``"text"`` (the whole response), ``"message"`` (for agents: calls of tools and JSON
+            objects; texts are not compared), or any function from text to an answer or None.
 
     Raises:
         ConfigurationError: an unknown name or an invalid pattern.
@@ -122,12 +69,13 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
         "choice": choice,
         "math": mathematical,
         "text": lambda: Extractor(str, "text"),
-        "message": lambda: Extractor(lambda text: "text", "message", texts_vote=False),
+        "json": json_object,
+        "message": whole_message,
     }
     if spec not in named:
         raise ConfigurationError(
-            f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, math, text, regex:PATTERN, "
-            "json:FIELD, or pass a function from text to an answer"
+            f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, math, text, message, json, "
+            "regex:PATTERN, json:FIELD, or pass a function from text to an answer"
         )
     return named[spec]()
 
@@ -201,6 +149,47 @@ def json_field(field: str) -> Extractor:
     return Extractor(find, f"json:{field}", explicit=partial(find, cut_off=True), over_tool_calls=True)
 
 
+def json_object(
+    *,
+    by_field: bool = False,
+    leave_out: Names = REASONING,
+    tolerance: Mapping[str, float] | None = None,
+    voted: Names = (),
+    schema: Schema | None = None,
+) -> Extractor:
+    """Structured output: the last JSON object of a text, or the arguments of its tool call. A list in it is one value.
+
+    Args:
+        by_field: whether each field is decided on its own (``"a.b"`` is a field inside another), numbers by their
+            weighted median and the rest by vote, and the answer put together from them.
+        leave_out: fields that do not count, at any depth; by default those in which a model thinks aloud.
+        tolerance: field -> how far, at most, its number is from another that it agrees with.
+        voted: by field, those whose numbers are names, such as an id, and are voted on.
+        schema: a JSON schema, or a class that pydantic can validate. Objects that it refuses cast no vote; its defaults
+            are filled in. Where it has a name, calls of other tools remain calls.
+
+    Raises:
+        ConfigurationError: a tolerance that is no distance, a string where several are expected, an unknown schema.
+    """
+    votes = ObjectVotes(by_field=by_field, leave_out=leave_out, tolerance=tolerance or {}, voted=voted, schema=schema)
+    explicit = partial(votes.in_text, cut_off=True)
+    return Extractor(votes.in_text, str(votes), explicit=explicit, canonical=votes.label, objects=votes)
+
+
+def whole_message() -> Extractor:
+    """What agents do: calls of tools, or an object that is all the text. All other texts are :data:`ANY_TEXT`.
+
+    They cannot be compared by their spelling. A text that was cut off is a text all the same.
+    """
+    find = partial(_object_or_text, votes=ObjectVotes())
+    return Extractor(find, "message", explicit=find, canonical=str, texts_vote=False)
+
+
+def _object_or_text(text: str, *, votes: ObjectVotes) -> str | None:
+    value = whole_object(text)
+    return (None if value is None else votes.answer(value)) or (ANY_TEXT if text.strip() else None)
+
+
 def _auto(text: str) -> str | None:
     if (found := explicit_answer(text)) is not None:
         return found
@@ -226,11 +215,3 @@ def _is_cued(match: re.Match[str]) -> bool:
 
 def _name_of(find: Callable[..., Any]) -> str:
     return str(getattr(find, "__name__", "custom"))
-
-
-def _as_text(response: str | AIMessage) -> str:
-    return response if isinstance(response, str) else str(response.text)
-
-
-def _as_message(response: str | AIMessage) -> AIMessage:
-    return AIMessage(response) if isinstance(response, str) else response

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["field_of_last_object"]
+__all__ = ["field_of_last_object", "last_object", "parsed_object", "replaced_object"]
 
 _DEEPEST = 32
 """Levels of braces and brackets in an object that is read: so each character is parsed so many times at most."""
@@ -36,23 +36,43 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
     keys = path.split(".")
     if f'"{keys[0]}"' not in text:
         return None
-    for value in _last_first(text, cut_off):
+    for _, value in _last_first(text, cut_off):
         found, has_it = _descend(value, keys)
         if has_it:
             return _written(found)
     return None
 
 
-def _last_first(text: str, cut_off: bool) -> Iterator[dict[str, Any]]:
+def last_object(text: str, *, cut_off: bool = False) -> dict[str, Any] | None:
+    """The last object in a text; ``cut_off`` as in :func:`field_of_last_object`."""
+    return next((value for _, value in _last_first(text, cut_off)), None)
+
+
+def replaced_object(text: str, value: dict[str, Any]) -> str | None:
+    """The text with another object in the place of its last one; None without one."""
+    at = next((pair for pair, _ in _last_first(text, cut_off=False)), None)
+    return None if at is None else text[: at.start] + json.dumps(value, ensure_ascii=False) + text[at.end :]
+
+
+def parsed_object(text: str) -> dict[str, Any] | None:
+    """The object that a text is; None where it is anything else. NaN and infinities in it are null."""
+    try:
+        value = json.loads(text, strict=False, parse_constant=lambda name: None)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _last_first(text: str, cut_off: bool) -> Iterator[tuple[_Pair, dict[str, Any]]]:
     """The objects that are in no other one; where braces hold no JSON, those among what they hold."""
     pairs, unclosed = _pairs(text)
     done = len(text)  # what begins behind it is inside an object that has been read
     for pair in reversed(pairs):  # the order of closing, backwards: around before inside, the last first
         if pair.end > done or pair.height > _DEEPEST or (cut_off and unclosed < pair.start):
             continue
-        if (value := _parsed(text[pair.start : pair.end])) is not None:
+        if (value := parsed_object(text[pair.start : pair.end])) is not None:
             done = pair.start
-            yield value
+            yield pair, value
 
 
 def _pairs(text: str) -> tuple[list[_Pair], int]:
@@ -73,14 +93,6 @@ def _pairs(text: str) -> tuple[list[_Pair], int]:
             if mark == "}":
                 pairs.append(_Pair(start, at, height))
     return pairs, next((start for mark, start in stack if mark == "{"), len(text))
-
-
-def _parsed(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text, strict=False, parse_constant=lambda name: None)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _descend(value: Any, keys: list[str]) -> tuple[Any, bool]:

@@ -1,13 +1,17 @@
 """What a response votes for: a property of the whole message, not of its text alone."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers.ending import ending_of, is_refusal
-from langchain_reasc.answers.extractors import Extractor
+from langchain_reasc.answers.extraction import Extractor
+from langchain_reasc.answers.json_objects import last_object
+from langchain_reasc.answers.objects import REFUSED_OBJECT
 from langchain_reasc.answers.reasoning import without_reasoning
-from langchain_reasc.answers.tool_calls import calls_answer
+from langchain_reasc.answers.tool_calls import Schemas, ToolVotes
 
 __all__ = ["Vote", "vote_of"]
 
@@ -27,19 +31,32 @@ class Vote:
         answer: the normalized answer; None when it casts no vote.
         cut_off: whether the response was cut off before its end. It may then vote, but not be accepted alone.
         why_none: why it casts no vote, for a notice: one of a few phrases; None where it does.
+        kind: the coarse class of the answer, on which responses vote first: which tools are called. None where none is.
+        fields: of an object that is voted on by field, name -> value as canonical JSON.
+        calls: whether it is a vote for calls of tools.
     """
 
     answer: str | None
     cut_off: bool = False
     why_none: str | None = None
+    kind: str | None = None
+    fields: Mapping[str, str] | None = None
+    calls: bool = False
 
 
-def vote_of(message: AIMessage, extract: Extractor) -> Vote:
+_EVERY_CALL = ToolVotes()
+
+
+def vote_of(
+    message: AIMessage, extract: Extractor, tools: ToolVotes = _EVERY_CALL, schemas: Schemas | None = None
+) -> Vote:
     """The vote of a response, by the rules of :mod:`langchain_reasc.answers`.
 
     Args:
         message: the response.
         extract: finds the answer in it.
+        tools: how calls are compared.
+        schemas: tool -> schema of its arguments, as :func:`schemas_of` gives it; None where the tools are not known.
     """
     ending = ending_of(message)
     cut_off = ending == "cut off"
@@ -53,11 +70,13 @@ def vote_of(message: AIMessage, extract: Extractor) -> Vote:
     calls = malformed or bool(message.tool_calls)
     text = without_reasoning(_spoken(message))
     if text is not None and (extract.over_tool_calls or not calls):
-        vote = _vote(extract.from_cut_off(text) if cut_off else extract(text), cut_off)
+        vote = _vote_of_text(text, extract, cut_off)
         if vote.answer is not None or not calls:
             return vote
+    if malformed:
+        return Vote(None, cut_off, INVALID_CALLS)
     if calls:
-        return Vote(None, cut_off, INVALID_CALLS) if malformed else _vote_of_calls(message, cut_off)
+        return _vote_of_calls(message, extract, tools, schemas, cut_off)
     return Vote(None, cut_off, CUT_OFF if cut_off else UNENDED)
 
 
@@ -67,11 +86,45 @@ def _vote(answer: str | None, cut_off: bool) -> Vote:
     return Vote(None, cut_off, CUT_OFF if cut_off else NO_ANSWER)
 
 
-def _vote_of_calls(message: AIMessage, cut_off: bool) -> Vote:
+def _vote_of_text(text: str, extract: Extractor, cut_off: bool) -> Vote:
+    vote = _vote(extract.from_cut_off(text) if cut_off else extract(text), cut_off)
+    if extract.objects is None:
+        return vote
+    if vote.answer is None and last_object(text, cut_off=cut_off) is not None:
+        return replace(vote, why_none=REFUSED_OBJECT)
+    return _by_field(vote, extract)
+
+
+def _vote_of_calls(
+    message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None, cut_off: bool
+) -> Vote:
+    calls = [{"name": call["name"], "args": call["args"]} for call in message.tool_calls]
     if cut_off:  # LangChain completes half a call's JSON, so that its last argument may be half of one
         return Vote(None, cut_off, CUT_OFF)
-    answer = calls_answer([{"name": call["name"], "args": call["args"]} for call in message.tool_calls])
-    return Vote(answer, why_none=INVALID_CALLS if answer is None else None)
+    if why := tools.refused(calls, schemas):
+        return Vote(None, why_none=why)
+    if extract.objects and extract.objects.in_calls(message.tool_calls) is not None:
+        kind = None if extract.objects.name else tools.kind(calls)
+        return _vote_of_object(tools.read(calls[0], schemas), extract, kind)
+    answer = tools.answer(calls, schemas)
+    if answer is None:
+        return Vote(None, why_none=INVALID_CALLS)
+    return Vote(answer, kind=tools.kind(calls), calls=True)
+
+
+def _vote_of_object(value: Mapping[str, Any], extract: Extractor, kind: str | None) -> Vote:
+    """The vote of structured output by function calling."""
+    assert extract.objects is not None
+    answer = extract.objects.answer(value)
+    if answer is None:
+        return Vote(None, why_none=REFUSED_OBJECT)
+    return _by_field(Vote(answer, kind=kind, calls=True), extract)
+
+
+def _by_field(vote: Vote, extract: Extractor) -> Vote:
+    if vote.answer is None or extract.objects is None or not extract.objects.by_field:
+        return vote
+    return replace(vote, fields=extract.objects.fields(vote.answer))
 
 
 def _spoken(message: AIMessage) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FixedPrompt",
     "answer_name",
+    "confidence_part",
     "fixed_prompt",
     "grammar_part",
     "response_format_part",
@@ -75,6 +76,13 @@ def grammar_part(grammar: Any) -> HashedPart:
 def stop_part(stop: Sequence[str] | str | None) -> tuple[str, ...]:
     """Stop strings; their order means nothing."""
     return tuple(sorted({stop} if isinstance(stop, str) else set(map(str, stop or ()))))
+
+
+def confidence_part(instruction: str | None) -> HashedPart:
+    """Whether a model is asked to state its confidence, by the words in which it is."""
+    if instruction is None:
+        return HashedPart(shown="not asked for", sha256=None)
+    return HashedPart(shown="asked for", sha256=_hash(instruction))
 
 
 def answer_name(spec: Any) -> str:

@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 from langchain_reasc.calibration.asked import (
     FixedPrompt,
     answer_name,
+    confidence_part,
     fixed_prompt,
     grammar_part,
     response_format_part,
@@ -27,6 +28,7 @@ _SHOWN: Final = {
     "prompt": "fixed part of the prompt",
     "response_format": "response format",
     "stop": "stop strings",
+    "ask_confidence": "stated confidence (ask_confidence)",
 }
 _SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
 _ASKED: Final = ("tools", "tool_choice", "response_format", "grammar", "stop")
@@ -138,6 +140,8 @@ def _differences(then: Fingerprint, now: Fingerprint) -> list[tuple[str, object,
     ]
     pairs: list[tuple[str, object, object]] = [(name, getattr(then, name), getattr(now, name)) for name in fields]
     pairs.append(("stop", _stop(then), _stop(now)))
+    not_asked = confidence_part(None)  # as whatever says nothing of it
+    pairs.append(("ask_confidence", then.ask_confidence or not_asked, now.ask_confidence or not_asked))
     # Who hashes its file tells everything that matters; what it leaves out has no effect.
     unsaid = "no effect" if hashed else None
     names = [name for name in dict.fromkeys([*then.sampling, *now.sampling]) if name != "stop"]

@@ -15,7 +15,7 @@ from langchain_reasc._version import __version__
 from langchain_reasc.method.confidence import SCORES, Measure
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, ReASC
-from langchain_reasc.method.token_signals import SIGNALS
+from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
 __all__ = [
     "AUROC",
@@ -77,6 +77,9 @@ class Fingerprint(_Record):
     response_format: HashedPart | None = Field(default=None, description="What structured output is held to.")
     grammar: HashedPart | None = Field(default=None, description="The grammar that responses keep to.")
     stop: tuple[str, ...] | None = Field(default=None, description="Strings that end a response, sorted; none: [].")
+    ask_confidence: HashedPart | None = Field(
+        default=None, description="Whether the model is asked to state its confidence, in which words; null: it is not."
+    )
     answer: str | None = Field(
         default=None, description="Where the answer is in a response: a name such as boxed, or that of a function."
     )
@@ -157,7 +160,9 @@ class Calibration(_Record):
 
     schema_version: Literal[READABLE_VERSIONS]  # type: ignore[valid-type]
     method: Literal["offline", "online"] = Field(description="Algorithm 1 (labelled) or 2 (unlabelled).")
-    signal: Literal[SIGNALS] = Field(description="Token signal.")  # type: ignore[valid-type]
+    signal: Literal[(*SIGNALS, VERBALIZED)] = Field(  # type: ignore[valid-type]
+        description="Token signal; or verbalized, the confidence that the model states of itself."
+    )
     score: Literal[tuple(SCORES)] = Field(description="How token signals become one response score.")  # type: ignore[valid-type]
     window: int = Field(ge=1, description="W, tokens per group.")
     top_k: int | None = Field(

@@ -10,7 +10,7 @@ from langchain_reasc.calibration.offline import auroc_of
 from langchain_reasc.calibration.schema import RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, SCORES, Measure
-from langchain_reasc.method.token_signals import SIGNALS
+from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
 __all__ = ["Selection", "select_measure"]
 
@@ -44,7 +44,8 @@ def select_measure(
     paper's default and then to the order of :data:`~langchain_reasc.method.token_signals.SIGNALS`.
 
     Args:
-        token_signals: per response, signal name -> shape (T,). Signals that some response lacks are not considered.
+        token_signals: per response, signal name -> shape (T,), or (1,) for ``verbalized``. Signals that some response
+            lacks are not considered.
         correct: shape (n,), whether each response was right.
         seed: the seed of the folds.
 
@@ -76,7 +77,7 @@ def select_measure(
 
 
 def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]]) -> list[Measure]:
-    common = [name for name in SIGNALS if all(name in signals for signals in token_signals)]
+    common = [name for name in (*SIGNALS, VERBALIZED) if all(name in signals for signals in token_signals)]
     if "self_certainty" in common and "kl_uniform" in common:
         common.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
     if not common:
@@ -84,7 +85,8 @@ def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]]) -> list[Me
     longest = max(np.size(signals[common[0]]) for signals in token_signals)
     windows = [window for window in WINDOWS if window < longest]  # wider ones are all the plain mean
     windowed = [score for score in SCORES if score != "mean"]
-    measures = [Measure(signal, score, window) for signal in common for score in windowed for window in windows]
+    of_tokens = [signal for signal in common if signal != VERBALIZED]
+    measures = [Measure(signal, score, window) for signal in of_tokens for score in windowed for window in windows]
     measures += [Measure(signal, "mean", DEFAULT_WINDOW) for signal in common]
     paper = Measure()
     return [paper, *(m for m in measures if m != paper)] if paper.signal in common else measures

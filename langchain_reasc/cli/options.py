@@ -67,7 +67,7 @@ AnswerSpec = Annotated[
     typer.Option(
         "--answer",
         metavar="SPEC",
-        help="Where a response's answer is: auto, boxed, number, choice, regex:..., json:FIELD.",
+        help="Where a response's answer is: auto, boxed, number, choice, regex:..., json, json:FIELD.",
         callback=answer_spec,
     ),
 ]

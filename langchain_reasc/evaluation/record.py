@@ -21,7 +21,7 @@ from langchain_reasc.evaluation.reading import read_pool
 from langchain_reasc.evaluation.resume import resume
 from langchain_reasc.evaluation.signals_file import TokenSignals
 from langchain_reasc.evaluation.template import Template
-from langchain_reasc.exceptions import ConfidenceError, ContextOverflowError, LogprobsUnavailable
+from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, ContextOverflowError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import output_tokens
@@ -72,10 +72,16 @@ def record_pool(
         PoolError: the pool there was recorded from another model, prompt, number of samples, or other questions.
         SamplingError: the model failed; what was complete is kept, and so is what was in flight beside it.
         ContextOverflowError: no question fits the model's context.
-        ConfigurationError: ``concurrency`` is below 1, or template and system message do not go together.
+        ConfigurationError: ``concurrency`` is below 1, template and system message do not go together, or ``answer`` is
+            free text, of which a pool cannot tell what means the same.
     """
     target, measure, tell = Path(path), measure or Measure(), on_notice or (lambda notice: None)
     prompt, extract = (template or Template()).after(system), extractor(answer)
+    if extract.equivalence:
+        raise ConfigurationError(
+            f"a pool's answers are compared by their spelling, and {extract.name} tells what means the same: calibrate "
+            "with langchain_reasc.calibrate(), which takes it"
+        )
     source = PreparedModel.of(model, logprobs=True)
     metadata = {
         **_provenance(source, prompt),
@@ -101,11 +107,12 @@ def record_pool(
             too_long.append(drawn)
             tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {drawn}")
         else:
-            signals = kept.of(drawn)
+            votes = [vote_of(message, extract) for message in drawn]
+            signals = kept.of(drawn, votes)
             kept.append(question.id, signals, earlier=done)
             responses = [
-                _response(message, vote_of(message, extract), _score(measure, held))
-                for message, held in zip(drawn, signals, strict=True)
+                _response(message, vote, _score(measure, held))
+                for message, vote, held in zip(drawn, votes, signals, strict=True)
             ]
             line = {"id": question.id, "input": question.input, "reference": question.reference, "responses": responses}
             _append(target, {"metadata": metadata | {"signals_info": kept.info}}, line)

@@ -6,6 +6,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc.answers import kind_of
 from langchain_reasc.calibration import Selection, select_measure
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
@@ -53,7 +54,10 @@ class PoolScores:
             unscored: list[list[float | None]] = [[None] * len(question.responses) for question in questions]
             scores = unscored if measure is None else self.scores(measure)
             self._responses[measure] = [
-                [Response(one.answer, score, one.cut_off) for one, score in zip(question.responses, row, strict=True)]
+                [
+                    Response(one.answer, score, one.cut_off, kind_of(one.answer))
+                    for one, score in zip(question.responses, row, strict=True)
+                ]
                 for question, row in zip(questions, scores, strict=True)
             ]
         return self._responses[measure]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.token_signals import Floats, check_signals
+from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED, Floats, check_signals
 
 __all__ = ["SCORES", "Measure", "group_means", "response_score"]
 
@@ -83,7 +83,8 @@ def response_score(token_signals: npt.ArrayLike, *, score: str = "bottom_group",
 class Measure:
     """How a response becomes one number S(y): a token signal, a score over it, and the score's window.
 
-    The default is the paper's own: self-certainty, bottom-10 % group confidence, W = 128.
+    The default is the paper's own: self-certainty, bottom-10 % group confidence, W = 128. ``Measure("verbalized",
+    "mean")`` is what the model says of itself instead, where it was asked to (``ask_confidence=True``).
     """
 
     signal: str = "self_certainty"
@@ -91,7 +92,7 @@ class Measure:
     window: int = DEFAULT_WINDOW
 
     def __post_init__(self) -> None:
-        check_signals([self.signal])
+        check_signals([self.signal], known=(*SIGNALS, VERBALIZED))
         _check_score(self.score, self.window)
 
     def __call__(self, token_signals: Mapping[str, npt.ArrayLike]) -> float:

@@ -5,67 +5,20 @@ does, ``a & b`` when both do; the evidence and the answer are always those of th
 replay over recorded samples and the tests all call :func:`decide`.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.method.decision import Decision, Reason, Response
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
+from langchain_reasc.method.levels import by_kind
 
 __all__ = ["ASC", "ESC", "Cap", "Decision", "FixedBudget", "ReASC", "Response", "StoppingRule", "decide"]
 
-Reason = Literal["gate", "alone", "evidence", "window", "budget", "timeout"]
 DEFAULT_CONFIDENCE = 0.95  # C_threshold
 DEFAULT_BUDGET = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """What a decision needs to know of one response.
-
-    Attributes:
-        answer: the extracted, normalized answer; None when there is none (it then casts no vote).
-        score: S(y), finite, or None where no confidence could be read.
-        cut_off: whether the response was cut off before its end: such a one is never accepted alone.
-    """
-
-    answer: str | None
-    score: float | None = None
-    cut_off: bool = False
-    alone: bool = False
-
-    def __post_init__(self) -> None:
-        if self.score is not None and not math.isfinite(self.score):  # max(1, exp(nan)) would count it as a vote
-            raise ConfidenceError(f"a response score is {self.score}; use None where no confidence could be read")
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What to do after ``samples`` responses.
-
-    Attributes:
-        stop: whether the evidence is sufficient (or the budget spent).
-        answer: the leading answer so far; None when no response has one.
-        reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the Beta posterior), ``window`` (ESC), ``budget``,
-            ``timeout`` (the question had had its time); None while it goes on.
-        samples: responses the decision rests on.
-        evidence: answer -> accumulated weight, in the order first seen.
-        posterior: P(the leader stays ahead), Eq. 5.
-    """
-
-    stop: bool
-    answer: str | None
-    reason: Reason | None
-    samples: int
-    evidence: dict[str, float] = field(default_factory=dict)
-    posterior: float = 0.5
-
-    @property
-    def stage(self) -> Literal[1, 2]:
-        """1 when a single response was accepted by the gate, else 2."""
-        return 1 if self.reason == "gate" else 2
 
 
 class StoppingRule(ABC):
@@ -101,14 +54,23 @@ class StoppingRule(ABC):
 def decide(rule: StoppingRule, responses: Sequence[Response]) -> Decision:
     """The decision at the earliest prefix where ``rule`` stops, or "go on" after all of them.
 
-    Responses are taken in launch order, so the outcome does not depend on which of a wave arrived first.
+    Responses are taken in launch order, so the outcome does not depend on which of a wave arrived first. Where any has
+    a kind, the kinds are voted on first (:mod:`.levels`). A first response that is to be taken ``alone`` is the answer.
     """
     if responses and responses[0].alone:
-        return replace(rule._tally(responses[:1]), stop=True, reason="alone")
+        return Decision(stop=True, answer=responses[0].answer, reason="alone", samples=1)
+    if any(response.alone for response in responses):
+        responses = [one.voting(None) if one.alone else one for one in responses]
     for n in range(1, len(responses) + 1):
-        decision = rule(responses[:n])
+        decision = _after(rule, responses[:n])
         if decision.stop:
             return decision
+    return _after(rule, responses)
+
+
+def _after(rule: StoppingRule, responses: Sequence[Response]) -> Decision:
+    if any(response.kind is not None for response in responses):
+        return by_kind(rule, responses)
     return rule(responses)
 
 
@@ -212,7 +174,7 @@ class ReASC(StoppingRule):
         return response.score >= self.gate
 
     def _weight(self, response: Response) -> float:
-        if response.answer is None:
+        if response.answer is None or response.alone:
             return 0.0  # no vote, so its confidence is not asked for
         if response.score is None:
             if self.on_missing_confidence == "error" and self.weight != "count":

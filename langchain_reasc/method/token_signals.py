@@ -3,7 +3,7 @@
 Higher means more confident. Signals describe the model's raw distribution, before temperature and truncation.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from langchain_reasc.method.row_statistics import RowStatistics, WhichStatistics
 
 __all__ = [
     "SIGNALS",
+    "VERBALIZED",
     "check_signals",
     "signals_from_alternatives",
     "signals_from_logits",
@@ -24,6 +25,10 @@ __all__ = [
 Floats = npt.NDArray[np.floating[Any]]
 
 SIGNALS: Final = ("self_certainty", "kl_uniform", "top_k", "token_logprob", "neg_entropy")
+
+VERBALIZED: Final = "verbalized"
+"""Stated (verbalised) confidence: what the model says of itself. Not a signal of tokens, but one number for a whole
+response, 0 to 1, of which every score is that number."""
 
 
 @np.errstate(invalid="ignore")  # what is not finite is reported as an error, not as a warning
@@ -158,11 +163,11 @@ def signals_from_alternatives(
     return found
 
 
-def check_signals(signals: Collection[str]) -> None:
+def check_signals(signals: Collection[str], *, known: Sequence[str] = SIGNALS) -> None:
     """Refuse names that are no signal, with the list of those that are."""
-    unknown = [name for name in signals if name not in SIGNALS]
+    unknown = [name for name in signals if name not in known]
     if unknown:
-        raise ConfigurationError(f"unknown signal {unknown[0]!r}; choose from {', '.join(SIGNALS)}")
+        raise ConfigurationError(f"unknown signal {unknown[0]!r}; choose from {', '.join(known)}")
 
 
 def _finite(found: dict[str, Floats]) -> None:

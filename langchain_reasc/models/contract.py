@@ -15,10 +15,12 @@ __all__ = [
     "CANCELLED",
     "FAILED_ATTEMPTS",
     "FINISH_REASON",
+    "GENERATED_TEXT",
     "RECEIVED_TOKENS",
     "TOKEN_SIGNALS",
     "TOKEN_SIGNALS_INFO",
     "USAGE_ESTIMATED",
+    "VERBALIZED_CONFIDENCE",
     "FailedSample",
     "ParallelSampler",
     "SampleStream",
@@ -31,6 +33,13 @@ TOKEN_SIGNALS: Final = "token_signals"
 
 TOKEN_SIGNALS_INFO: Final = "token_signals_info"
 """What those are made of: ``top_k`` (k) and ``vocabulary_size`` (V)."""
+
+GENERATED_TEXT: Final = "generated_text"
+"""What the tokens of a response that calls tools spell, its calls included: ``text``, and ``sizes``, how many of its
+bytes (UTF-8) each token is, as many as there are values in :data:`TOKEN_SIGNALS`."""
+
+VERBALIZED_CONFIDENCE: Final = "verbalized_confidence"
+"""The confidence that the model stated of its response, 0 to 1, where it was asked to; None where it stated none."""
 
 FINISH_REASON: Final = "finish_reason"
 """Why the response ended, in the provider's word; :data:`CANCELLED` where we cut it off."""

@@ -12,7 +12,8 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
-from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.answers import schemas_of
+from langchain_reasc.calibration.asked import FixedPrompt, confidence_part
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
@@ -30,6 +31,7 @@ from langchain_reasc.models.integrations import (
     signals_of,
     without_n,
 )
+from langchain_reasc.models.stated import asking, instruction
 
 __all__ = ["PreparedModel", "to_messages"]
 
@@ -51,6 +53,7 @@ class PreparedModel:
             the rest is known once it is :meth:`resolved`.
         later: the arguments that were bound before it is resolved.
         quiet: whether its calls are told to no handler, because one run around them all is.
+        ask_confidence: whether it is asked to state how confident it is, see :mod:`langchain_reasc.models.stated`.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -63,10 +66,17 @@ class PreparedModel:
     per_config: "PerConfig[PreparedModel] | None" = None
     later: Mapping[str, Any] = field(default_factory=dict)
     quiet: bool = False
+    ask_confidence: bool = False
 
     @classmethod
     def of(
-        cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool = False, quiet: bool = False, **kwargs: Any
+        cls,
+        model: Runnable[LanguageModelInput, Any],
+        *,
+        logprobs: bool = False,
+        quiet: bool = False,
+        ask_confidence: bool = False,
+        **kwargs: Any,
     ) -> "PreparedModel":
         """Unwrap ``model.bind(...)`` and ``model.with_config(...)``, and prepare the chat model inside.
 
@@ -75,12 +85,14 @@ class PreparedModel:
                 one, if it is anything then, and must be :meth:`resolved` for each call.
             logprobs: whether confidences will be read, so that a model which can return logprobs is asked to.
             quiet: whether its calls are told to no handler, the model's own neither.
+            ask_confidence: whether the model is asked to state its confidence in its response.
             **kwargs: further arguments of every call; they win over bound ones.
         """
 
         def prepare(one: Runnable[LanguageModelInput, Any]) -> "PreparedModel":
             # In a context of its own, or callbacks of a run around it would be taken for bound ones.
-            return Context().run(cls._of_one, one, logprobs=logprobs, quiet=quiet, kwargs=kwargs)
+            ready = Context().run(cls._of_one, one, logprobs=logprobs, quiet=quiet, kwargs=kwargs)
+            return replace(ready, ask_confidence=ask_confidence)
 
         if not is_configurable(model):
             return prepare(model)
@@ -88,7 +100,7 @@ class PreparedModel:
         try:
             default = per_config.under({})
         except ConfigurationError:  # only the config of a call says what it is
-            return cls(model, without_n(kwargs), per_config=per_config, quiet=quiet)
+            return cls(model, without_n(kwargs), per_config=per_config, quiet=quiet, ask_confidence=ask_confidence)
         return replace(default, notices=(), no_logprobs=None, unasked=None, per_config=per_config)
 
     @classmethod
@@ -141,6 +153,12 @@ class PreparedModel:
         return replace(self, kwargs=without_n(every), notices=tuple(notices), logprobs_wanted=wanted)
 
     @property
+    def schemas(self) -> dict[str, dict[str, Any]] | None:
+        """Tool -> schema of its arguments, of the tools that are bound; None where none are, as far as can be seen."""
+        tools = self.kwargs.get("tools")
+        return schemas_of(tools) if tools else None
+
+    @property
     def streams(self) -> bool:
         """Whether a sample can be read as a stream (and so be cut off in the middle)."""
         return isinstance(self.model, BaseChatModel) and self.model.disable_streaming is not True
@@ -175,6 +193,14 @@ class PreparedModel:
         with own_copy(self.model) as own:
             return await own.ainvoke(messages, config, **kwargs)
 
+    def asked(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """What it is really given for a prompt: that, or the prompt with the wish for a stated confidence."""
+        return asking(messages, tools=self._has_tools) if self.ask_confidence else list(messages)
+
+    @property
+    def _has_tools(self) -> bool:
+        return bool(self.kwargs.get("tools"))
+
     def call_kwargs(self, index: int) -> dict[str, Any]:
         """The arguments of sample ``index``: a seed that is set is moved on, or all samples would be the same."""
         return {**self.kwargs, **moved_seed(self.model, self.kwargs, index)}
@@ -200,11 +226,13 @@ class PreparedModel:
             answer: where the answer is in a response.
 
         Returns:
-            It; nothing is known of a model that is not a chat model, or that a call's config has yet to settle.
+            It; little is known of a model that is not a chat model, or that a call's config has yet to settle.
         """
+        asks = confidence_part(instruction(tools=self._has_tools)) if self.ask_confidence else None
         if not isinstance(self.model, BaseChatModel) or self.per_config is not None:
-            return Fingerprint()
-        return fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
+            return Fingerprint(ask_confidence=asks)
+        own = fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
+        return own.model_copy(update={"ask_confidence": asks})
 
 
 def to_messages(value: LanguageModelInput) -> list[BaseMessage]:

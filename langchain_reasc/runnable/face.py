@@ -8,7 +8,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from langchain_reasc.answers import AnswerSpec
+from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration, OnlineCalibrator
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
@@ -37,6 +37,8 @@ class Face(BaseModel):
     """Samples per question at most."""
     answer: AnswerSpec = "auto"
     """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
+    tool_votes: ToolVotes = ToolVotes()
+    """How calls of tools are compared: which arguments do not count, which numbers agree."""
     fixed_prompt: FixedPrompt | None = None
     """Which part of a prompt is the same for every question, where that is more than its system messages: the number of
     its first messages, those messages themselves (``{question}`` stands for what changes), or the prompt template. A
@@ -65,9 +67,16 @@ class Face(BaseModel):
     time_budget: float | None = Field(default=None, gt=0)
     """Seconds in which the samples of a question may be launched. Unlike with ``timeout``, what a wave has in flight
     then is waited for, so that this alone never leaves a question without a response."""
+    ask_confidence: bool = False
+    """Ask the model to end each response with a line such as ``Confidence: 85%``, for models that return no logprobs:
+    stated (verbalised) confidence, what the model says of itself, as the measure ``Measure("verbalized", "mean")``. The
+    line is no part of the answer, nor of the winning message's text; its number is in
+    ``response_metadata["verbalized_confidence"]``, None where none was stated. A calibration holds for models that are
+    asked, or for such as are not."""
     measure: Measure | None = None
     """How ``calibration="online"`` scores a response; None for the paper's (self-certainty, bottom 10 %, W = 128) where
-    the model gives that signal, else the same score of one that it gives."""
+    the model gives that signal, else the same score of one that it gives; with ``ask_confidence``, what the model
+    states where it gives none."""
     calibrator: OnlineCalibrator | None = Field(default=None, repr=False, exclude=True)
     """What ``calibration="online"`` learns with; made when it is None. Runnables that are given the same one learn
     together, as those do that LangChain makes of one with configurable fields."""

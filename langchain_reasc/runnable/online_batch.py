@@ -8,9 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from langchain_core.messages import AIMessage
+
+from langchain_reasc.answers import vote_of
 from langchain_reasc.calibration import calibrate_online
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import Provenance, read_signals
 from langchain_reasc.runnable.question import Start
 from langchain_reasc.runnable.solver import Solver
@@ -23,9 +27,9 @@ def starts(firsts: Sequence[Sample], solver: Solver) -> list[Start]:
     """Algorithm 2 on the first samples of a batch; where it is not possible, every input counts votes and says why."""
     assert solver.calibrator is not None
     measure = solver.calibrator.measure
-    scores, shorter, made_of = _scores(firsts, measure)
+    scores, shorter, made_of = _scores(firsts, solver, measure)
     notices: tuple[str, ...] = ()
-    if measure.score != "mean" and 2 * shorter > len(scores) > 0:
+    if measure.score != "mean" and measure.signal != VERBALIZED and 2 * shorter > len(scores) > 0:
         notices = (
             f"{shorter} of {len(scores)} first responses are shorter than the window ({measure.window} tokens) and are "
             "scored by their plain mean; pass a measure with a smaller window",
@@ -40,7 +44,7 @@ def starts(firsts: Sequence[Sample], solver: Solver) -> list[Start]:
     return [Start(sample, calibration, notices) for sample in firsts]
 
 
-def _scores(firsts: Sequence[Sample], measure: Measure) -> tuple[list[float], int, Provenance]:
+def _scores(firsts: Sequence[Sample], solver: Solver, measure: Measure) -> tuple[list[float], int, Provenance]:
     """The scores, how many responses are shorter than the window, and the k and V that most scores were made of.
 
     Scores made of another k or V say nothing beside them and are left out; their own decisions report that.
@@ -50,7 +54,7 @@ def _scores(firsts: Sequence[Sample], measure: Measure) -> tuple[list[float], in
         if sample.status != "complete" or sample.message is None:
             continue
         with suppress(LogprobsUnavailable, ConfidenceError):  # its own decision reports that
-            reading = read_signals(sample.message)
+            reading = read_signals(sample.message, of_calls=_votes_for_calls(sample.message, solver))
             short = len(reading.signals.get(measure.signal, ())) < measure.window
             scored.append((reading.score(measure), short, reading.provenance(measure.signal)))
     k = _most_common(one["top_k"] for *_, one in scored)
@@ -61,6 +65,14 @@ def _scores(firsts: Sequence[Sample], measure: Measure) -> tuple[list[float], in
         if one["top_k"] in (None, k) and one["vocabulary_size"] in (None, size)
     ]
     return [score for score, _ in kept], sum(short for _, short in kept), Provenance(top_k=k, vocabulary_size=size)
+
+
+def _votes_for_calls(message: AIMessage, solver: Solver) -> bool:
+    """Whether the answer is the calls; looked for only where there are some."""
+    if message.tool_calls:
+        with suppress(Exception):  # the user's extractor: its own decision reports that
+            return vote_of(message, solver.extract, solver.tool_votes).calls
+    return False
 
 
 def _most_common(values: Iterable[int | None]) -> int | None:

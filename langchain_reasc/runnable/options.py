@@ -13,6 +13,7 @@ from langchain_reasc.calibration import Calibration, Fingerprint, OnlineCalibrat
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.solver import Solver
 
@@ -24,11 +25,12 @@ def prepared_solver(
     model: Runnable[LanguageModelInput, Any],
     calibration: Calibration | str | Path | None,
     answer: AnswerSpec,
-    fixed_prompt: FixedPrompt | None,
     measure: Measure | None,
     calibrator: OnlineCalibrator | None,
     on_missing_confidence: Literal["error", "count"],
     allow_fingerprint_mismatch: bool,
+    fixed_prompt: FixedPrompt | None = None,
+    ask_confidence: bool = False,
     quiet: bool = False,
     **limits: Any,
 ) -> Solver:
@@ -47,14 +49,19 @@ def prepared_solver(
             f"measure={str(measure)!r} goes with calibration='online'; a calibration brings its own, and "
             "without one no confidence is read"
         )
-    prepared = PreparedModel.of(model, logprobs=calibration is not None, quiet=quiet)
+    known = _calibration(calibration)
+    reading = measure or (known.measure if known else None)
+    read = calibration is not None and not _is_stated(reading)
+    prepared = PreparedModel.of(model, logprobs=read, quiet=quiet, ask_confidence=ask_confidence)
+    if calibration == "online" and measure is None and _is_stated(measure := _measure_of(prepared)):
+        prepared = PreparedModel.of(model, quiet=quiet, ask_confidence=ask_confidence)
     running = prepared.fingerprint(prompt=fixed_prompt, answer=answer)
     solver = Solver(
         model=prepared,
         extract=extractor(answer),
         answer=answer,
         fixed_prompt=fixed_prompt,
-        calibration=_calibration(calibration),
+        calibration=known,
         calibrator=_calibrator(prepared, running, measure, calibrator, counted=on_missing_confidence == "count")
         if calibration == "online"
         else None,
@@ -107,7 +114,10 @@ def _calibrator(
     counted: bool,
 ) -> OnlineCalibrator:
     measure = measure or _measure_of(model)
-    if model.signals is not None and measure.signal not in model.signals and not counted:
+    if _is_stated(measure):
+        if not model.ask_confidence and not counted:
+            raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
+    elif model.signals is not None and measure.signal not in model.signals and not counted:
         raise ConfigurationError(
             f"the measure {measure} needs the signal {measure.signal!r}, which the model does not give (it gives: "
             f"{', '.join(model.signals) or 'none'}); name another measure, or leave it out to have one chosen"
@@ -117,9 +127,15 @@ def _calibrator(
     return OnlineCalibrator(measure=measure, fingerprint=running)
 
 
+def _is_stated(measure: Measure | None) -> bool:
+    return measure is not None and measure.signal == VERBALIZED
+
+
 def _measure_of(model: PreparedModel) -> Measure:
-    """The paper's measure, or the same score of the first signal that the model gives."""
+    """The paper's measure, or the same score of the first signal that the model gives; else what it states."""
     paper = Measure()
+    if model.ask_confidence and (model.no_logprobs or model.unasked or model.signals == ()):
+        return Measure(VERBALIZED, "mean")
     if model.signals is None or not model.signals or paper.signal in model.signals:
         return paper
     return Measure(model.signals[0], paper.score, paper.window)

@@ -3,20 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.runnable.ballot import DeservesVote
 from langchain_reasc.runnable.session import ResponseListener
 from langchain_reasc.sampling import Sample, Wave
 from langchain_reasc.sampling.time_limit import QuestionClock
 
-__all__ = ["DeservesVote", "Question", "SpendingListener", "Start"]
+__all__ = ["Question", "SpendingListener", "Start"]
 
-DeservesVote = Callable[[AIMessage], bool]
-"""Whether a first response is to be put to the vote; what is not is taken as it is."""
 SpendingListener = Callable[[int, int], None]
 """Told how many tokens, prompt and generated, and how many samples a question has cost."""
 

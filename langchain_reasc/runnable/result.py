@@ -1,6 +1,6 @@
 """What a question came to: the decision, every response behind it, and what was spent."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -8,13 +8,19 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
 from langchain_reasc.method.stopping import Decision
-from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
+from langchain_reasc.models.contract import (
+    FAILED_ATTEMPTS,
+    GENERATED_TEXT,
+    RECEIVED_TOKENS,
+    TOKEN_SIGNALS,
+    TOKEN_SIGNALS_INFO,
+)
 from langchain_reasc.models.usage import estimated_usage, is_estimated, output_tokens, reported_usage
 from langchain_reasc.sampling import Sample
 
 __all__ = ["ReASCResult", "SampledResponse", "Usage"]
 
-_SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO})
+_SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT})
 _LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
 
 
@@ -53,12 +59,15 @@ class Usage:
         bill: the sum as LangChain has it: prompt tokens as often as the model was given the prompt, generated tokens of
             unused and cancelled samples too, and of both what providers tell in detail (cached, reasoning, audio).
         unused_output_tokens: generated tokens of samples that the decision does not rest on.
-        estimated: whether some sample came without usage and its tokens were counted from what arrived.
+        estimated: whether some sample, or the judge, came without usage and its tokens were counted from what arrived.
+        judge: the tokens of a judge that told which answers mean the same, which are no part of the bill: it is another
+            model. None where no judge is asked.
     """
 
     bill: UsageMetadata
     unused_output_tokens: int = 0
     estimated: bool = False
+    judge: UsageMetadata | None = None
 
     @property
     def input_tokens(self) -> int:
@@ -147,7 +156,33 @@ def total_usage(samples: Sequence[Sample], used: Collection[int], *, lost: Seque
     return Usage(bill, sum(map(output_tokens, unused)), estimated=any(map(is_estimated, drawn)))
 
 
-def winning_message(
+def winner_of(
+    responses: Sequence[SampledResponse],
+    decision: Decision,
+    written: Callable[[AIMessage, str], AIMessage | None],
+) -> tuple[AIMessage, Decision]:
+    """The most trusted response that gives the winning answer, and the decision it stands for.
+
+    Args:
+        responses: every sample.
+        decision: what was decided.
+        written: writes an answer that was put together from several into one of them; None where it is refused. Then
+            the best answer that one response gave as a whole has won.
+    """
+    used = [response for response in responses if response.used and response.message is not None]
+    given = decision.answer if decision.whole is None else decision.whole
+    agreeing = [response for response in used if response.answer == given]
+    winner = max(agreeing or used, key=lambda response: response.weight).message
+    assert winner is not None
+    if given != decision.answer and decision.answer is not None:
+        if (together := written(winner, decision.answer)) is not None:
+            return together, decision
+        decision = replace(decision, answer=given)
+    return winner, decision
+
+
+def accounted(
+    winner: AIMessage,
     responses: Sequence[SampledResponse],
     decision: Decision,
     usage: Usage,
@@ -157,11 +192,7 @@ def winning_message(
     without_confidence: int = 0,
     keep_logprobs: bool = True,
 ) -> AIMessage:
-    """The most trusted response that gives the winning answer, carrying the account of the decision."""
-    used = [response for response in responses if response.used and response.message is not None]
-    agreeing = [response for response in used if response.answer == decision.answer]
-    winner = max(agreeing or used, key=lambda response: response.weight).message
-    assert winner is not None
+    """The winning response, carrying the account of the decision."""
     account: Mapping[str, Any] = {
         "method": method,
         "answer": decision.answer,
@@ -173,11 +204,13 @@ def winning_message(
         "without_confidence": without_confidence,
         "evidence": decision.evidence,
         "posterior": decision.posterior,
+        **({"parts": _parts(decision)} if decision.parts else {}),
         "tokens": {
             "input": usage.input_tokens,
             "output": usage.output_tokens,
             "unused_output": usage.unused_output_tokens,
             "estimated": usage.estimated,
+            **_told_of(usage.judge),
         },
         "notices": list(notices),
     }
@@ -186,3 +219,17 @@ def winning_message(
     dropped = _SIGNALS if keep_logprobs else _SIGNALS | _LOGPROBS
     kept = {key: value for key, value in winner.response_metadata.items() if key not in dropped}
     return winner.model_copy(update={"response_metadata": {**kept, "reasc": account}, "usage_metadata": usage.bill})
+
+
+def _told_of(judge: UsageMetadata | None) -> dict[str, Any]:
+    if judge is None:
+        return {}
+    return {"judge": {"input": judge["input_tokens"], "output": judge["output_tokens"]}}
+
+
+def _parts(decision: Decision) -> dict[str, Any]:
+    """What was decided one by one: which tools and which arguments, or each field."""
+    return {
+        name: {"answer": part.answer, "evidence": part.evidence, "posterior": part.posterior}
+        for name, part in decision.parts.items()
+    }

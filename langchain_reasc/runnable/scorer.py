@@ -4,6 +4,7 @@ from collections import Counter
 
 from langchain_core.messages import AIMessage
 
+from langchain_reasc.answers import Vote
 from langchain_reasc.calibration import Calibration, check_made_of
 from langchain_reasc.exceptions import ConfidenceError, FingerprintMismatch, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
@@ -32,12 +33,13 @@ class Scorer:
         self._reasons: list[str] = []
         self.first_made_of = Provenance(top_k=None, vocabulary_size=None)
 
-    def score(self, message: AIMessage, *, votes: bool) -> float | None:
+    def score(self, message: AIMessage, vote: Vote) -> float | None:
         """S(y), or None where no confidence is asked for or can be read.
 
         Args:
             message: the response.
-            votes: whether it has an answer; without one there is no vote to weigh, so nothing is missed.
+            vote: what it votes for: that of a tool call is weighed by the call's own tokens, where they can be told.
+                Without an answer there is no vote to weigh, so nothing is missed.
 
         Raises:
             LogprobsUnavailable: it carries no usable log-probabilities, and they are required.
@@ -47,9 +49,9 @@ class Scorer:
         if self._measure is None:
             return None
         try:
-            return self._read(message, self._measure)
+            return self._read(message, self._measure, of_calls=vote.calls)
         except (LogprobsUnavailable, ConfidenceError) as error:
-            if votes:
+            if vote.answer is not None:
                 if self._required:
                     raise
                 self._reasons.append(str(error))
@@ -68,8 +70,8 @@ class Scorer:
             said.insert(0, f"{missing}: {self._reasons[0]}")
         return said
 
-    def _read(self, message: AIMessage, measure: Measure) -> float:
-        reading = read_signals(message)
+    def _read(self, message: AIMessage, measure: Measure, *, of_calls: bool) -> float:
+        reading = read_signals(message, of_calls=of_calls)
         self._compare(reading)
         score = reading.score(measure)
         self._odd.update(reading.notices)

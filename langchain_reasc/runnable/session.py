@@ -4,27 +4,26 @@ Knows nothing of threads or event loops: the synchronous and the asynchronous so
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import Extractor, Vote, vote_of
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Cap, Decision, ReASC, Response, StoppingRule, decide
 from langchain_reasc.models.logprobs import Provenance
 from langchain_reasc.models.usage import output_tokens
+from langchain_reasc.runnable.ballot import Ballot
 from langchain_reasc.runnable.result import (
     ReASCResult,
     SampledResponse,
+    accounted,
     failures_told,
     total_usage,
-    winning_message,
+    winner_of,
 )
 from langchain_reasc.runnable.scorer import Scorer
 from langchain_reasc.sampling import Sample
@@ -41,24 +40,23 @@ class Session:
 
     Args:
         rule: when to stop; a cap at ``max_samples`` is added.
-        extract: finds the answer in a response.
+        ballot: what the responses vote for.
         measure: how responses are scored; None reads no confidence.
         max_samples: samples launched at most.
-        concurrency: samples launched at once; the first goes alone while an open gate may accept it.
+        concurrency: samples launched at once; the first goes alone while an open gate may accept it, or it may need
+            no vote.
         required: whether a response without confidence is an error.
         calibration: what the scores are compared with; None lets them be made of anything.
         notices: what to tell the caller from the start.
         keep_logprobs: whether the winning message keeps the provider's logprobs, which are large.
         on_response: called with each response and the decision after it, in launch order.
-        deserves_vote: asked of the first response, which is then launched alone: one that does not deserve a vote is
-            the answer as it is. None puts every response to the vote.
     """
 
     def __init__(
         self,
         rule: StoppingRule,
         *,
-        extract: Extractor,
+        ballot: Ballot,
         measure: Measure | None,
         max_samples: int,
         concurrency: int,
@@ -67,18 +65,16 @@ class Session:
         notices: tuple[str, ...] = (),
         keep_logprobs: bool = True,
         on_response: ResponseListener | None = None,
-        deserves_vote: Callable[[AIMessage], bool] | None = None,
     ) -> None:
-        self._rule, self._capped = rule, rule | Cap(max_samples)
-        self._extract = extract
+        self._rule, self._ballot = rule, ballot
+        self._capped = ballot.rule(rule | Cap(max_samples))
         self._scorer = Scorer(measure, calibration=calibration, required=required)
         self._max_samples, self._concurrency = max_samples, concurrency
         self._gated = isinstance(rule, ReASC) and rule.gate is not None
         self._keep_logprobs = keep_logprobs
-        self._on_response, self._deserves_vote = on_response, deserves_vote
-        self._without_vote: Counter[str] = Counter()  # why -> responses
+        self._on_response = on_response
         self._warned = False
-        self._notices = dict.fromkeys(notices)  # an ordered set
+        self._notices = tuple(dict.fromkeys(notices))
         self._samples: dict[int, Sample] = {}
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
@@ -133,8 +129,9 @@ class Session:
 
     @property
     def tokens(self) -> int:
-        """Tokens that the samples so far have cost, prompts too."""
-        return total_usage(list(self._samples.values()), used=(), lost=self._lost).bill["total_tokens"]
+        """Tokens that the samples so far have cost, prompts too, and what a judge of them has."""
+        samples = total_usage(list(self._samples.values()), used=(), lost=self._lost)
+        return samples.bill["total_tokens"] + (self._ballot.bill["total_tokens"] if self._ballot.bill else 0)
 
     @property
     def first_score(self) -> float | None:
@@ -156,21 +153,24 @@ class Session:
         if not self._responses:
             raise self._failure()
         decision = self.decision or replace(
-            decide(self._rule, list(self._responses.values())),
+            decide(self._ballot.rule(self._rule), list(self._responses.values())),
             stop=True,
             reason=self._expired or "budget",
         )
         samples = [self._samples[index] for index in sorted(self._samples)]
         usage = total_usage(samples, used=self._responses, lost=self._lost)
+        usage = replace(usage, judge=self._ballot.bill, estimated=usage.estimated or self._ballot.estimated)
         responses = self._sampled(samples)
         notices = [
             *self._notices,
-            *self._votes_told(),
+            *self._ballot.told(list(self._responses.values())),
             *self._scorer.notices(len(self._responses)),
             *failures_told(samples),
         ]
+        winner, decision = winner_of(responses, decision, self._ballot.written)
         method = "reasc" if isinstance(self._rule, ReASC) and self._rule.weight != "count" else "asc"
-        message = winning_message(
+        message = accounted(
+            winner,
             responses,
             decision,
             usage,
@@ -183,7 +183,7 @@ class Session:
         return ReASCResult(message, decision, responses, usage, tuple(notices))
 
     def _next_goes_alone(self, launched: int) -> bool:
-        if self._deserves_vote and not self._responses:
+        if self._ballot.may_need_none and not self._responses:
             return True  # until one is there to be judged
         return launched == 0 and self._gated
 
@@ -196,28 +196,12 @@ class Session:
 
     def _read(self, sample: Sample) -> Response:
         assert sample.message is not None
-        if self._stands_alone(sample.message):
+        if not self._responses and self._ballot.needs_none(sample.message):
             return Response(None, alone=True)
-        vote = Vote(None)
-        try:
-            vote = vote_of(sample.message, self._extract)
-        except ReASCError:
-            raise
-        except Exception as error:  # the user's extractor: one odd response must not lose the others
-            self._notices[f"the answer extractor failed on a response: {error!r}"] = None
-        if vote.why_none:
-            self._without_vote[vote.why_none] += 1
-        score = self._scorer.score(sample.message, votes=vote.answer is not None)
-        return Response(vote.answer, score, cut_off=vote.cut_off)
-
-    def _stands_alone(self, message: AIMessage) -> bool:
-        if self._deserves_vote is None or self._responses:
-            return False
-        try:
-            return not self._deserves_vote(message)
-        except Exception as error:  # the user's function, asked of a response that is paid for
-            self._notices[f"{getattr(self._deserves_vote, '__name__', 'when')} failed on a response: {error!r}"] = None
-            return False
+        vote = self._ballot.vote(sample.message)
+        score = self._scorer.score(sample.message, vote)
+        answer = self._ballot.answer(vote)
+        return Response(answer, score, cut_off=vote.cut_off, kind=vote.kind, fields=vote.fields)
 
     def _sampled(self, samples: list[Sample]) -> tuple[SampledResponse, ...]:
         weights = dict(zip(self._responses, self._rule.weights(list(self._responses.values())), strict=True))
@@ -237,23 +221,12 @@ class Session:
             for sample in samples
         )
 
-    def _votes_told(self) -> list[str]:
-        """Notices of responses that cast no vote, or one that alone would not have been enough."""
-        seen, told = len(self._responses), []
-        if without := self._without_vote.total():
-            reasons = "; ".join(f"{why} ({count})" for why, count in self._without_vote.most_common())
-            told.append(f"{without} of {seen} responses cast no vote: {reasons}")
-        if cut := sum(response.cut_off and response.answer is not None for response in self._responses.values()):
-            told.append(
-                f"{cut} of {seen} responses were cut off after they had said their answer: it counts as a vote, but is "
-                "never accepted alone; allow the model more tokens"
-            )
-        return told
-
     def _warn_if_nothing_votes(self) -> None:
         if self._responses and not self._warned and all(one.answer is None for one in self._responses.values()):
             self._warned = True
-            logger.warning("%s; sampling goes on to the budget", "; ".join(self._votes_told()))
+            logger.warning(
+                "%s; sampling goes on to the budget", "; ".join(self._ballot.told(list(self._responses.values())))
+            )
 
     def _give_up_if_all_failed(self) -> None:
         """After nothing but failures more of the same would only cost more; one alone may have been bad luck."""

@@ -5,6 +5,7 @@ A :class:`Wave` is a handful of samples of one prompt drawn at once; :func:`draw
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
@@ -12,6 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.models.stated import heard
 from langchain_reasc.sampling.parallel import aparallel, parallel
 from langchain_reasc.sampling.quiet import asteps, steps
 from langchain_reasc.sampling.sample import Sample
@@ -28,15 +30,15 @@ def drawn(wave: Wave) -> Generator[Sample]:
     uncounted. A failing sample, or one that takes longer than the limit, comes out with its error and costs only
     itself. A model that samples in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is given
     the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle.
+    A model that is asked to state its confidence is given that wish beside the prompt, and what it stated comes in the
+    message's metadata instead of its text.
     """
-    samples = parallel(wave) if wave.model.sampler else separate(wave)
-    return steps(wave, samples) if wave.model.quiet else samples
+    return _asking(wave) if wave.model.ask_confidence else _drawn(wave)
 
 
 def adrawn(wave: Wave) -> AsyncGenerator[Sample]:
     """The asynchronous :func:`drawn`."""
-    samples = aparallel(wave) if wave.model.sampler else aseparate(wave)
-    return asteps(wave, samples) if wave.model.quiet else samples
+    return _aasking(wave) if wave.model.ask_confidence else _adrawn(wave)
 
 
 def draw(
@@ -75,6 +77,32 @@ async def adraw(
         async with aclosing(adrawn(Wave(prepared, messages, indices, config))) as wave:
             samples += [sample async for sample in wave]
     return sorted(samples, key=lambda sample: sample.index)
+
+
+def _drawn(wave: Wave) -> Generator[Sample]:
+    samples = parallel(wave) if wave.model.sampler else separate(wave)
+    return steps(wave, samples) if wave.model.quiet else samples
+
+
+def _adrawn(wave: Wave) -> AsyncGenerator[Sample]:
+    samples = aparallel(wave) if wave.model.sampler else aseparate(wave)
+    return asteps(wave, samples) if wave.model.quiet else samples
+
+
+def _asking(wave: Wave) -> Generator[Sample]:
+    with closing(_drawn(replace(wave, messages=wave.model.asked(wave.messages)))) as samples:
+        for sample in samples:
+            yield _heard(sample)
+
+
+async def _aasking(wave: Wave) -> AsyncGenerator[Sample]:
+    async with aclosing(_adrawn(replace(wave, messages=wave.model.asked(wave.messages)))) as samples:
+        async for sample in samples:
+            yield _heard(sample)
+
+
+def _heard(sample: Sample) -> Sample:
+    return sample if sample.message is None else replace(sample, message=heard(sample.message))
 
 
 def _batches(first: int, n: int, size: int) -> list[range]:

@@ -57,23 +57,26 @@ class QuestionClock:
             self._paused = None
 
     @property
-    def over(self) -> bool:
-        """Whether the question has had its time, or so nearly that no further sample could end in it."""
-        return self._question is not None and self._left(self._question) <= _TOO_SHORT
-
-    @property
     def seconds(self) -> float:
         """How long the question has taken."""
         return self._clock() - self._begun
 
+    @property
+    def left(self) -> float | None:
+        """Seconds that the question still may take, not above zero once it has had its time; None for any time."""
+        return None if self._question is None else self._question - self.seconds
+
+    @property
+    def over(self) -> bool:
+        """Whether the question has had its time, or so nearly that no further sample could end in it."""
+        left = self.left
+        return left is not None and left <= _TOO_SHORT
+
     def wave(self) -> TimeLimit | None:
         """The limit of a wave launched now; None for any time."""
-        left = None if self._question is None else self._left(self._question)
+        left = self.left
         if left is not None and (self._sample is None or left < self._sample):
             return TimeLimit(max(0.0, left), f"the question took longer than timeout={self._question:g} s")
         if self._sample is None:
             return None
         return TimeLimit(self._sample, f"it took longer than sample_timeout={self._sample:g} s")
-
-    def _left(self, question: float) -> float:
-        return question - self.seconds

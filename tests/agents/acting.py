@@ -1,59 +1,29 @@
 """A scripted chat model that calls tools, an agent's other parts, and one way to run agents, synchronously or not."""
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.messages.tool import tool_call_chunk
-from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import tool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
 
 ASKED = "what is the weather?"
 SUNNY = "it is sunny"
 
 
-@dataclass
-class Acts(Reply):
-    """A response that calls tools: each a name and its arguments, which may be text that is no JSON."""
-
-    text: str = "calling"
-    calls: Sequence[tuple[str, Any]] = ()
+def calls(*called: tuple[str, Any], **reply: Any) -> Reply:
+    """A response that calls tools: each a name and its arguments."""
+    return Reply("calling", calls=called, **reply)
 
 
-class Acting(Scripted):
-    """A scripted model that takes tools, and whose replies may call them."""
-
-    def bind_tools(self, tools: Any, *, tool_choice: Any = None, **kwargs: Any) -> Any:
-        return self.bind(tools=[convert_to_openai_tool(one) for one in tools], tool_choice=tool_choice, **kwargs)
-
-    def _last(self, reply: Reply, key: tuple[str, int]) -> ChatGenerationChunk:
-        chunk = super()._last(reply, key)
-        if not isinstance(reply, Acts):
-            return chunk
-        chunk.message.tool_call_chunks = [  # type: ignore[attr-defined]
-            tool_call_chunk(
-                name=name,
-                args=args if isinstance(args, str) else json.dumps(args),
-                id=f"call-{abs(hash(key[0])) % 1000}-{key[1]}-{at}",
-                index=at,
-            )
-            for at, (name, args) in enumerate(reply.calls)
-        ]
-        return chunk
-
-
-def weather(city: str, **reply: Any) -> Acts:
+def weather(city: str, **reply: Any) -> Reply:
     """A response that asks for the weather of a city."""
-    return Acts(calls=[("get_weather", {"city": city})], **reply)
+    return calls(("get_weather", {"city": city}), **reply)
 
 
-def acting(said: Mapping[str, Sequence[Reply | str]] | None = None, kind: type[Acting] = Acting) -> Acting:
+def acting(said: Mapping[str, Sequence[Reply | str]] | None = None, kind: type[Scripted] = Scripted) -> Scripted:
     """A model that answers the last message: sample i gives the i-th reply, the last one for all beyond.
 
     By default it asks for the weather of Paris, or in one sample of five of Rome, and then says that it is sunny.

@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from runnable.fakes import TOP_K, Reply
+from runnable.fakes import TOP_K, Reply, Scripted
 
 from agents.acting import (
     ASKED,
     SUNNY,
-    Acting,
-    Acts,
     Agents,
     acting,
     agent_of,
     book_trip,
+    calls,
     get_weather,
     samples_of,
     weather,
@@ -73,13 +72,13 @@ def test_an_agent_without_tools(agents: Agents) -> None:
         ([("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})], 1),
         ([("book_trip", {"city": "Paris"})], 4),
         ([("get_weather", {"city": "Paris"}), ("book_trip", {"city": "Paris"})], 4),
-        ([("unheard_of", {})], 4),
+        ([("unheard_of", {})], 5),
     ],
     ids=["reads", "reads twice", "acts", "reads and acts", "no such tool"],
 )
 def test_calls_that_only_read_are_passed_on(agents: Agents, called: Any, samples: int) -> None:
-    model = acting({ASKED: [Acts(calls=called)], "": [SUNNY]})
-    middleware = ReASCMiddleware(read_only=["get_weather"], **ONE_BY_ONE)
+    model = acting({ASKED: [calls(*called)], "": [SUNNY]})
+    middleware = ReASCMiddleware(read_only=["get_weather"], max_samples=5, **ONE_BY_ONE)
     state = agents.ask(agent_of(model, middleware, tools=[get_weather, book_trip]))
     assert samples_of(state) == [samples, 1]
     assert [(call["name"], call["args"]) for call in state["messages"][1].tool_calls] == called
@@ -87,7 +86,7 @@ def test_calls_that_only_read_are_passed_on(agents: Agents, called: Any, samples
 
 @pytest.mark.parametrize("read_only", [(), ("get_weather",)])
 def test_a_call_that_cannot_be_read_deserves_a_vote(agents: Agents, read_only: Any) -> None:
-    half = Acts(calls=[("get_weather", "Paris]")])
+    half = calls(("get_weather", "Paris]"))
     model = acting({ASKED: [half, *[weather("Paris")] * 4], "": [SUNNY]})
     state = agents.ask(agent_of(model, ReASCMiddleware(read_only=read_only, **ONE_BY_ONE)))
     assert state["messages"][1].tool_calls[0]["args"] == {"city": "Paris"}
@@ -124,7 +123,7 @@ def test_texts_vote_where_it_is_said_where_their_answer_is(agents: Agents) -> No
 
 
 def test_what_online_has_learned_goes_on_from_call_to_call(agents: Agents) -> None:
-    def model(name: str) -> Acting:
+    def model(name: str) -> Scripted:
         made = acting({"": [Reply(SUNNY, logprob=-0.5), Reply(SUNNY, logprob=-0.7)]})
         return made.model_copy(update={"model_name": name})
 

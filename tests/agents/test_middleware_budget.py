@@ -10,29 +10,30 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
-from runnable.fakes import Reply
+from runnable.fakes import Reply, Scripted, saying
+from runnable.judges import PARIS, city, judging
 
 from agents.acting import (
     ASKED,
     SUNNY,
-    Acting,
-    Acts,
     Agents,
     acting,
     agent_of,
     billed,
+    calls,
     samples_of,
     spent_on,
     weather,
 )
 from langchain_reasc import ReASCMiddleware
-from langchain_reasc.agents.budget import RunBudget, Spent, added
+from langchain_reasc.agents.budget import RunBudget, Spent, Unsettled, added
 from langchain_reasc.agents.middleware import SpendingState
+from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import Undecided
 
 ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
 THREAD = {"configurable": {"thread_id": "1"}}
-CALL_TOKENS = 8  # seven of the prompt, one generated
+CALL_TOKENS = 9  # seven of the prompt, a word and a call
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def agents(runner: Any) -> Agents:
     return Agents(runner)
 
 
-def two_steps(**budget: Any) -> tuple[Acting, Any]:
+def two_steps(**budget: Any) -> tuple[Scripted, Any]:
     """A model that votes twice in a run, each time wanting seven samples, and its agent."""
     model = acting(
         {
@@ -171,17 +172,34 @@ def test_agents_inside_tools_have_budgets_of_their_own(agents: Agents) -> None:
         return "sunny in Paris"
 
     asks = aask_the_other if agents.is_async else ask_the_other
-    outer_model = acting({ASKED: [Acts(calls=[(asks.name, {})])], "": [SUNNY]})
+    outer_model = acting({ASKED: [calls((asks.name, {}))], "": [SUNNY]})
     outer = agent_of(outer_model, middleware, tools=[asks], checkpointer=InMemorySaver())
     assert samples_of(agents.ask(outer, config=THREAD)) == [4, 1]
     assert seen == [[7, 1]]
     assert spent(outer)["samples"] == 5
 
 
+def test_what_a_judge_of_texts_costs_counts(agents: Agents) -> None:
+    model, judge = saying(*PARIS), judging(city)
+    middleware = ReASCMiddleware(answer=free_text(judge=judge), max_run_tokens=10_000, **ONE_BY_ONE)
+    agent = agent_of(model, middleware, tools=[], checkpointer=InMemorySaver())
+    agents.ask(agent, "Which city?", THREAD)
+    assert judge.log.calls
+    assert spent(agent)["tokens"] == billed(model) + billed(judge)
+
+
 def test_undecided_for_want_of_budget_is_said_as_asked(agents: Agents) -> None:
     _, agent = two_steps(max_run_samples=9, on_undecided="raise")
     with pytest.raises(Undecided, match="not sufficient after 2 samples"):
         agents.ask(agent, config=THREAD)
+
+
+def test_abstaining_for_want_of_it_ends_the_run_with_an_empty_message(agents: Agents) -> None:
+    _, agent = two_steps(max_run_samples=9, on_undecided="abstain")
+    state = agents.ask(agent, config=THREAD)
+    last = state["messages"][-1]
+    assert samples_of(state) == [7, 2]
+    assert (last.text, last.tool_calls, last.response_metadata["reasc"]["abstained"]) == ("", [], True)
 
 
 def test_what_parallel_branches_spend_adds_up() -> None:
@@ -191,6 +209,16 @@ def test_what_parallel_branches_spend_adds_up() -> None:
         graph.add_edge(START, name)
         graph.add_edge(name, END)
     assert graph.compile().invoke({"messages": []})["reasc_spent"] == {"tokens": 6, "samples": 2, "seconds": 1.0}
+
+
+def test_what_failed_steps_have_cost_is_kept_of_the_latest_thousand() -> None:
+    unsettled = Unsettled()
+    for task in range(1100):
+        unsettled.keep(str(task), Spent(samples=2))
+        unsettled.keep(str(task), Spent(samples=1))
+    assert unsettled.of("0") == {}
+    assert unsettled.settle("1099")["samples"] == 3
+    assert unsettled.of("1099") == {}
 
 
 def test_nothing_spent_is_zero_and_nothing_limited_is_never_gone() -> None:

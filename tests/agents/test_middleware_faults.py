@@ -12,7 +12,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
-from runnable.fakes import Reply, calibration
+from runnable.fakes import Reply, Scripted, calibration
 
 from agents.acting import (
     ASKED,
@@ -27,7 +27,7 @@ from agents.acting import (
     weather,
 )
 from agents.test_accounting import Tree
-from langchain_reasc import Calibration, ReASCMiddleware
+from langchain_reasc import Calibration, Integration, ReASCMiddleware, register_integration
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.exceptions import FingerprintMismatch, LogprobsUnavailable
 
@@ -48,12 +48,17 @@ def measured_on(*tools: Any, system: str = BRIEF, gate: float | None = None) -> 
     return calibration(gate=gate, fingerprint=found)
 
 
+class Mute(Scripted):
+    """A model of whose class it is known that it gives no logprobs."""
+
+
 def test_a_model_known_to_give_no_logprobs_is_refused_before_anything_is_paid(agents: Agents) -> None:
-    anthropic = pytest.importorskip("langchain_anthropic")
-    model = anthropic.ChatAnthropic(model_name="claude-sonnet-4-5", api_key="none", base_url="http://127.0.0.1:1")
+    register_integration(f"{Mute.__module__}.Mute")(lambda model: Integration(no_logprobs="its maker says so"))
+    model = acting(kind=Mute)
     agent = agent_of(model, ReASCMiddleware(calibration=calibration(), allow_fingerprint_mismatch=True))
-    with pytest.raises(LogprobsUnavailable, match="on_missing_confidence='count'"):
+    with pytest.raises(LogprobsUnavailable, match=r"its maker says so.*on_missing_confidence='count'"):
         agents.ask(agent)
+    assert model.log.calls == []
 
 
 @pytest.mark.parametrize("missing", ["error", "count"])
@@ -103,7 +108,7 @@ def test_a_checkpoint_goes_on_with_the_calibration_of_whoever_takes_it_up(agents
         agents.ask(agent(measured_on(get_weather, system="be long")), approved, THREAD)
     state = agents.ask(agent(fits), None, THREAD)
     told = [message.response_metadata["reasc"] for message in state["messages"] if message.type == "ai"]
-    assert [(account["reason"], account["launched"]) for account in told] == [("gate", 1), ("evidence", 2)]
+    assert [(account["reason"], account["launched"]) for account in told] == [("gate", 1), ("evidence", 1)]
     assert [message.content for message in state["messages"] if message.type == "tool"] == ["sunny in Paris"]
 
 

@@ -8,8 +8,9 @@ import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.tracers.schemas import Run
+from runnable.fakes import Scripted
 
-from agents.acting import ASKED, SUNNY, Acting, Agents, acting, agent_of, billed, samples_of, spent_on, weather
+from agents.acting import ASKED, SUNNY, Agents, acting, agent_of, billed, samples_of, spent_on, weather
 from agents.test_accounting import Counted, Tree, langsmith_total
 from langchain_reasc import ReASCMiddleware
 
@@ -31,14 +32,14 @@ def runs(tree: Tree) -> Iterator[Run]:
         waiting[:0] = run.child_runs
 
 
-class Telling(Acting):
+class Telling(Scripted):
     """A model that is asked for logprobs by whoever made it, and not by ReASC alone."""
 
     logprobs: bool = True
     top_logprobs: int = 2
 
 
-def two_cities(kind: type[Acting] = Acting) -> Acting:
+def two_cities(kind: type[Scripted] = Scripted) -> Scripted:
     """A model whose first and losing response asks for another city than the winner."""
     return acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]}, kind)
 

@@ -12,16 +12,15 @@ from langchain.agents.structured_output import (
 )
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel
-from runnable.fakes import Reply
+from runnable.fakes import Reply, Scripted
 
 from agents.acting import (
     ASKED,
-    Acting,
-    Acts,
     Agents,
     acting,
     agent_of,
     billed,
+    calls,
     get_weather,
     samples_of,
     spent_on,
@@ -44,16 +43,19 @@ def agents(runner: Any) -> Agents:
     return Agents(runner)
 
 
-def called(city: str, degrees: Any = 20) -> Acts:
-    return Acts(calls=[("Forecast", {"city": city, "degrees": degrees})])
+def called(city: str, degrees: Any = 20) -> calls:
+    return calls(("Forecast", {"city": city, "degrees": degrees}))
 
 
 def written(city: str, degrees: Any = 20) -> Reply:
     return Reply(json.dumps({"city": city, "degrees": degrees}))
 
 
-@pytest.mark.parametrize("read_only", [(), ("get_weather",)])
-@pytest.mark.parametrize("strategy", [Forecast, AutoStrategy(Forecast), ToolStrategy(Forecast)], ids=str)
+@pytest.mark.parametrize(
+    ("strategy", "read_only"),
+    [(Forecast, ()), (AutoStrategy(Forecast), ("get_weather",)), (ToolStrategy(Forecast), ("get_weather",))],
+    ids=["schema", "auto", "tool"],
+)
 def test_as_a_call_of_a_tool(agents: Agents, strategy: Any, read_only: Any) -> None:
     model = acting({ASKED: [called("Rome"), *[called("Paris")] * 6]})
     state = agents.ask(agent_of(model, ReASCMiddleware(read_only=read_only, **ONE_BY_ONE), response_format=strategy))
@@ -62,16 +64,18 @@ def test_as_a_call_of_a_tool(agents: Agents, strategy: Any, read_only: Any) -> N
     assert {kwargs["tool_choice"] for kwargs in model.log.kwargs} == {"any"}
 
 
-@pytest.mark.parametrize("read_only", [(), ("get_weather",)])
-@pytest.mark.parametrize("tools", [[], [get_weather]], ids=["no tools", "tools"])
-@pytest.mark.parametrize("strategy", [Forecast, ProviderStrategy(Forecast)], ids=["auto", "provider"])
+@pytest.mark.parametrize(
+    ("strategy", "tools", "read_only"),
+    [(Forecast, [], ()), (Forecast, [get_weather], ("get_weather",)), (ProviderStrategy(Forecast), [get_weather], ())],
+    ids=["no tools", "tools", "provider"],
+)
 def test_as_text_in_the_providers_own_way(agents: Agents, strategy: Any, tools: Any, read_only: Any) -> None:
-    model: Acting = acting({ASKED: [written("Paris")]})
+    model: Scripted = acting({ASKED: [written("Rome"), *[written("Paris")] * 6]})
     model.profile = {"structured_output": True}
     middleware = ReASCMiddleware(read_only=read_only, **ONE_BY_ONE)
     state = agents.ask(agent_of(model, middleware, tools=tools, response_format=strategy))
     assert state["structured_response"] == Forecast(city="Paris", degrees=20)
-    assert samples_of(state) == [4]
+    assert samples_of(state) == [7]
     assert all(kwargs["response_format"]["type"] == "json_schema" for kwargs in model.log.kwargs)
 
 

@@ -157,6 +157,25 @@ def test_the_worker_ends_with_the_interpreter(ending: str) -> None:
     assert _ends(worker)
 
 
+GREETING = """
+import importlib.util, sys, types
+sys.modules |= {name: types.ModuleType(name) for name in ("math_verify", "sympy")}
+spec = importlib.util.spec_from_file_location("worker", sys.argv[2])
+worker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(worker)
+worker.canonical = lambda formula: print("read", file=sys.stderr, flush=True)
+worker.main()
+"""
+
+
+def test_the_worker_has_read_a_formula_before_it_is_ready() -> None:
+    """The first takes a second, of which the one that is asked about must not be charged."""
+    worker = Path(mathematics.__file__).with_name("mathematics_worker.py")
+    command = [sys.executable, "-c", GREETING, "3", str(worker)]
+    done = subprocess.run(command, input="", capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ('"ready"\n', "read\n")
+
+
 FORKING = """
 import os
 from langchain_reasc.answers import mathematics

@@ -1,5 +1,6 @@
 """Replay: numbers checked by hand, the split, the rows, and what may not change them."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,14 @@ def test_esc_looks_at_disjoint_windows_of_four(tmp_path: Path) -> None:
     agreeing = question("a", *[response("1")] * 2, *[response("7")] * 14)  # 1 1 7 7 | 7 7 7 7
     row = _rows(replay(read_pool(write_lines(tmp_path / "p.jsonl", agreeing))))["ESC (w=4)"]
     assert (row.samples.value, row.accuracy.value) == (8, 1)
+
+
+def test_recorded_calls_are_decided_on_by_kind_as_they_were_live(tmp_path: Path) -> None:
+    calls = [json.dumps([{"args": {"q": q}, "name": "search"}]) for q in "abc"]
+    asked = question("a", response("5"), response(calls[0]), response(calls[1]), response("5"), reference=calls[0])
+    split = question("b", response("5"), *map(response, calls), reference=calls[0])
+    row = _rows(replay(read_pool(write_lines(tmp_path / "p.jsonl", asked, split)), settings=FOUR))["SC@4"]
+    assert row.accuracy.value == 0.5  # two against two go to the first; three against one to the calls
 
 
 def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_only(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of endless samples: the process ends at once, with a KeyboardInterrupt."""
+"""Ctrl-C in the middle of endless samples, or of a silent judge: the process ends at once, with a KeyboardInterrupt."""
 
 import os
 import signal
@@ -14,7 +14,9 @@ TESTS = Path(__file__).parents[1]
 SCRIPT = """
 import asyncio
 import os
+import threading
 from langchain_reasc import ReASCRunnable
+from langchain_reasc.answers import free_text
 from runnable.fakes import Reply, Scripted
 
 class Announcing(Scripted):
@@ -23,17 +25,26 @@ class Announcing(Scripted):
         return super()._begin(messages)
 
 reasc = ReASCRunnable(model=Announcing(script=lambda question, index: Reply("a", endless=True)))
+judge = Announcing(script=lambda question, index: Reply("yes", opens=threading.Event()))
+judged = ReASCRunnable(model=Scripted(script=lambda question, index: Reply(str(index))), answer=free_text(judge=judge))
 try:
     {call}
 except KeyboardInterrupt:
     print("interrupted", flush=True)
     raise
 """
-CALLS = {"sync": 'reasc.invoke("q")', "async": 'asyncio.run(reasc.ainvoke("q"))'}
+CALLS = {
+    "sync": 'reasc.invoke("q")',
+    "async": 'asyncio.run(reasc.ainvoke("q"))',
+    "sync judge": 'judged.invoke("q")',
+    "async judge": 'asyncio.run(judged.ainvoke("q"))',
+}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    "call", [pytest.param(call, id=name, marks=[pytest.mark.slow] * ("judge" in name)) for name, call in CALLS.items()]
+)
 def test_an_interrupt_ends_streams_and_threads_promptly(call: str) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)])}
     process = subprocess.Popen(
@@ -46,6 +57,7 @@ def test_an_interrupt_ends_streams_and_threads_promptly(call: str) -> None:
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "drawing\n"
+        time.sleep(0.3)  # an event loop that is just about to wait notices a signal only after its next event
         process.send_signal(signal.SIGINT)
         sent = time.monotonic()
         out, err = process.communicate(timeout=20)

@@ -109,7 +109,12 @@ class Job:
         return self.prompt is not None and self.prompt.logits is None
 
     def completion(
-        self, sequence: Sequence, reason: str, signals: dict[str, list[float]], logprobs: list[dict[str, Any]] | None
+        self,
+        sequence: Sequence,
+        reason: str,
+        signals: dict[str, list[float]],
+        logprobs: list[dict[str, Any]] | None,
+        sizes: list[int] | None,
     ) -> Completion:
         """What is told of a sample that has ended. The first sample pays for the prompt."""
         whole = len(self.request.prompt)
@@ -124,6 +129,7 @@ class Job:
             prompt_tokens=whole,
             cached_tokens=whole - paid,
             output_tokens=len(sequence.tokens),
+            sizes=sizes,
             logprobs=logprobs,
             timing=Timing(
                 queued=begun - self.arrived, prefill=ready - begun, decode=time.perf_counter() - sequence.began

@@ -23,6 +23,7 @@ class Report:
     def __init__(self, n_parallel: int, model: NativeModel, *, overlapped: bool) -> None:
         """Make it, with nothing recorded yet. For the arguments see :class:`~.decoder.Decoder`."""
         self._recorder: Recorder[Sequence] = Recorder(n_parallel, model, overlapped=overlapped)
+        self._model = model
         self.unsound: list[Sequence] = []
 
     def record(self, logits: Logits, tokens: Many[int], sequences: Many[Sequence]) -> None:
@@ -79,4 +80,5 @@ class Report:
         if job.request.stream:
             self.text(sequence, final=True)
         logprobs = self._recorder.logprobs_since(sequence, sequence.sent)
-        job.request.emit(job.completion(sequence, reason, self._recorder.signals(sequence), logprobs))
+        sizes = [len(self._model.piece(token)[0]) for token in sequence.tokens] if job.request.sized else None
+        job.request.emit(job.completion(sequence, reason, self._recorder.signals(sequence), logprobs, sizes))

@@ -53,6 +53,8 @@ class Completion:
         prompt_tokens: how many tokens the prompt has.
         cached_tokens: how many of them were not prefilled for this sample.
         output_tokens: how many tokens were generated, the end token included.
+        sizes: the bytes of each token's text, which a stop string may have cut short; None where the request did not
+            ask.
         logprobs: one entry per generated token in OpenAI's shape (``token``, ``bytes``, ``logprob``,
             ``top_logprobs``), those apart that were streamed with text; None where the request did not ask.
         timing: where the time went.
@@ -66,6 +68,7 @@ class Completion:
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
+    sizes: list[int] | None = None
     logprobs: list[dict[str, Any]] | None = None
     timing: Timing = field(default_factory=lambda: Timing(queued=0.0, prefill=0.0, decode=0.0))
 
@@ -100,6 +103,7 @@ class GenerationRequest:
         top_k_signal: the k of the ``top_k`` signal.
         logprobs: how many alternatives per token are wanted in OpenAI's shape, 0 to 20; None for no logprobs at all.
         grammar: what the response must keep to; None: anything.
+        sized: whether the bytes of each token are wanted.
         stream: whether to send text as it comes.
         emit: called with each event, from the engine's thread; it must neither block nor raise.
         cancelled: set by ``Engine.cancel``, looked at between decode steps.
@@ -116,5 +120,6 @@ class GenerationRequest:
     top_k_signal: int = 20
     logprobs: int | None = None
     grammar: Grammar | None = None
+    sized: bool = False
     stream: bool = False
     cancelled: bool = field(default=False, init=False)

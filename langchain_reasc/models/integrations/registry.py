@@ -1,7 +1,7 @@
 """Which :class:`~langchain_reasc.models.integrations.Integration` a chat model goes by; users may add their own."""
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, TypeVar
 
@@ -74,11 +74,11 @@ def _is_class_path(path: object) -> bool:
     return isinstance(path, str) and "." in path and all(part.isidentifier() for part in path.split("."))
 
 
-def _paths(kind: type) -> Iterator[str]:
+@lru_cache(maxsize=256)
+def _paths(kind: type) -> tuple[str, ...]:
     """The names of a class and of its bases, nearest first: modules move, and packages re-export their classes."""
-    for base in kind.__mro__:
-        parts = base.__module__.split(".")
-        yield from (".".join([*parts[:depth], base.__qualname__]) for depth in range(len(parts), 0, -1))
+    named = [(base.__module__.split("."), base.__qualname__) for base in kind.__mro__]
+    return tuple(".".join([*parts[:depth], name]) for parts, name in named for depth in range(len(parts), 0, -1))
 
 
 @cache

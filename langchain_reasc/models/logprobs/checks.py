@@ -35,12 +35,14 @@ class TokenLogprobs:
     Attributes:
         chosen: the log-probabilities of the generated tokens, shape (T,), 0 at most.
         alternatives: those of the k most likely tokens at each position, shape (T, k), descending.
+        places: which of the provider's tokens these are, shape (T,), ascending.
         notices: what was odd and what was done about it; without numbers, so that many responses give one.
         withheld: signal -> why it cannot be made of these.
     """
 
     chosen: Floats
     alternatives: Floats
+    places: npt.NDArray[np.intp]
     notices: tuple[str, ...] = ()
     withheld: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,7 +78,8 @@ def checked(tokens: Sequence[Token], *, text: str = "") -> TokenLogprobs:
         notices.append(varying)
     keep &= ~short
     alternatives, clipped, withheld = _clipped(table[keep, :k])
-    return TokenLogprobs(chosen[keep], alternatives, (*notices, *clipped), _without_alternatives(k, varying) | withheld)
+    withheld = _without_alternatives(k, varying) | withheld
+    return TokenLogprobs(chosen[keep], alternatives, np.flatnonzero(keep), (*notices, *clipped), withheld)
 
 
 def _check_spelled_out(tokens: Sequence[Token], text: str) -> None:

@@ -20,11 +20,13 @@ class Token(NamedTuple):
         logprob: its log-probability, or whatever stands in that place.
         alternatives: the log-probabilities of the most likely tokens at its position, in any order, with or without
             itself.
+        spelled: its text in UTF-8; None where the provider does not give it.
     """
 
     size: int | None
     logprob: object
     alternatives: tuple[object, ...] = ()
+    spelled: bytes | None = None
 
 
 Reader = Callable[[Mapping[str, Any]], Sequence[Token] | None]
@@ -138,8 +140,19 @@ def _entry(one: object) -> Token:
 
 
 def _token(text: Any, raw: Any, logprob: object, ranked: object) -> Token:
-    size = len(raw) if _is_list(raw) and raw else len(text.encode(errors="replace")) if isinstance(text, str) else None
-    return Token(size, logprob, _alternatives(ranked, text, logprob))
+    spelled = _spelled(text, raw)
+    size = len(raw) if _is_list(raw) and raw else None if spelled is None else len(spelled)
+    return Token(size, logprob, _alternatives(ranked, text, logprob), spelled)
+
+
+def _spelled(text: Any, raw: Any) -> bytes | None:
+    """The bytes of a token. Its text alone stands for them where it is no part of a character."""
+    if not (_is_list(raw) and raw):
+        return text.encode(errors="replace") if isinstance(text, str) else None
+    try:
+        return bytes(raw)
+    except (OverflowError, TypeError, ValueError):
+        return None
 
 
 def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, ...]:

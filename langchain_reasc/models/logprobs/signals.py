@@ -1,25 +1,30 @@
 """From a response to its token signals: what our own backends record, or a provider's log-probabilities."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.token_signals import signals_from_alternatives
-from langchain_reasc.models.contract import TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
+from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED, signals_from_alternatives
+from langchain_reasc.models.contract import TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, VERBALIZED_CONFIDENCE
 from langchain_reasc.models.logprobs.checks import TokenLogprobs, checked
+from langchain_reasc.models.logprobs.deciding import Mask, deciding_tokens, spelled_by
 from langchain_reasc.models.logprobs.shapes import tokens_of
 
 __all__ = ["Provenance", "SignalReading", "count_tokens", "read_signals", "token_logprobs_of", "token_signals_of"]
 
 Signals = dict[str, npt.NDArray[np.floating[Any]]]
 _REQUEST = "ask the model for them (ChatOpenAI: logprobs=True, top_logprobs=20)"
+_NOT_STATED = (
+    "the response states no confidence, although it was asked for a line such as 'Confidence: 85%' (one that is held "
+    "to a schema or a grammar, or only calls tools, has no room for it)"
+)
 
 
 class Provenance(TypedDict):
@@ -34,7 +39,7 @@ class SignalReading:
     """The token signals of a response, and what they are made of.
 
     Attributes:
-        signals: name -> shape (T,).
+        signals: name -> shape (T,); ``verbalized``, which no token has, shape (1,).
         k: name -> alternatives per token behind a signal that depends on their number, where it is known. Over the
             whole vocabulary that is V.
         vocabulary_size: V, where a backend knows it.
@@ -59,6 +64,16 @@ class SignalReading:
             raise LogprobsUnavailable(f"no {measure.signal!r} signal: {why}")
         return measure(self.signals)
 
+    def within(self, tokens: Mask | None) -> "SignalReading":
+        """The same of some of the tokens; of all, where these cannot be told.
+
+        Args:
+            tokens: shape (T,), true for those to keep; None where they cannot be told.
+        """
+        if tokens is None or not tokens.any() or any(values.shape != tokens.shape for values in self.signals.values()):
+            return self
+        return replace(self, signals={name: values[tokens] for name, values in self.signals.items()})
+
     def provenance(self, signal: str) -> Provenance:
         """``top_k`` and ``vocabulary_size`` as a calibration made of this signal records them."""
         return {"top_k": self.k.get(signal), "vocabulary_size": self.vocabulary_size}
@@ -73,23 +88,58 @@ def token_signals_of(message: BaseMessage) -> Signals:
     return read_signals(message).signals
 
 
-def read_signals(message: BaseMessage) -> SignalReading:
+def read_signals(message: BaseMessage, *, of_calls: bool = False) -> SignalReading:
     """The token signals of a response, with what they are made of and what was odd.
 
     Reads ``response_metadata["token_signals"]`` where a backend recorded them; otherwise what the provider returned,
     which gives ``token_logprob`` and, where alternatives came with the tokens, ``top_k`` and ``neg_entropy`` over them.
+    A response that was asked to state its confidence carries ``verbalized`` beside them, shape (1,).
+
+    Args:
+        message: the response.
+        of_calls: whether it votes for its tool calls. Then only the tokens of their names and arguments are read, where
+            they can be told from the others (:mod:`.deciding`); else all, as of any other response.
 
     Raises:
-        LogprobsUnavailable: none were returned, or they cannot be what they claim. Never a zero instead.
+        LogprobsUnavailable: none were returned, or they cannot be what they claim, and no confidence was stated. Never
+            a zero instead.
     """
+    if VERBALIZED_CONFIDENCE not in message.response_metadata:
+        return _read_tokens(message, of_calls=of_calls)
+    stated = _number(message.response_metadata[VERBALIZED_CONFIDENCE])
+    try:
+        reading = _read_tokens(message, of_calls=of_calls)
+    except LogprobsUnavailable as error:
+        if stated is None:
+            raise LogprobsUnavailable(f"{_NOT_STATED}; and {error}") from None
+        reading = SignalReading({}, withheld=dict.fromkeys(SIGNALS, str(error)))
+    if stated is None:
+        return replace(reading, withheld={**reading.withheld, VERBALIZED: _NOT_STATED})
+    return replace(reading, signals={**reading.signals, VERBALIZED: np.array([stated])})
+
+
+def _read_tokens(message: BaseMessage, *, of_calls: bool) -> SignalReading:
+    calls = message.tool_calls if of_calls and isinstance(message, AIMessage) else []
     if recorded := message.response_metadata.get(TOKEN_SIGNALS):
-        return _recorded(recorded, message.response_metadata.get(TOKEN_SIGNALS_INFO))
+        reading = _recorded(recorded, message.response_metadata.get(TOKEN_SIGNALS_INFO))
+        spelled = spelled_by(message.response_metadata) if calls else None
+        return reading.within(deciding_tokens(spelled, calls)) if spelled else reading
     found = token_logprobs_of(message)
     names = [name for name in ("top_k", "token_logprob", "neg_entropy") if name not in found.withheld]
     signals = signals_from_alternatives(found.chosen, found.alternatives, signals=names)
     known = () if _may_be_one_more(found) else ("top_k", "neg_entropy")
     k: dict[str, int] = {name: found.k for name in known if name in signals}
-    return SignalReading(signals, k=k, withheld=found.withheld, notices=found.notices)
+    reading = SignalReading(signals, k=k, withheld=found.withheld, notices=found.notices)
+    return reading.within(_of_calls(message, calls, found.places)) if calls else reading
+
+
+def _of_calls(message: BaseMessage, calls: Sequence[ToolCall], places: npt.NDArray[np.intp]) -> Mask | None:
+    """Which of the tokens at these places hold the calls."""
+    spelled = [token.spelled for token in tokens_of(message.response_metadata)]
+    if any(piece is None for piece in spelled):
+        return None
+    mask = deciding_tokens([piece or b"" for piece in spelled], calls)
+    return None if mask is None else mask[places]
 
 
 def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
@@ -130,6 +180,12 @@ def _recorded(recorded: Any, info: Any) -> SignalReading:
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _number(value: Any) -> float | None:
+    """A stated confidence, where it is one."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if known and 0 <= value <= 1 else None
 
 
 def _may_be_one_more(found: TokenLogprobs) -> bool:

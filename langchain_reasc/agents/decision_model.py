@@ -1,0 +1,249 @@
+"""``ReASCDecisionModel``: decisions that are thought about before they are made, as often as each of them needs."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import BaseMessage
+from langchain_core.messages.ai import UsageMetadata, add_usage
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+
+from langchain_reasc.agents.decision_labels import ANY_LABEL
+from langchain_reasc.agents.decision_questions import AskedQuestion, asked_questions
+from langchain_reasc.agents.decision_types import (
+    Answer,
+    BaseDecisionModel,
+    ClassifierRequest,
+    ClassifierResponse,
+    Question,
+    State,
+)
+from langchain_reasc.answers import Extractor
+from langchain_reasc.calibration import Calibration, OnlineCalibrator
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
+from langchain_reasc.runnable.options import explained, prepared_solver
+from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.runnable.solver import Solver
+from langchain_reasc.sampling.runs import AsyncRun, Run
+from langchain_reasc.sampling.slots import AsyncSlots, Slots
+
+__all__ = ["DecisionResponse", "ReASCDecisionModel"]
+
+_SOLVER_OPTIONS = (
+    *("calibration", "max_samples", "concurrency", "confidence", "on_missing_confidence", "sample_timeout", "timeout"),
+    *("allow_fingerprint_mismatch", "measure", "calibrator"),
+)
+
+
+class DecisionResponse(ClassifierResponse):
+    """The answers of a :class:`ReASCDecisionModel`, and the account of each."""
+
+    reasc: dict[str, dict[str, Any]]
+    """Question id -> what was decided and spent: what ``response_metadata["reasc"]`` holds elsewhere."""
+
+
+class ReASCDecisionModel(BaseDecisionModel):
+    """Answers choices, yes/no questions and scores by what a chat model says when it thinks about them several times.
+
+    Stands wherever LangChain takes a decision model, as ``ModelRouterMiddleware(classifier=...)`` does. Each question
+    of a request is asked on its own, one after the other: the chat model thinks step by step and ends with a label, and
+    it is sampled until the evidence for one label is sufficient (ReASC). A response that names none casts no vote.
+
+    With v_a the evidence of label a, the sum of the weights of its votes, and K labels, the probability of a is
+    ``(v_a + 1) / (Σv + K)``. The labels of a yes/no question (``Noul``) are "yes" and "no"; those of a score are its
+    levels, and the score is the expected level. The confidence of a choice and of a score is Eq. 5: the probability
+    that the leading label stays ahead of the second. So a decision whose budget or time ran out has a low one: set a
+    threshold, as for any decision model. ``response.reasc`` says of each question why sampling stopped.
+
+    The samples are runs below the decision's own, which is a chain to tracers: their usage is counted there, once.
+
+    Options cannot be assigned to: ``model_copy(update=...)`` gives another, checked like a new one.
+
+    Example:
+        >>> decisions = ReASCDecisionModel(llm=llm)
+        >>> urgent = Noul(instructions="Does this message require an urgent response?")
+        >>> decisions.invoke({"state": "Production is down.", "questions": {"urgent": urgent}}).nouls["urgent"].noul
+        0.8333333333333334
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", frozen=True)
+
+    llm: Runnable[LanguageModelInput, Any]
+    """A chat model (or a binding of one), as :attr:`langchain_reasc.ReASCRunnable.model`."""
+    model: str = ""
+    """The name that answers go by; empty for that of the chat model."""
+    calibration: Calibration | Literal["online"] | str | Path | None = None
+    """As :attr:`langchain_reasc.ReASCRunnable.calibration`. One is measured on decisions: :meth:`prompt` makes what
+    :func:`langchain_reasc.calibrate` asks, with ``answer=ReASCDecisionModel.answer``."""
+    max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
+    """Samples per question at most."""
+    concurrency: int = Field(default=4, ge=1)
+    """Samples launched at once. ``config["max_concurrency"]`` bounds them for each request, and in a batch how many
+    requests are at work."""
+    confidence: float = Field(default=DEFAULT_CONFIDENCE, gt=0.5, lt=1)
+    """C_threshold: the posterior at which the evidence is sufficient."""
+    on_missing_confidence: Literal["error", "count"] = "error"
+    """What to do with a response without logprobs where a calibration needs them: refuse, or count it as one vote."""
+    sample_timeout: float | None = Field(default=None, gt=0)
+    """Seconds a sample may take from its launch."""
+    timeout: float | None = Field(default=None, gt=0)
+    """Seconds each question may take; then the responses that have ended decide."""
+    allow_fingerprint_mismatch: bool = False
+    """Use a calibration that was measured on another model, prompt or sampling."""
+    measure: Measure | None = None
+    """How ``calibration="online"`` scores a response."""
+    calibrator: OnlineCalibrator | None = Field(default=None, repr=False, exclude=True)
+    """What ``calibration="online"`` learns with; made when it is None."""
+
+    answer: ClassVar[Extractor] = ANY_LABEL
+    """What finds the label in a response, for :func:`langchain_reasc.calibrate`."""
+
+    _solver: Solver = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _prepare(self) -> Self:
+        options = {option: getattr(self, option) for option in _SOLVER_OPTIONS}
+        self._solver = prepared_solver(model=self.llm, answer=self.answer, **options)
+        name = self.model or self._solver.model.fingerprint().model or self.llm.get_name()
+        self.__dict__.update(model=name, calibrator=self._solver.calibrator)
+        return self
+
+    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+
+        def __init__(self, **fields: Any) -> None:
+            if isinstance(fields.get("model"), Runnable):
+                raise ConfigurationError("the chat model of a ReASCDecisionModel is its llm=...; model= is a name")
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise explained(error) from None
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other options, checked like a new one. It shares the model and what ``"online"`` has learned."""
+        changed = dict(update or {})
+        kept = self.model_fields_set | {"calibrator"}
+        if changed.keys() & {"llm", "calibration", "measure"}:
+            kept -= {"calibrator"}  # which learned of something else
+        return type(self)(**{name: getattr(self, name) for name in kept} | changed)
+
+    def __copy__(self) -> Self:
+        return self.model_copy()
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy that shares the model and what ``"online"`` has learned."""
+        return self.model_copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the configuration only, as :class:`~langchain_reasc.ReASCRunnable` does."""
+        kept = self.model_fields_set - {"calibrator"}
+        return _remade, (type(self), {name: getattr(self, name) for name in kept})
+
+    @property
+    def learned(self) -> Calibration | None:
+        """The calibration in use: what ``"online"`` has learned so far can be saved, and given to the next process."""
+        return self._solver.learned
+
+    @staticmethod
+    def prompt(state: State, question: Question) -> list[BaseMessage]:
+        """What the chat model is asked.
+
+        Raises:
+            ConfigurationError: a question of another kind than choice, yes/no and score, or a label nobody can name.
+        """
+        return AskedQuestion("", state, question).messages
+
+    def invoke(self, input: ClassifierRequest, config: RunnableConfig | None = None, **kwargs: Any) -> DecisionResponse:
+        """Answer the questions of a request.
+
+        Args:
+            input: the state and the questions.
+            config: callbacks, tags, metadata, run name; ``max_concurrency`` bounds the samples in flight.
+            **kwargs: passed to every call of the chat model.
+
+        Returns:
+            The answers, the bill of all samples, and in ``reasc`` the account of each question.
+
+        Raises:
+            ConfigurationError: a request without questions, or with one that cannot be answered; nothing was paid for.
+            NoVote: of all responses to a question none names one of its labels.
+            SamplingError: no sample could be drawn; SampleTimeout where that is because none ended in time.
+            LogprobsUnavailable: a calibration needs logprobs and the model returned none.
+            FingerprintMismatch: the calibration was made with another prompt.
+        """
+        return Run(self.get_name(), input, config).last(lambda below: self._answered(input, below, kwargs))
+
+    async def ainvoke(
+        self, input: ClassifierRequest, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> DecisionResponse:
+        """The asynchronous :meth:`invoke`."""
+        return await AsyncRun(self.get_name(), input, config).last(lambda below: self._aanswered(input, below, kwargs))
+
+    @property
+    def _provider(self) -> str:
+        return "reasc"
+
+    def _classify(self, state: State, questions: dict[str, Question]) -> DecisionResponse:
+        return self._answered({"state": state, "questions": questions}, ensure_config(), {})
+
+    async def _aclassify(self, state: State, questions: dict[str, Question]) -> DecisionResponse:
+        return await self._aanswered({"state": state, "questions": questions}, ensure_config(), {})
+
+    def _answered(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
+        found: _Found = {}
+        slots = Slots(config.get("max_concurrency"))
+        for asked in asked_questions(request):
+            below, solver = asked.config(config), self._solver_of(asked)
+            with _noted(asked, found):
+                result = solver.solve(solver.question(asked.messages, below, kwargs), below, slots=slots)
+                found[asked.id] = asked.answer(result), result
+        return self._response(found)
+
+    async def _aanswered(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
+        found: _Found = {}
+        slots = AsyncSlots(config.get("max_concurrency"))
+        for asked in asked_questions(request):
+            below, solver = asked.config(config), self._solver_of(asked)
+            with _noted(asked, found):
+                result = await solver.asolve(solver.question(asked.messages, below, kwargs), below, slots=slots)
+                found[asked.id] = asked.answer(result), result
+        return self._response(found)
+
+    def _solver_of(self, asked: AskedQuestion) -> Solver:
+        return replace(self._solver, extract=asked.labels.extractor)
+
+    def _response(self, found: "_Found") -> DecisionResponse:
+        bill: UsageMetadata | None = None
+        for _, result in found.values():
+            bill = add_usage(bill, result.usage.bill)
+        return DecisionResponse(
+            model=self.model,
+            answers={id: answer for id, (answer, _) in found.items()},
+            usage=bill,
+            reasc={id: result.message.response_metadata["reasc"] for id, (_, result) in found.items()},
+        )
+
+
+_Found = dict[str, tuple[Answer, ReASCResult]]
+"""Question id -> its answer, and what that rests on."""
+
+
+@contextmanager
+def _noted(asked: AskedQuestion, found: _Found) -> Iterator[None]:
+    """Notes on an error which question it came with, and the answers to others, which are paid for."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in answering the question {asked.id!r}")
+        for id, (answer, _) in found.items():
+            error.add_note(f"{id!r} had been answered: {answer!r}")
+        raise
+
+
+def _remade(kind: type[ReASCDecisionModel], fields: dict[str, Any]) -> ReASCDecisionModel:
+    return kind(**fields)

@@ -1,0 +1,178 @@
+"""What a JSON schema makes of a value: defaults filled in, strings read as the numbers that a tool would read in them.
+
+A schema that is broken, or that refers to what is not in it, refuses nothing.
+"""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+__all__ = ["can_refuse", "read", "refuses"]
+
+_LONGEST_CHAIN: Final = 100
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+_READERS: Final[dict[str, TypeAdapter[Any]]] = {  # as LangChain's tools do, by pydantic
+    "integer": TypeAdapter(int),
+    "number": TypeAdapter(float),
+    "boolean": TypeAdapter(bool),
+}
+
+
+def can_refuse() -> bool:
+    """Whether values can be checked against schemas: by the package jsonschema, which the extra ``agents`` brings."""
+    return find_spec("jsonschema") is not None
+
+
+def refuses(schema: Mapping[str, Any], value: Any) -> bool:
+    """Whether a value is none that the schema allows. Without jsonschema, and by a broken schema, none is refused."""
+    try:
+        validator = _validator(json.dumps(schema, sort_keys=True, default=str))
+        return validator is not None and not validator.is_valid(value)
+    except (
+        Exception
+    ):  # a reference to nowhere, one that never ends, a pattern that is none: it says nothing of the value
+        return False
+
+
+def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True) -> Any:
+    """The value as a tool with this schema would have it: numbers where they came as strings, with defaults.
+
+    Args:
+        value: as it comes from JSON.
+        schema: its JSON schema.
+        defaults: whether what is left out is filled in where the schema has a default for it.
+    """
+    try:
+        return _Reading(schema, defaults).of(value, schema)
+    except Exception:  # a schema may be broken in any way
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How values are read; references start from the root."""
+
+    root: Mapping[str, Any]
+    defaults: bool
+
+    def of(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
+        """The value as the schema has it; ``around`` are the schemas of the same value that led to it, by their ids."""
+        schema = _followed(schema, self.root)
+        if not isinstance(schema, Mapping) or id(schema) in around:
+            return value
+        around = (*around, id(schema))
+        for branch in schema.get("allOf", ()):
+            value = self.of(value, branch, around)
+        for branches in (schema.get("anyOf"), schema.get("oneOf")):
+            if isinstance(branches, list):
+                value = self._by_branch(value, branches, around)
+        if isinstance(value, dict):
+            return self._object(value, schema)
+        if isinstance(value, list):
+            return [self.of(one, schema.get("items")) for one in value]
+        return _scalar(value, schema)
+
+    def _object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
+        properties = schema.get("properties")
+        if not isinstance(properties, Mapping):
+            return value
+        full = {key: self.of(one, properties.get(key)) for key, one in value.items()}
+        if self.defaults:
+            for key, of in properties.items():
+                of = of if isinstance(of, Mapping) and "default" in of else _followed(of, self.root)
+                if key not in full and isinstance(of, Mapping) and "default" in of:
+                    full[key] = deepcopy(of["default"])
+        return full
+
+    def _by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
+        """The value as the first branch has it that it fits as it is, else as the first that can read it."""
+        followed = [_followed(branch, self.root) for branch in branches]
+        for branch in followed:
+            if _fits(value, branch):
+                return self.of(value, branch, around)
+        scalars = (_scalar(value, branch) for branch in followed if isinstance(branch, Mapping))
+        return next((read for read in scalars if any(_fits(read, branch) for branch in followed)), value)
+
+
+def _fits(value: Any, schema: Any) -> bool:
+    """Whether a value is of the schema's type, and has what it requires."""
+    if not isinstance(schema, Mapping):
+        return bool(schema)
+    if "const" in schema or "enum" in schema:
+        return value in [schema["const"]] if "const" in schema else value in schema["enum"]
+    if isinstance(value, dict) and not set(schema.get("required", ())) <= value.keys():
+        return False
+    return not (kinds := _kinds(schema)) or any(_is(value, kind) for kind in kinds)
+
+
+def _scalar(value: Any, schema: Mapping[str, Any]) -> Any:
+    """The value as the schema's type has it, where it can be read as such; else as it is."""
+    kinds = _kinds(schema)
+    if any(_is(value, kind) for kind in kinds):
+        return value
+    for kind in kinds:
+        if kind in _READERS:
+            try:
+                return _READERS[kind].validate_python(value)
+            except ValidationError:
+                continue
+    return value
+
+
+def _kinds(schema: Mapping[str, Any]) -> list[str]:
+    kinds = schema.get("type")
+    return [kinds] if isinstance(kinds, str) else [str(kind) for kind in kinds] if isinstance(kinds, list) else []
+
+
+def _is(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES.get(kind, ()))
+
+
+def _followed(schema: Any, root: Mapping[str, Any]) -> Any:
+    """What a reference within the schema leads to, one after the other; a schema without one as it is."""
+    for _ in range(_LONGEST_CHAIN):
+        if not isinstance(schema, Mapping) or not isinstance(path := schema.get("$ref"), str):
+            return schema
+        if not path.startswith("#"):
+            return {}
+        found: Any = root
+        for key in path.split("/")[1:]:
+            found = found.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+        schema = found
+    return {}
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Any:
+    """The validator of a schema; None without jsonschema, or where it is broken."""
+    if not can_refuse():
+        return None
+    from jsonschema import Draft202012Validator, SchemaError  # deferred: an extra
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    held = json.loads(schema)
+    kind = validator_for(held, default=Draft202012Validator)
+    try:
+        kind.check_schema(held)
+    except SchemaError:
+        return None
+    return kind(held, registry=Registry())  # which fetches nothing from anywhere

@@ -1,0 +1,197 @@
+"""Objects decided field by field: numbers by their weighted median, the rest by vote."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.levels import joined
+from langchain_reasc.method.stopping import StoppingRule
+
+__all__ = ["ABSENT", "ByField", "assembled", "field_name", "number_in", "within"]
+
+ABSENT: Final = ""
+"""What a response votes for in a field that its object does not have; no JSON is spelled like it."""
+
+_NUMBER: Final = "a number"
+_FAR: Final = "farther away"
+_NUMERAL = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_TOKEN = re.compile(r"\\.|[^\\]", re.DOTALL)
+_SLACK: Final = 1 + 1e-9  # 0.4 is within 0.1 of 0.3
+
+
+@dataclass(frozen=True)
+class ByField(StoppingRule):
+    """Applies a rule to each field of the responses' objects on its own, and stops when it has stopped for all.
+
+    A field whose values are numbers takes their weighted median (the lower one of two); the evidence for it is the
+    weight of all that are within the tolerance of it, against that of all others. It does not stop, except by a budget,
+    while the others outweigh it. Any other field, and whether there is a number at all, is voted on.
+
+    Responses without fields cast no vote, unless all are: then the rule decides on the whole answers.
+
+    Attributes:
+        rule: decides on each field.
+        tolerance: field -> how far, at most, a number is from another that it agrees with; 0 where none is named.
+        voted: fields whose numbers are names, such as an id, and are voted on as they are.
+        accepts: whether an object that was put together is one that may be given; where it is not, the answer is the
+            best that one response gave as a whole. None accepts all.
+    """
+
+    rule: StoppingRule
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    voted: Collection[str] = ()
+    accepts: Callable[[str], bool] | None = None
+
+    def __post_init__(self) -> None:
+        if wrong := {name: value for name, value in self.tolerance.items() if not 0 <= value < math.inf}:
+            raise ConfigurationError(f"a tolerance is a finite number of at least 0, got {wrong}")
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        names = dict.fromkeys(name for one in responses if one.answer is not None for name in one.fields or ())
+        votes = self.rule([one.voting(one.answer) for one in responses])
+        if not names:
+            return votes
+        parts = {name: self._field(name, responses) for name in names}
+        whole = self._closest(responses, parts)
+        answer = assembled({name: part.answer for name, part in parts.items()})
+        if answer is None or (self.accepts is not None and not self.accepts(answer)):
+            answer = whole
+        return joined(parts, answer=answer, votes=votes, whole=whole)
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        """Those of the rule."""
+        return self.rule.weights(responses)
+
+    def _field(self, name: str, responses: Sequence[Response]) -> Decision:
+        spelled = [one.voting(_value(one, name)) for one in responses]
+        numbers = [None if name in self.voted else number_in(one.answer) for one in spelled]
+        if all(number is None for number in numbers):
+            return self.rule(spelled)
+        sorts = self.rule(
+            [one if number is None else one.voting(_NUMBER) for one, number in zip(spelled, numbers, strict=True)]
+        )
+        if sorts.answer != _NUMBER:
+            return sorts
+        median = self._median(spelled, numbers, self.tolerance.get(name, 0.0))
+        return joined({"kind": sorts, "answer": median}, answer=median.answer, votes=median)
+
+    def _median(self, responses: Sequence[Response], numbers: Sequence[float | None], tolerance: float) -> Decision:
+        weights = self.rule.weights(responses)
+        votes = [
+            (number, weight, one.answer)
+            for number, weight, one in zip(numbers, weights, responses, strict=True)
+            if number is not None
+        ]
+        middle, spelling = _weighted_median(votes)
+        near = [None if number is None else within(number, middle, tolerance) for number in numbers]
+        split = self.rule(
+            [
+                one.voting(None if agrees is None else spelling if agrees else _FAR)
+                for one, agrees in zip(responses, near, strict=True)
+            ]
+        )
+        if split.answer == spelling:
+            return split
+        spent = self.rule([Response(None)] * len(responses))  # only a budget stops what says nothing
+        return replace(split, answer=spelling, stop=spent.stop, reason=spent.reason, posterior=1.0 - split.posterior)
+
+    def _closest(self, responses: Sequence[Response], parts: Mapping[str, Decision]) -> str | None:
+        """The answer of the response that agrees with the most fields; of equals, of the one that weighs most."""
+        weights = self.rule.weights(responses)
+        voting = [at for at, one in enumerate(responses) if one.answer is not None and one.fields is not None]
+        best = max(voting, key=lambda at: (self._agreeing(responses[at], parts), weights[at]), default=None)
+        return None if best is None else responses[best].answer
+
+    def _agreeing(self, response: Response, parts: Mapping[str, Decision]) -> int:
+        return sum(self._agrees(name, _value(response, name), part.answer) for name, part in parts.items())
+
+    def _agrees(self, name: str, one: str | None, other: str | None) -> bool:
+        if one == other:
+            return True
+        a, b = number_in(one), number_in(other)
+        if a is None or b is None or name in self.voted:
+            return False
+        return within(a, b, self.tolerance.get(name, 0.0))
+
+
+def assembled(fields: Mapping[str, str | None]) -> str | None:
+    """The object of these fields as canonical JSON; None where they contradict each other.
+
+    Args:
+        fields: :func:`field_name` -> value as JSON; what is None or :data:`ABSENT` is left out.
+    """
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if value is None or value == ABSENT:
+            continue
+        *path, last = _keys(name)
+        inner = found
+        for key in path:
+            below = inner.setdefault(key, {})
+            if not isinstance(below, dict):
+                return None
+            inner = below
+        if last in inner:
+            return None
+        inner[last] = json.loads(value)
+    return json.dumps(found, sort_keys=True, ensure_ascii=False)
+
+
+def field_name(keys: Sequence[str]) -> str:
+    """The name of a field of an object in an object: ``a.b``, with a backslash before dots that are in a key."""
+    return ".".join(key.replace("\\", "\\\\").replace(".", "\\.") for key in keys)
+
+
+@lru_cache(maxsize=4096)  # a decision reads the same few values again and again
+def number_in(value: str | None) -> float | None:
+    """The number that a JSON value is; None where it is anything else, ``true`` and ``"5"`` too."""
+    if value is None or not _NUMERAL.fullmatch(value):
+        return None
+    try:
+        number: float = json.loads(value)
+    except ValueError:  # more digits than Python reads
+        return None
+    return number if isinstance(number, int) or math.isfinite(number) else None
+
+
+def within(one: float, other: float, tolerance: float) -> bool:
+    """Whether two finite numbers are this near to each other; whole numbers may be of any size."""
+    try:
+        return abs(one - other) <= tolerance * _SLACK
+    except OverflowError:  # one is a whole number beyond all floats, the other a float
+        return False
+
+
+def _keys(name: str) -> list[str]:
+    keys = [""]
+    for token in _TOKEN.findall(name):
+        if token == ".":
+            keys.append("")
+        else:
+            keys[-1] += token[-1]
+    return keys
+
+
+def _value(response: Response, name: str) -> str | None:
+    if response.answer is None or response.fields is None:
+        return None
+    return response.fields.get(name, ABSENT)
+
+
+def _weighted_median(votes: Sequence[tuple[float, float, str | None]]) -> tuple[float, str | None]:
+    """The lowest number at which half of the weight is reached, as first spelled; votes: (number, weight, spelling)."""
+    half, reached = sum(weight for _, weight, _ in votes) / 2, 0.0
+    ranked = sorted(votes, key=lambda vote: vote[0])
+    middle = ranked[-1][0]  # where rounding keeps the sum below half
+    for number, weight, _ in ranked:
+        reached += weight
+        if reached >= half:
+            middle = number
+            break
+    return middle, next(spelling for number, _, spelling in votes if number == middle)

@@ -1,0 +1,94 @@
+"""Which responses to labelled questions are right."""
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
+
+from langchain_reasc.answers import Extractor, ToolVotes, vote_of
+from langchain_reasc.answers.tool_calls import Schemas
+from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.waiting import as_they_end
+from langchain_reasc.runnable.meanings import Meanings
+from langchain_reasc.sampling.time_limit import QuestionClock
+
+__all__ = ["Graded", "graded"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A labelled question and its response.
+
+    Attributes:
+        prompt: the question.
+        message: the response; None where there is none.
+        reference: the right answer.
+    """
+
+    prompt: list[BaseMessage]
+    message: AIMessage | None
+    reference: str
+
+
+def graded(
+    responses: Sequence[Graded],
+    extract: Extractor,
+    config: RunnableConfig,
+    *,
+    tools: ToolVotes,
+    schemas: Schemas | None,
+    concurrency: int,
+    cutoff: Cutoff,
+) -> list[bool | None]:
+    """Whether each response is right; None where there is none, or it cannot be told whether it means the same.
+
+    Args:
+        responses: the questions.
+        extract: finds the answer in a response; its equivalence, if it has one, compares that with the right answer.
+        config: callbacks, tags and metadata of a judge's calls.
+        tools: how calls of tools are compared.
+        schemas: tool -> schema of its arguments; None where the tools are not known.
+        concurrency: questions whose answers are compared at once.
+        cutoff: ends comparing.
+
+    Raises:
+        CalibrationDataError: of no response could it be told.
+    """
+    failures: list[Exception] = []
+
+    def grade(one: Graded) -> bool | None:
+        if one.message is None:
+            return None
+        vote = vote_of(one.message, extract, tools, schemas)
+        right = tools.label(extract.label(one.reference), schemas) if vote.calls else extract.label(one.reference)
+        if vote.answer is None or vote.calls or extract.equivalence is None:
+            return vote.answer is not None and (vote.answer == right or (vote.calls and tools.same(right, vote.answer)))
+        clock = QuestionClock(question=None, sample=None)
+        try:
+            return Meanings(extract.equivalence, one.prompt, config, clock=clock, cutoff=cutoff).same(
+                right, vote.answer
+            )
+        except Exception as error:
+            logger.warning("a question is left out, as its answer could not be compared with the right one: %r", error)
+            failures.append(error)
+            return None
+
+    if extract.equivalence is None:
+        return [grade(one) for one in responses]
+    with ThreadPoolExecutor(concurrency, "grade") as threads:
+        grading = [threads.submit(grade, one) for one in responses]
+        try:
+            for _ in as_they_end(grading):
+                pass
+        finally:  # after Ctrl-C nobody waits for the others
+            cutoff.give_up()
+    told = [one.result() for one in grading]
+    if failures and all(right is None for right in told):
+        raise CalibrationDataError(f"no response could be compared with the right answer: {failures[0]!r}")
+    return told

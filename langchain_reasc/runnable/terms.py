@@ -1,0 +1,207 @@
+"""On what terms questions are decided: which model, which rule, which calibration, and what they must fit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+
+from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes
+from langchain_reasc.calibration import Calibration, Fingerprint, OnlineCalibrator, check_fingerprint
+from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.exceptions import LogprobsUnavailable, Undecided
+from langchain_reasc.method.stopping import ASC, StoppingRule
+from langchain_reasc.method.token_signals import VERBALIZED
+from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.runnable.ballot import Ballot, DeservesVote
+from langchain_reasc.runnable.meanings import Meanings
+from langchain_reasc.runnable.question import Question, SpendingListener, Start
+from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.runnable.session import ResponseListener, Session
+from langchain_reasc.sampling.time_limit import QuestionClock
+
+__all__ = ["Terms"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The options of :class:`~langchain_reasc.ReASCRunnable`, prepared once, and what follows from them.
+
+    Attributes:
+        model: what is sampled.
+        extract: finds the answer in a response.
+        calibration: what scores mean; None counts votes, unless a calibrator learns it.
+        calibrator: learns a calibration from the first responses; None where there is nothing to learn.
+
+    The other attributes are the runnable's options of the same names.
+    """
+
+    model: PreparedModel
+    extract: Extractor
+    answer: AnswerSpec
+    fixed_prompt: FixedPrompt | None
+    calibration: Calibration | None
+    calibrator: OnlineCalibrator | None
+    max_samples: int
+    concurrency: int
+    confidence: float
+    on_missing_confidence: Literal["error", "count"]
+    sample_timeout: float | None
+    timeout: float | None
+    allow_fingerprint_mismatch: bool
+    on_undecided: Literal["answer", "raise", "abstain"] = "answer"
+    token_budget: int | None = None
+    time_budget: float | None = None
+    tool_votes: ToolVotes = field(default_factory=ToolVotes)
+
+    def question(
+        self,
+        value: LanguageModelInput,
+        config: RunnableConfig,
+        kwargs: Mapping[str, Any],
+        *,
+        cutoff: Cutoff | None = None,
+        on_response: ResponseListener | None = None,
+        deserves_vote: DeservesVote | None = None,
+        on_spent: SpendingListener | None = None,
+    ) -> Question:
+        """An input, read and timed from now on.
+
+        Raises:
+            ConfigurationError: it is nothing that a chat model takes.
+            LogprobsUnavailable: the model that the config chooses is known to give no confidence where one is needed.
+        """
+        clock = QuestionClock(question=self.timeout, sample=self.sample_timeout)
+        model = self.model.resolved(config).bind(kwargs)
+        self.require_confidence(model)
+        return Question(model, to_messages(value), clock, cutoff or Cutoff(), on_response, deserves_vote, on_spent)
+
+    def require_confidence(self, model: PreparedModel) -> None:
+        """Say before anything is paid for that a model gives none.
+
+        Raises:
+            LogprobsUnavailable: it is needed.
+        """
+        if self._reads_statements or self.on_missing_confidence == "count" or self.counts(self.calibration):
+            return
+        if model.no_logprobs:
+            raise LogprobsUnavailable(
+                f"{model.no_logprobs}; or let it state its confidence (ask_confidence=True, calibrated so), or count "
+                "votes with on_missing_confidence='count'"
+            )
+
+    def require_fit(
+        self, model: PreparedModel, messages: list[BaseMessage] | None = None, *, bound: bool = True
+    ) -> None:
+        """Refuse a calibration that was measured on something else, as far as can be told.
+
+        Args:
+            model: what is sampled.
+            messages: the messages of a call.
+            bound: whether all that it is asked besides a question is known; else tools and the like are yet to come.
+
+        Raises:
+            FingerprintMismatch: naming what differs.
+        """
+        if self.calibration and not self.allow_fingerprint_mismatch:
+            running = model.fingerprint(messages, prompt=self.fixed_prompt, answer=self.answer)
+            check_fingerprint(self.calibration, running if bound else running.unbound())
+
+    def session(self, question: Question, start: Start | None, config: RunnableConfig) -> Session:
+        """What collects the samples of a question, and decides on them.
+
+        Raises:
+            FingerprintMismatch: the calibration was measured on something else.
+        """
+        self.require_fit(question.model, question.messages)
+        current = start.calibration if start else self.learned
+        rule, notices = self._rule(current)
+        session = Session(
+            rule,
+            ballot=self._ballot(question, config),
+            measure=current.measure if current else self.calibrator.measure if self.calibrator else None,
+            max_samples=self.max_samples,
+            concurrency=self.concurrency,
+            required=self.on_missing_confidence == "error" and not self.counts(current),
+            calibration=None if self.allow_fingerprint_mismatch or self.counts(current) else current,
+            notices=(*question.model.notices, *(start.notices if start else notices)),
+            keep_logprobs=question.model.logprobs_wanted,
+            on_response=question.on_response,
+        )
+        if start and start.sample.status != "complete":
+            session.lose(start.sample)
+        question.clock.resume()
+        return session
+
+    def _ballot(self, question: Question, config: RunnableConfig) -> Ballot:
+        meanings, equivalence = None, self.extract.equivalence
+        if equivalence is not None:
+            meanings = Meanings(equivalence, question.messages, config, clock=question.clock, cutoff=question.cutoff)
+        schemas = question.model.schemas
+        return Ballot(self.extract, self.tool_votes, schemas, meanings=meanings, deserves_vote=question.deserves_vote)
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What a calibration that is learned here holds for."""
+        return self.model.fingerprint(prompt=self.fixed_prompt, answer=self.answer)
+
+    @property
+    def learned(self) -> Calibration | None:
+        """The calibration in use."""
+        return self.calibrator.calibration if self.calibrator else self.calibration
+
+    def counts(self, calibration: Calibration | None) -> bool:
+        """Whether votes are counted, whatever the confidence, and go on being so."""
+        if self.calibrator is None and self.calibration is None:
+            return True
+        return bool(calibration and calibration.fallback)
+
+    @property
+    def _reads_statements(self) -> bool:
+        """Whether confidence is what the model states, and not read from its tokens."""
+        known = self.calibrator or self.calibration
+        return known is not None and known.measure.signal == VERBALIZED
+
+    def _rule(self, calibration: Calibration | None) -> tuple[StoppingRule, tuple[str, ...]]:
+        if calibration is None:
+            why = "online calibration has seen too few responses yet" if self.calibrator else "no calibration"
+            return ASC(self.confidence), (f"{why}: counting votes (ASC)",)
+        rule = calibration.rule(confidence=self.confidence, on_missing_confidence=self.on_missing_confidence)
+        if calibration.fallback:
+            return rule, (f"counting votes (ASC): {calibration.fallback}",)
+        if calibration.gate.closed_because:
+            return rule, (f"the gate is closed: {calibration.gate.closed_because}",)
+        return rule, ()
+
+    def limit(self, session: Session, question: Question) -> None:
+        """Let no more samples be launched where the question has had its time, or spent its budget."""
+        if question.clock.over:
+            session.expire("timeout")
+        elif (self.token_budget is not None and session.tokens >= self.token_budget) or (
+            self.time_budget is not None and question.clock.seconds >= self.time_budget
+        ):
+            session.expire("budget")
+
+    def result(self, session: Session) -> ReASCResult:
+        """The outcome, learned from, and as it is wanted where it is undecided.
+
+        Raises:
+            Undecided: the evidence is not sufficient, and that is to be raised.
+        """
+        result = session.result()
+        if self.calibrator and session.first_score is not None:
+            self.calibrator.observe(session.first_score, **session.first_made_of)
+        if not result.undecided or self.on_undecided == "answer":
+            return result
+        if self.on_undecided == "abstain":
+            return result.abstained()
+        decision = result.decision
+        raise Undecided(
+            f"the evidence is not sufficient after {decision.samples} samples ({decision.reason}): "
+            f"{decision.answer!r} leads with a probability of {decision.posterior:.2f} of staying ahead, where "
+            f"{self.confidence:g} is wanted; the error's result has every response",
+            result,
+        )

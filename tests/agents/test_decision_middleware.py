@@ -1,0 +1,88 @@
+"""A decision model in LangChain's own middleware: which model answers, and which tools may be called."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_core.decisions", reason="langchain-core has decisions from 1.8 on")
+pytest.importorskip("langchain.agents.middleware.model_router", reason="langchain routes by decisions from 1.5 on")
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import AutoModeMiddleware, ModelChoice, ModelRouterMiddleware
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.language_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool
+from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
+
+from langchain_reasc import ReASCDecisionModel
+from langchain_reasc.exceptions import NoVote
+
+pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+ASKED = {"messages": [("human", "Prove it.")]}
+
+
+def naming(label: str) -> ReASCDecisionModel:
+    return ReASCDecisionModel(llm=saying(Reply(f"Well. <answer>{label}</answer>")))
+
+
+def routed(classifier: ReASCDecisionModel) -> Any:
+    choices = {
+        "fast": ModelChoice(saying("quick"), "Simple tasks."),
+        "deep": ModelChoice(saying("proven"), ["Proofs."]),
+    }
+    router = ModelRouterMiddleware(choices=choices, instructions="Choose a model.", classifier=classifier)
+    return create_agent(saying("nobody"), middleware=[router])
+
+
+@pytest.mark.parametrize(("label", "said"), [("fast", "the answer is quick"), ("Deep", "the answer is proven")])
+def test_the_router_asks_the_model_that_the_votes_name(runner: Any, label: str, said: str) -> None:
+    usage = UsageMetadataCallbackHandler()
+    state = runner.invoke(routed(naming(label)), ASKED, {"callbacks": [usage]})
+    assert state["messages"][-1].text == said
+    route = state["model_route"]
+    assert route.choice == label.lower() and route.probabilities[label.lower()] == 5 / 6 and route.confidence > 0.95
+    [counted] = usage.usage_metadata.values()
+    assert counted["input_tokens"] == (4 + 1) * PROMPT_TOKENS  # four samples of the decision, one answer
+
+
+def test_the_router_is_told_the_latest_message_and_the_criteria() -> None:
+    classifier = naming("fast")
+    routed(classifier).invoke(ASKED)
+    llm = classifier.llm
+    assert isinstance(llm, Scripted)
+    asked, _ = llm.log.calls[0]
+    assert "Prove it." in asked and "Choose a model." in asked and '<label>deep</label> ["Proofs."]' in asked
+
+
+def test_no_candidate_is_streamed() -> None:
+    shown = [chunk.text for chunk, _ in routed(naming("deep")).stream(ASKED, stream_mode="messages")]
+    assert "".join(shown) == "the answer is proven"
+
+
+def test_a_route_without_a_vote_is_an_error(runner: Any) -> None:
+    with pytest.raises(NoVote, match="'model_route'"):
+        runner.invoke(routed(naming("neither")), ASKED)
+
+
+class Calling(FakeMessagesListChatModel):
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+
+@pytest.mark.parametrize(("label", "deleted"), [("no", ["a.txt"]), ("yes", [])])
+def test_auto_mode_blocks_what_the_votes_call_risky(runner: Any, label: str, deleted: list[str]) -> None:
+    gone: list[str] = []
+
+    @tool
+    def delete(path: str) -> str:
+        """Delete a file."""
+        gone.append(path)
+        return "deleted"
+
+    call = {"name": "delete", "args": {"path": "a.txt"}, "id": "1"}
+    model = Calling(responses=[AIMessage("", tool_calls=[call]), AIMessage("done")])
+    guard = AutoModeMiddleware(tools=[delete], classifier=naming(label))
+    state = runner.invoke(create_agent(model, tools=[delete], middleware=[guard]), ASKED)
+    [result] = [message for message in state["messages"] if isinstance(message, ToolMessage)]
+    assert gone == deleted and (result.status == "error") is (label == "yes")

@@ -1,0 +1,115 @@
+"""The options of a decision model: calibrations, copies, and what is refused."""
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_core.decisions", reason="langchain-core has decisions from 1.8 on")
+
+from langchain_core import decisions as core
+from langchain_core.load import dumps
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from runnable.fakes import TOP_K, Reply, Scripted, calibration, saying
+
+from langchain_reasc import ReASCDecisionModel, calibrate
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    FingerprintMismatch,
+)
+
+from .decisions import TEAM, ask, naming
+
+
+def test_weights_are_the_evidence_and_the_gate_accepts_one_response(runner: Any) -> None:
+    """S(y) of a response is minus its log-probability: z = 3 - 1 gives the weight e^1.4."""
+    sure = Reply("Clear. <answer>sales</answer>", logprob=-3.0)
+    response = ask(runner, naming(sure), TEAM, calibration=calibration(gate=2.5))
+    assert response.reasc["q"]["reason"] == "gate" and response.reasc["q"]["launched"] == 1
+    [weight] = response.reasc["q"]["evidence"].values()
+    assert weight == pytest.approx(2.71828**1.4, rel=1e-4)
+    answer = response.choices["q"]
+    assert answer.probabilities["sales"] == pytest.approx((weight + 1) / (weight + 3))
+    assert sum(answer.probabilities.values()) == pytest.approx(1)
+    assert answer.confidence == pytest.approx(1 - 0.5 ** (weight + 1))
+
+
+def ticket(asked: str, index: int) -> Reply:
+    """Two of three tickets are billing's, of which the model is sure."""
+    n = int(asked.partition("ticket ")[2].split()[0])
+    named, logprob = ("billing", -3.0) if n % 3 else ("sales", -1.0)
+    return Reply(f"<answer>{named}</answer>", logprob=logprob - n / 100)
+
+
+@pytest.fixture(scope="module")
+def learned() -> Any:
+    asked = [(ReASCDecisionModel.prompt(f"ticket {n}", TEAM), "Billing") for n in range(60)]
+    return calibrate(Scripted(script=ticket), asked, answer=ReASCDecisionModel.answer, measure=TOP_K)
+
+
+def test_it_is_calibrated_on_decisions(runner: Any, learned: Any) -> None:
+    assert learned.gate.threshold is not None and learned.fingerprint.answer == "decision"
+    decisions = ReASCDecisionModel(llm=Scripted(script=ticket), calibration=learned)
+    response = runner.invoke(decisions, {"state": "ticket 50", "questions": {"q": TEAM}})
+    assert response.reasc["q"]["reason"] == "gate" and response.choices["q"].choice == "billing"
+    assert decisions.learned is learned
+
+
+@pytest.mark.parametrize(("part", "other"), [("answer", "auto"), ("prompt_sha256", "0" * 64)])
+def test_a_calibration_of_anything_else_is_refused(runner: Any, learned: Any, part: str, other: str) -> None:
+    fingerprint = learned.fingerprint.model_copy(update={part: other})
+    elsewhere = learned.model_copy(update={"fingerprint": fingerprint})
+    model = Scripted(script=ticket)
+    with pytest.raises(FingerprintMismatch, match=part):
+        decisions = ReASCDecisionModel(llm=model, calibration=elsewhere)
+        runner.invoke(decisions, {"state": "ticket 50", "questions": {"q": TEAM}})
+    assert model.log.calls == []
+    ReASCDecisionModel(llm=model, calibration=elsewhere, allow_fingerprint_mismatch=True)
+
+
+def test_online_learns_from_the_first_response_to_every_question(runner: Any) -> None:
+    def script(asked: str, index: int) -> Reply:
+        n = int(asked.partition("number ")[2].partition("?")[0])
+        return Reply("<answer>yes</answer>", logprob=-1.0 - n % 8 / 100 - n % 2)
+
+    decisions = ReASCDecisionModel(llm=Scripted(script=script), calibration="online", measure=TOP_K)
+    copied = decisions.model_copy(update={"max_samples": 8})
+    questions = {str(n): core.Noul(instructions=f"Is it number {n}?") for n in range(64)}
+    response = runner.invoke(decisions, {"state": "s", "questions": questions})
+    assert {one.noul for one in response.nouls.values()} == {5 / 6}  # four votes for yes
+    assert decisions.learned.n == 64 and decisions.learned.fingerprint.answer == "decision"
+    assert copied.learned is decisions.learned and copied.calibrator is decisions.calibrator
+    other = decisions.model_copy(update={"llm": naming("no")})
+    assert other.learned is None and other.calibrator is not decisions.calibrator
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"model": saying("1")}, "its llm="),
+        ({}, "llm: Field required"),
+        ({"llm": saying("1"), "max_samples": 0}, "max_samples"),
+        ({"llm": saying("1"), "answer": "number"}, "answer"),
+        ({"llm": saying("1"), "measure": TOP_K}, "measure"),
+    ],
+)
+def test_wrong_options_are_named(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        ReASCDecisionModel(**fields)
+
+
+def test_options_are_kept_by_copies_pickles_and_configurable_fields(runner: Any) -> None:
+    decisions = ReASCDecisionModel(llm=RunnableLambda(print), model="router", max_samples=3, name="mine")
+    for other in (copy.copy(decisions), copy.deepcopy(decisions), decisions.model_copy()):
+        assert (other.model, other.max_samples, other.name, other.llm) == ("router", 3, "mine", decisions.llm)
+    again = pickle.loads(pickle.dumps(decisions.model_copy(update={"llm": RunnableLambda(print)})))
+    assert (again.model, again.max_samples) == ("router", 3)
+    with pytest.raises(ValueError, match="frozen"):
+        decisions.max_samples = 4
+    assert "not_implemented" in dumps(decisions)
+    model = naming("sales", "billing")
+    fewer = ReASCDecisionModel(llm=model).configurable_fields(max_samples=ConfigurableField(id="n"))
+    request = {"state": "s", "questions": {"q": TEAM}}
+    response = runner.invoke(fewer, request, {"configurable": {"n": 2}})
+    assert response.reasc["q"]["samples"] == 2

@@ -1,0 +1,279 @@
+"""Answers in free text: how they are sorted into classes, what tells that two are the same, and what a judge said."""
+
+import itertools
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+from runnable.fakes import saying
+
+from langchain_reasc.answers import boxed, extractor, free_text, vote_of
+from langchain_reasc.answers.equivalence import Classes, Same, Unclear
+from langchain_reasc.answers.free_text import spelling
+from langchain_reasc.answers.judge import JUDGE_PROMPT, filled, verdict_of
+from langchain_reasc.calibration import answer_name
+from langchain_reasc.exceptions import ConfigurationError
+
+
+class Near:
+    """Numbers within 1 of each other are the same, which is not transitive; each comparison is noted."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, str]] = []
+
+    def __call__(self, first: str, second: str) -> bool:
+        self.pairs.append((first, second))
+        return abs(int(first) - int(second)) <= 1
+
+
+def test_a_class_is_named_by_its_first_member_and_no_pair_is_compared_twice() -> None:
+    near = Near()
+    classes = Classes(near)
+    assert [classes.of(answer) for answer in ("1", "2", "3", "2", "1", "4")] == ["1", "1", "3", "1", "1", "3"]
+    assert near.pairs == [("1", "2"), ("1", "3"), ("1", "4"), ("3", "4")]
+
+
+@pytest.mark.parametrize("count", [1, 2, 16])
+def test_answers_that_all_differ_are_each_compared_once(count: int) -> None:
+    pairs = []
+    classes = Classes(lambda *pair: bool(pairs.append(pair)))
+    for answer in map(str, range(count)):
+        assert classes.of(answer) == answer
+    assert len(pairs) == len(set(pairs)) == count * (count - 1) // 2
+
+
+def test_an_error_leaves_no_half_sorted_answer_behind() -> None:
+    fail = [True]
+
+    def same(first: str, second: str) -> bool:
+        if fail:
+            raise OSError(fail.pop())
+        return True
+
+    classes = Classes(same)
+    assert classes.of("a") == "a"
+    with pytest.raises(OSError):
+        classes.of("b")
+    assert classes.of("b") == "a"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("Paris", " paris. "), ("a  b\n c", "A b c"), ("STRASSE", "straße"), ("东京。", "东京"), ("...", "...")],
+)
+def test_what_is_the_same_without_being_compared(one: str, other: str) -> None:
+    assert spelling(one) == spelling(other) != ""
+
+
+@pytest.mark.parametrize(("one", "other"), [("5%", "5"), ("-5", "5"), ("a b", "ab"), ("Yes!", "Yes"), ("...", "")])
+def test_what_has_to_be_compared(one: str, other: str) -> None:
+    assert spelling(one) != spelling(other)
+
+
+def test_the_whole_text_is_the_answer_as_it_is_written() -> None:
+    extract = free_text(same=str.__eq__)
+    assert extract("  One.\n\n- Two\n") == "One.\n\n- Two"
+    assert extract("Cafe\u0301") == "Caf\u00e9"
+    assert extract("half a \ud83d sign") == "half a ? sign"
+    assert extract(" \n ") is None
+    assert extract("word " * 200_000) == ("word " * 200_000).strip()
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        (AIMessage("<think>Lyon?</think>Paris"), "Paris"),
+        (AIMessage("Par", response_metadata={"finish_reason": "length"}), None),
+        (AIMessage("I cannot", response_metadata={"finish_reason": "refusal"}), None),
+        (AIMessage(""), None),
+        (
+            AIMessage("Let me look", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "1"}]),
+            '[{"args": {"x": 1}, "name": "f"}]',
+        ),
+    ],
+)
+def test_the_vote_of_a_message(message: AIMessage, answer: str | None) -> None:
+    assert vote_of(message, free_text(same=str.__eq__)).answer == answer
+
+
+def same_of(extract: Any) -> Same:
+    def nobody(judge: Any, prompt: str) -> AIMessage:
+        raise AssertionError("no model is asked")
+
+    assert extract.equivalence is not None
+    same: Same = extract.equivalence.between("q", nobody)
+    return same
+
+
+class Vectors(Embeddings):
+    """Gives each text the vector it is told to; notes what it was asked."""
+
+    def __init__(self, **vectors: Any) -> None:
+        self.vectors, self.asked = vectors, list[str]()
+
+    def embed_documents(self, texts: list[str]) -> Any:
+        self.asked += texts
+        return [self.vectors[text] for text in texts]
+
+    def embed_query(self, text: str) -> Any:
+        raise AssertionError("answers are documents")
+
+
+def at(cosine: float) -> list[float]:
+    return [cosine, (1 - cosine**2) ** 0.5]
+
+
+@pytest.mark.parametrize(
+    ("cosine", "threshold", "expected"),
+    [(0.9, 0.9, True), (0.9001, 0.9, True), (0.8999, 0.9, False), (1.0, 1.0, True), (0.9999, 1.0, False)],
+)
+@pytest.mark.parametrize("length", [1e-300, 1.0, 1e300])
+def test_the_threshold_is_reached_whatever_the_length(
+    cosine: float, threshold: float, expected: bool, length: float
+) -> None:
+    embeddings = Vectors(a=[1, 0], b=np.array(at(cosine)) * length)
+    assert same_of(free_text(embeddings=embeddings, threshold=threshold))("a", "b") is expected
+
+
+def test_a_vector_equals_itself_at_threshold_one() -> None:
+    rng = np.random.default_rng(0)
+    for vector in rng.normal(size=(50, 384)).astype(np.float32):
+        assert same_of(free_text(embeddings=Vectors(a=vector, b=vector * 3), threshold=1))("a", "b")
+
+
+def test_each_answer_is_embedded_once() -> None:
+    embeddings = Vectors(a=[1, 0], b=[0, 1], c=[1, 1])
+    classes = Classes(same_of(free_text(embeddings=embeddings)))
+    assert [classes.of(answer) for answer in "abcab"] == ["a", "b", "c", "a", "b"]
+    assert embeddings.asked == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("odd", [[0, 0], [float("nan"), 1], [float("inf"), 1], [], [1, 2, 3], [[1, 0]]])
+def test_a_vector_that_says_nothing_cannot_be_compared(odd: Any) -> None:
+    with pytest.raises((Unclear, ValueError)):
+        same_of(free_text(embeddings=Vectors(a=[1, 0], b=odd)))("a", "b")
+
+
+@pytest.mark.parametrize("told", [None, 0.2, "no"])
+def test_a_function_must_say_yes_or_no(told: Any) -> None:
+    with pytest.raises(Unclear, match=r"same= must return a bool, got (NoneType|float|str)"):
+        same_of(free_text(same=lambda first, second: told))("a", "b")
+    assert same_of(free_text(same=lambda first, second: np.bool_(1)))("a", "b") is True
+
+
+VERDICTS = {
+    True: (
+        *("yes", "Yes.", "**Yes**.", "__YES__", "Yes, both name Paris.", "Yes they do.", "Yes - but", "same"),
+        *("<think>no, no</think>Yes", "The answer is yes.", "Both say Paris.\n\n**Yes**", "\\boxed{Yes}", "Yes。"),
+        *('{"same": true}', '```json\n{"answer": "as above", "verdict": "Yes"}\n```', "Both name Paris. Yes."),
+    ),
+    False: (
+        *("no", "No.", "*no*", "No, one says Lyon.", "Different.", "{same: false}", "Final verdict: NO", "Same? No"),
+        *('{"same": false, "why": "yes it is tempting"}', "no\n\nThe first says yes"),
+    ),
+    None: (
+        *("", "...", "I cannot say.", "yes or no", "Yes and no", "Yes.\n...\nNo.", "No difference", "<think>yes"),
+        *("They are the same, aren't they", "42", '{"same": null}', "yesterday", "Nothing"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict"), [(said, verdict) for verdict, all_said in VERDICTS.items() for said in all_said]
+)
+def test_what_a_judge_said(said: str, verdict: bool | None) -> None:
+    assert verdict_of(AIMessage(said)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("message", "verdict"),
+    [
+        (AIMessage("Yes", response_metadata={"finish_reason": "length"}), True),
+        (AIMessage("The one says: no", response_metadata={"finish_reason": "length"}), None),
+        (AIMessage("Yes", response_metadata={"finish_reason": "content_filter"}), None),
+        (AIMessage("No", additional_kwargs={"refusal": "No"}), None),
+        (AIMessage("Yes", tool_calls=[{"name": "compare", "args": {}, "id": "1"}]), None),
+        (AIMessage([{"type": "reasoning", "reasoning": "no"}, {"type": "text", "text": "Yes"}]), True),
+        (AIMessage("word " * 100_000 + "\nYes"), True),
+    ],
+)
+def test_what_a_judge_s_message_said(message: AIMessage, verdict: bool | None) -> None:
+    assert verdict_of(message) is verdict
+
+
+def test_the_prompt_takes_texts_as_they_are() -> None:
+    texts = {"question": "{first}?", "first": '{"a": "{second}"}', "second": "\\1 {0} {question}"}
+    asked = filled(JUDGE_PROMPT, **texts)
+    assert all(asked.count(f">\n{text}\n<") == 1 for text in texts.values())
+    assert filled('{first}/{second} as {"same": true}', **texts) == (
+        '{"a": "{second}"}/\\1 {0} {question} as {"same": true}'
+    )
+
+
+async def coroutine(first: str, second: str) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "one of same=, embeddings= and judge= .* got none"),
+        ({"same": str.__eq__, "judge": saying("1")}, "got same and judge"),
+        ({"same": "equal"}, "same= is a function"),
+        ({"same": coroutine}, "not a coroutine's"),
+        ({"embeddings": "ada"}, "a LangChain Embeddings, got str"),
+        ({"judge": "gpt-4o"}, "judge= is a chat model, got str"),
+        ({"judge": saying("1"), "prompt": "Same? {first}"}, r"lacks \{second\}"),
+        ({"judge": saying("1"), "prompt": ""}, r"lacks \{first\} and \{second\}"),
+        ({"same": str.__eq__, "prompt": "{first}{second}"}, "goes with judge="),
+        ({"same": str.__eq__, "timeout": 0}, "above 0, got 0"),
+        ({"same": str.__eq__, "timeout": float("nan")}, "above 0, got nan"),
+        *(({"embeddings": Vectors(), "threshold": odd}, "threshold is a cosine") for odd in (0, 1.1, float("nan"))),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        free_text(**options)
+
+
+def test_its_name_says_what_tells() -> None:
+    judge = saying("1").model_copy(update={"model_name": "small"})
+    named = {
+        "free_text:same(near)": free_text(same=near),
+        "free_text:same(Near)": free_text(same=Near()),
+        "free_text:embeddings(DeterministicFakeEmbedding >= 0.85)": free_text(
+            embeddings=DeterministicFakeEmbedding(size=3), threshold=0.85
+        ),
+        "free_text:judge(small)": free_text(judge=judge.bind(stop=["x"]).with_config(tags=["mine"])),
+        "free_text:judge(RunnableLambda)": free_text(judge=RunnableLambda(lambda prompt: AIMessage("yes"))),
+        "boxed | free_text:same(near)": boxed() | free_text(same=near),
+    }
+    for name, extract in named.items():
+        assert extract.name == answer_name(extract) == name
+        assert repr(extract.equivalence) == f"Equivalence({name.partition('free_text:')[2]!r})"
+    one, other = (free_text(judge=judge, prompt=f"{{first}} {sign} {{second}}").name for sign in "=~")
+    assert one != other
+    composed = boxed() | free_text(same=near)
+    assert composed.blocks and composed.equivalence is not None and extractor("auto").equivalence is None
+
+
+def near(first: str, second: str) -> bool:
+    return abs(int(first) - int(second)) <= 1
+
+
+def test_it_can_be_pickled() -> None:
+    for extract in (free_text(same=near), free_text(embeddings=DeterministicFakeEmbedding(size=3))):
+        again = pickle.loads(pickle.dumps(extract))
+        assert again.name == extract.name
+        assert same_of(again)("1", "1") is True
+
+
+def test_every_order_of_three_gives_the_classes_of_that_order() -> None:
+    for order in itertools.permutations("123"):
+        classes = Classes(near)
+        labels = [classes.of(answer) for answer in order]
+        assert labels == [next(first for first in labels if near(first, answer)) for answer in order]

@@ -1,0 +1,65 @@
+"""Judges of whether two answers mean the same, and answers to judge."""
+
+import re
+from collections.abc import Callable
+
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
+
+from langchain_reasc.answers.equivalence import Same
+
+from .fakes import Reply, Scripted
+
+TAGGED = re.compile(
+    r"<question>\n(.*?)\n</question>.*<first_answer>\n(.*?)\n</first_answer>.*<second_answer>\n(.*?)\n<", re.S
+)
+
+
+def asked(prompt: str) -> tuple[str, str, str]:
+    """The question and the two answers that a judge is given."""
+    found = TAGGED.search(prompt)
+    assert found
+    return found[1], found[2], found[3]
+
+
+def judging(same: Same, says: Callable[[bool], Reply | str] = lambda same: "yes" if same else "no") -> Scripted:
+    """A judge who is right."""
+
+    def script(prompt: str, index: int) -> Reply:
+        reply = says(same(*asked(prompt)[1:]))
+        return reply if isinstance(reply, Reply) else Reply(reply)
+
+    return Scripted(script=script, model_name="judge")
+
+
+def pairs(judge: Scripted) -> list[tuple[str, str]]:
+    return [asked(prompt)[1:] for prompt, _ in judge.log.calls]
+
+
+def city(first: str, second: str) -> bool:
+    """Whether two sentences name the same city."""
+    cities = {"Paris", "Lyon", "Rome"}
+    return cities & set(first.split()) == cities & set(second.split())
+
+
+PARIS = [Reply(text) for text in ("Paris it is", "It is Paris I think", "paris  it IS.", "Surely Paris")]
+
+
+def distinct(count: int) -> list[Reply]:
+    return [Reply(f"Paris {at}") for at in range(count)]
+
+
+class Metered(Scripted):
+    """A judge whose calls cost 100 and 1 tokens, or say nothing of it."""
+
+    def _last(self, reply: Reply, key: tuple[str, int]) -> ChatGenerationChunk:
+        chunk = super()._last(reply, key)
+        usage = {"input_tokens": 100, "output_tokens": 1, "total_tokens": 101} if reply.usage else None
+        chunk.message = AIMessageChunk("", usage_metadata=usage, response_metadata=chunk.message.response_metadata)
+        return chunk
+
+
+def metered(usage: bool = True) -> Metered:
+    return Metered(
+        script=judging(city, lambda same: Reply("yes" if same else "no", usage=usage)).script, model_name="judge"
+    )

@@ -1,0 +1,126 @@
+"""What live responses vote for, by every way of comparing them; the votes themselves are tested in tests/answers."""
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+
+from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc.answers import ToolVotes, json_object
+
+from .fakes import Reply, Scripted
+
+
+@tool
+def book(city: str, price: float, seats: int = 1, note: str = "") -> str:
+    """Book a trip."""
+    return f"{seats} to {city} for {price}"
+
+
+def booking(*calls: dict[str, Any] | str | None) -> Scripted:
+    """A model whose sample i books ``calls[i]``, or says that text."""
+
+    def reply(call: dict[str, Any] | str | None) -> Reply:
+        return Reply(call or "no") if not isinstance(call, dict) else Reply("", calls=(("book", call),))
+
+    return Scripted(script=lambda question, index: reply(calls[min(index, len(calls) - 1)]))
+
+
+def solved(runner: Any, model: Scripted, **options: Any) -> Any:
+    reasc = ReASCRunnable(model=model.bind_tools([book]), concurrency=1, **options)
+    return runner.solve(reasc, "q")
+
+
+def answers(result: Any) -> list[str | None]:
+    return [response.answer for response in result.responses]
+
+
+def test_calls_do_not_lose_to_texts_for_being_split(runner: Any) -> None:
+    split = [{"city": city, "price": 1.0} for city in ("Bonn", "Ulm", "Hof", "Jena", "Kiel", "Rom")]
+    model = booking(*split[:3], "no", "no", *split[3:])
+    result = solved(runner, model, max_samples=8)
+    assert result.message.tool_calls, "three texts of eight are no majority against five calls"
+    parts = result.message.response_metadata["reasc"]["parts"]
+    assert parts["kind"]["answer"] == '["book"]' and parts["kind"]["evidence"]['["book"]'] == 6.0
+
+
+def test_arguments_may_be_left_out_of_the_vote_or_agree_nearly(runner: Any) -> None:
+    calls = [{"city": f"BONN{' ' * n}", "price": 10 + n / 10, "note": str(n)} for n in range(4)]
+    strict = solved(runner, booking(*calls), max_samples=4)
+    assert len(set(answers(strict))) == 4 and strict.decision.reason == "budget"
+    votes = ToolVotes(exclude_args=["note"], tolerance={"price": 0.35}, normalize={"city": "casefold"})
+    near = solved(runner, booking(*calls), tool_votes=votes)
+    assert len(set(answers(near))) == 1 and near.decision.reason == "evidence"
+    assert near.message.tool_calls[0]["args"] == calls[0], "the call is given as the model made it"
+
+
+def test_what_the_schema_fills_in_and_refuses(runner: Any) -> None:
+    calls = [{"city": "Bonn", "price": 1}, {"city": "Bonn", "price": "1", "seats": 1}, {"town": "Bonn"}]
+    result = solved(runner, booking(*calls, calls[0]), max_samples=16)
+    assert answers(result)[0] == answers(result)[1] and answers(result)[2] is None
+    assert "1 of 5 responses cast no vote: calls that the tool's schema refuses (1)" in result.notices
+
+
+def test_a_schema_that_no_sample_satisfies(runner: Any) -> None:
+    result = solved(runner, booking({"town": "Bonn"}), max_samples=4)
+    assert (result.answer, result.decision.reason) == (None, "budget")
+    assert result.message.tool_calls, "the message is there all the same, and so is its bill"
+    assert "4 of 4 responses cast no vote: calls that the tool's schema refuses (4)" in result.notices
+
+
+TRIPS = [
+    {"reasoning": "a", "city": "Bonn", "price": 10.0},
+    {"reasoning": "b", "city": "Bonn", "price": 12.0},
+    {"reasoning": "c", "city": "Ulm", "price": 11.0},
+    {"reasoning": "d", "city": "Bonn", "price": 11.0},
+    {"reasoning": "e", "city": "Ulm", "price": 11.0},
+]
+
+
+def saying_objects(*objects: Any) -> Scripted:
+    return Scripted(script=lambda question, index: Reply(json.dumps(objects[min(index, len(objects) - 1)])))
+
+
+def test_fields_are_decided_one_by_one(runner: Any) -> None:
+    spec = json_object(by_field=True, tolerance={"price": 0.5})
+    reasc = ReASCRunnable(model=saying_objects(*TRIPS), answer=spec, concurrency=1, max_samples=5)
+    result = runner.solve(reasc, "q")
+    given = json.loads(result.message.text)
+    assert given == {"reasoning": "d", "city": "Bonn", "price": 11.0}
+    assert json.loads(result.answer) == {"city": "Bonn", "price": 11.0}
+    parts = result.message.response_metadata["reasc"]["parts"]
+    assert {name: part["answer"] for name, part in parts.items()} == {"city": '"Bonn"', "price": "11"}
+
+
+def test_an_object_that_no_response_gave_is_written_and_validated(runner: Any) -> None:
+    objects = [{"a": 1, "b": 9}, {"a": 1, "b": 2}, {"a": 3, "b": 2}, {"a": 1, "b": 9}, {"a": 8, "b": 2}]
+    spec = json_object(by_field=True, voted=["a", "b"])
+    model = saying_objects(*objects)
+    result = runner.solve(ReASCRunnable(model=model, answer=spec, max_samples=5), "q")
+    assert json.loads(result.message.text) == {"a": 1, "b": 2}
+    both = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+    never = {**both, "not": {"properties": {"a": {"const": 1}, "b": {"const": 2}}, "required": ["a", "b"]}}
+    kept = [one for one in objects if one != {"a": 1, "b": 2}] * 2
+    refusing = json_object(by_field=True, voted=["a", "b"], schema=never)
+    result = runner.solve(ReASCRunnable(model=saying_objects(*kept), answer=refusing, max_samples=8), "q")
+    assert json.loads(result.message.text) in kept, "the best whole object is given instead"
+    assert json.loads(result.answer) == json.loads(result.message.text)
+
+
+def test_structured_output_of_a_chat_model_by_field(runner: Any) -> None:
+    calls = [{key: trip[key] for key in ("city", "price")} for trip in TRIPS]
+    spec = json_object(by_field=True, tolerance={"price": 0.5})
+    chat = ChatReASC(model=booking(*calls), answer=spec, max_samples=5)
+    message = runner.invoke(chat.bind_tools([book]), "q")
+    assert isinstance(message, AIMessage)
+    assert message.tool_calls[0]["args"] == {"city": "Bonn", "price": 11.0}
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_that_schemas_cannot_be_checked_is_said(runner: Any, missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langchain_reasc.runnable.ballot.can_refuse", lambda: not missing)
+    result = solved(runner, booking({"city": "Bonn", "price": 1}), max_samples=2)
+    told = "calls are not checked against the schemas of their tools: jsonschema is not installed"
+    assert (told in result.notices) == missing
