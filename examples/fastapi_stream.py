@@ -123,7 +123,8 @@ def main() -> None:
 
         calibration = embedded_model_path().with_name("calibration.json")
     reasc = ReASCRunnable(model=chat_model(given.model, given.base_url), calibration=calibration, concurrency=2)
-    uvicorn.run(application(reasc), host="127.0.0.1", port=given.port, timeout_graceful_shutdown=3)
+    server = {"host": "127.0.0.1", "port": given.port, "timeout_graceful_shutdown": 3}
+    uvicorn.run(application(reasc), lifespan="off", **server)
 
 
 if __name__ == "__main__":

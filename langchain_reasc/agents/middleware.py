@@ -50,8 +50,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
     Each model call of the agent goes to a :class:`~langchain_reasc.ChatReASC` around the agent's model. The first
     response is launched alone; ``when`` says whether it deserves a vote, and if it does, the model is sampled on until
     the evidence for one response is sufficient. (Where every response is voted on, such as structured output in the
-    provider's own way, samples are launched together from the start.) To the agent, its handlers and its other middleware that is one model
-    call, whose usage is the bill of all samples.
+    provider's own way, samples are launched together from the start.) To the agent, its handlers and its other
+    middleware that is one model call, whose usage is the bill of all samples.
 
     A budget holds for a run of the agent, from one input to its answer, over interruptions and checkpoints. What is
     left of it bounds each call. Once it is gone, the rest of the run calls the model plainly, once a step, and a line
