@@ -1,6 +1,6 @@
 """What a chat model around another says of itself: what that one would say."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import ConfigDict, Field, model_validator
 
 from langchain_reasc.agents.inner import chat_model_inside, name_of, told_of
+from langchain_reasc.answers import ToolVotes
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import is_configurable
@@ -65,6 +66,7 @@ class StandIn(Face, BaseChatModel):
         names = {*Face.model_fields, *StandIn.__annotations__, "when"} - {"model", "calibrator", "streaming"}
         options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
         told = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
+        told["tool_votes"] = str(_plain_votes(self.tool_votes))
         if isinstance(self.calibration, Calibration):
             told["calibration"] = f"{self.calibration.summary()} ({self.calibration.created_at.isoformat()})"
         return {"model": {} if inside is None else {**inside._identifying_params, "_type": inside._llm_type}, **told}
@@ -88,7 +90,7 @@ class StandIn(Face, BaseChatModel):
     @property
     def lc_attributes(self) -> dict[str, Any]:
         """Options that are records, as plain data."""
-        plain: dict[str, Any] = {}
+        plain: dict[str, Any] = {"tool_votes": _plain_votes(self.tool_votes)}
         if isinstance(self.calibration, Calibration):
             plain["calibration"] = self.calibration.model_dump(mode="json", by_alias=True)
         if self.measure is not None:
@@ -113,3 +115,13 @@ class StandIn(Face, BaseChatModel):
             if inside
             else super().get_num_tokens_from_messages(messages, tools)
         )
+
+
+def _plain_votes(votes: ToolVotes) -> dict[str, Any]:
+    """How calls are compared, as plain data but for functions."""
+    excluded = votes.exclude_args
+    if isinstance(excluded, Mapping):
+        names: Any = {tool: sorted(one) for tool, one in excluded.items()}
+    else:
+        names = sorted(excluded)
+    return {**asdict(votes), "exclude_args": names}

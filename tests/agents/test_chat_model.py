@@ -204,3 +204,10 @@ def test_it_may_raise_or_abstain_where_it_cannot_decide(runner: Any) -> None:
     message = runner.invoke(ChatReASC(model=model, max_samples=4, on_undecided="abstain", **VOTES), "q")
     assert (message.content, account(message)["abstained"], account(message)["answer"]) == ("", True, "1")
     assert message.usage_metadata["input_tokens"] == 4 * PROMPT_TOKENS
+
+
+def test_it_asks_for_a_stated_confidence_and_keeps_it_out_of_the_text(runner: Any) -> None:
+    model = Scripted(script=lambda question, index: Reply("the answer is 1\nConfidence: 85%", logprob=None))
+    message = runner.invoke(ChatReASC(model=model, ask_confidence=True, calibration="online", **VOTES), "q")
+    assert (message.text, account(message)["answer"]) == ("the answer is 1", "1")
+    assert message.response_metadata["verbalized_confidence"] == 0.85

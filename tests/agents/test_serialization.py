@@ -11,10 +11,12 @@ from pydantic import SecretStr
 from runnable.fakes import TOP_K, calibration
 
 from langchain_reasc import ChatReASC
+from langchain_reasc.answers import ToolVotes
 from langchain_reasc.calibration import Fingerprint
 
 pytestmark = pytest.mark.filterwarnings("ignore:The function `load` is in beta")
 KEY = "sk-never-written"
+CALL = [{"name": "book", "args": {"city": "BONN", "note": "n", "price": 1}}]
 
 
 def model() -> ChatOpenAI:
@@ -45,6 +47,14 @@ def test_a_calibration_comes_back_whole() -> None:
     assert read_again(chat).calibration == chat.calibration
     online = ChatReASC(model=model(), calibration="online", measure=TOP_K)
     assert read_again(online).measure == TOP_K
+
+
+def test_how_calls_are_compared_comes_back() -> None:
+    for exclude in (["note"], {"book": ["note"]}, {"note"}):
+        votes = ToolVotes(exclude_args=exclude, tolerance={"price": 0.5}, normalize={"city": "casefold"})
+        again = read_again(ChatReASC(model=model(), tool_votes=votes)).tool_votes
+        assert again.answer(CALL) == votes.answer(CALL)
+        assert (again.tolerance, again.hierarchical) == (votes.tolerance, True)
 
 
 def test_no_secret_is_written() -> None:
