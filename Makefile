@@ -49,6 +49,7 @@ test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --benchmark-disable
 
 test-slow: $(VENV)/.test test-lowest test-decisions
+	@$(PIP) install --group browser
 	@$(BIN)/python -m pytest -m slow
 
 test-lowest: $(VENV)/.lowest
@@ -91,7 +92,7 @@ $(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt
-	@$(PIP) install --editable '.[llama-cpp,plot,openai,huggingface]' --group test --group providers
+	@$(PIP) install --editable '.[llama-cpp,plot,openai,huggingface]' --group test --group providers --group examples
 	@$(PIP) install --no-deps -r tests/parity/requirements.txt
 	@touch $@
 

@@ -1,0 +1,77 @@
+"""An agent that votes only on what it cannot take back, within a budget: ``ReASCMiddleware``.
+
+    python examples/agent_middleware.py                              # a scripted model: offline, no key
+    python examples/agent_middleware.py --max-run-tokens 300         # a vote is cut short, and the rest is not voted on
+    python examples/agent_middleware.py --model gpt-4o-mini          # needs OPENAI_API_KEY
+
+It needs langchain: pip install 'langchain-reasc[agents]'.
+
+The agent keeps its model; the middleware puts a vote around each call of it. What deserves a vote is only known from a
+response, so the first is launched alone: if it merely searches (``read_only``) or writes a text, it is taken as it is;
+if it books a table, the model is sampled on. The budget is that of a whole run, and lives in the agent's state, so that
+it holds over interrupts and checkpoints. Once it is gone, the rest of the run calls the model plainly.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.exceptions import ModelError
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import tool
+from scripted_model import arguments, calls, model_for, told
+
+from langchain_reasc import ReASCMiddleware
+
+try:
+    from langchain.agents import create_agent
+except ModuleNotFoundError:
+    sys.exit("error: this example needs langchain: pip install 'langchain-reasc[agents]'")
+
+QUESTION = "A table for four at Rosa's on the first Friday of May 2026 at half past seven in the evening, please."
+
+
+@tool
+def search(restaurant: str) -> str:
+    """Find out about a restaurant."""
+    return f"{restaurant}: Tuesday to Saturday, 18:00 to 23:00; tables for up to 6."
+
+
+@tool
+def book(restaurant: str, date: str, time: str, guests: int) -> str:
+    """Book a table. It is paid for, whether anybody comes or not."""
+    return f"Booked: {restaurant}, {date}, {time}, {guests} guests."
+
+
+def script(messages: Sequence[BaseMessage]) -> list[AIMessage]:
+    """A model that counts days badly, and well more often."""
+    done = {message.name for message in messages if message.type == "tool"}
+    if "book" in done:
+        return [AIMessage(f"It is done. {messages[-1].text}"), AIMessage("You have a table, enjoy the evening!")]
+    if "search" not in done:
+        return [calls("search", restaurant="Rosa's")]
+    table = {"restaurant": "Rosa's", "time": "19:30", "guests": 4}
+    right, wrong = calls("book", date="2026-05-01", **table), calls("book", date="2026-05-08", **table)
+    return [wrong, right, right, right, right, right, right, right]
+
+
+def main() -> None:
+    options = arguments(__doc__)
+    options.add_argument("--max-run-tokens", type=int, default=20_000, help="budget of the run (%(default)s)")
+    given = options.parse_args()
+    votes = ReASCMiddleware(read_only=["search"], max_run_tokens=given.max_run_tokens)
+    agent = create_agent(model_for(given, script), tools=[search, book], middleware=[votes])
+    usage = UsageMetadataCallbackHandler()
+    ended = agent.invoke({"messages": [HumanMessage(QUESTION)]}, {"callbacks": [usage]})
+
+    for message in ended["messages"]:
+        print(told(message))
+    for name, bill in usage.usage_metadata.items():
+        print(f"\n{name}: {bill['total_tokens']} tokens of {given.max_run_tokens}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ModelError as error:  # ours, and those of LangChain's chat models
+        sys.exit(f"error: {error}")

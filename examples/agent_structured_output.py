@@ -1,0 +1,69 @@
+"""An agent whose structured output is decided field by field: ``ChatReASC(answer=json_object(by_field=True))``.
+
+    python examples/agent_structured_output.py                          # a scripted model: offline, no key
+    python examples/agent_structured_output.py --model gpt-4o-mini      # needs OPENAI_API_KEY
+
+It needs langchain: pip install 'langchain-reasc[agents]'.
+
+A model that reads numbers out of a text gets one wrong now and then, and the object looks as good as any other. Here
+every response is an object, so all of them are put to the vote, each field on its own: the weighted median of the
+numbers, and a vote on the rest. The first three scripted responses are wrong, each in another field. So after seven,
+six are for the right value of every field, and only four for the whole. With no ``answer=``, equal objects vote
+together. It does not matter how the model is brought to give objects, by a tool of that name (``ToolStrategy``) or by
+the provider (``ProviderStrategy``), and what wins is validated by LangChain as always.
+"""
+
+import sys
+from collections.abc import Sequence
+from datetime import date
+
+from langchain_core.exceptions import ModelError
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import BaseModel, Field
+from scripted_model import arguments, calls, model_for, told
+
+from langchain_reasc import ChatReASC
+from langchain_reasc.answers import json_object
+
+try:
+    from langchain.agents import create_agent
+except ModuleNotFoundError:
+    sys.exit("error: this example needs langchain: pip install 'langchain-reasc[agents]'")
+
+LETTER = (
+    "Lamps & Sons, 3 June 2026. We delivered 4 lamps at 31.50 euros each; shipping is 9 euros. "
+    "You have returned one lamp, which is not charged. Payable within 14 days."
+)
+
+
+class Invoice(BaseModel):
+    """What a letter asks for."""
+
+    supplier: str
+    euros: float = Field(description="what is to be paid, all in all")
+    due: date = Field(description="the last day on which it can be paid")
+
+
+def script(messages: Sequence[BaseMessage]) -> list[AIMessage]:
+    """A model that now forgets the lamp that came back, now counts the days of the month wrong, now the letters."""
+    right = {"supplier": "Lamps & Sons", "euros": 103.5, "due": "2026-06-17"}
+    lamp, day, name = {"euros": 135}, {"due": "2026-06-18"}, {"supplier": "Lamp & Sons"}
+    return [calls("Invoice", **right | mistaken) for mistaken in (lamp, day, name, {}, {}, {}, {})]
+
+
+def main() -> None:
+    given = arguments(__doc__).parse_args()
+    fields = json_object(by_field=True, schema=Invoice)
+    model = ChatReASC(model=model_for(given, script), answer=fields)
+    agent = create_agent(model, response_format=Invoice, system_prompt="Read what the letter asks for.")
+    ended = agent.invoke({"messages": [HumanMessage(LETTER)]})
+    for message in ended["messages"]:
+        print(told(message))
+    print(f"\n{ended['structured_response']!r}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ModelError as error:  # ours, and those of LangChain's chat models
+        sys.exit(f"error: {error}")

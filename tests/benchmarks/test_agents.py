@@ -1,0 +1,35 @@
+"""What ReASC costs in an agent is counted as the documentation says."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("langchain.agents")
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.agents import Provider, agents, counted, main  # noqa: E402
+
+
+def test_the_page_says_what_is_counted() -> None:
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \|((?: [\d,]+ \|){5}) [\d.]+ \| [\d.]+ \|$", page, re.MULTILINE)
+    shown = [[int(figure.replace(",", "")) for figure in row.split("|")[:-1]] for row in rows]
+    model = Provider()
+    assert shown == [counted(model, agent) for agent in agents(model).values()]
+
+
+def test_both_tables_are_printed_and_every_token_is_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quick"]) == 0
+    told = capsys.readouterr().out
+    assert told.count("| ReASCMiddleware") == 3 and "in responses" in told
+
+
+def test_the_picture_shows_the_bills_that_are_counted() -> None:
+    picture = (ROOT / "docs" / "agent-traces.svg").read_text(encoding="utf-8")
+    totals = dict(re.findall(r'class="name">([^<]+)</text>\n +<text [^>]+>(\d+) tokens', picture))
+    model = Provider()
+    plain, runnable, chat, middleware, _ = (counted(model, agent)[2] for agent in agents(model).values())
+    assert list(map(int, totals.values())) == [plain, runnable, chat, middleware]

@@ -1,0 +1,162 @@
+"""The page of the example with FastAPI in a real browser: Chromium, or Chrome, driven by selenium."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi_app import EASY, Served, gated, served
+from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
+from runnable.fakes import Reply, Scripted, saying
+
+from langchain_reasc import ReASCRunnable
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.slow,  # a browser takes seconds to start
+    pytest.mark.skipif(not BROWSER or not DRIVER, reason="there is no chromium (or google-chrome) with chromedriver"),
+]
+selenium = pytest.importorskip("selenium", reason="selenium is not installed: pip install selenium")
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(BROWSER)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]:
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Callable[[Served], "Page"]]:
+    yield lambda app: Page(browser, app.url)
+    faults = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert not faults, "the page raised errors, or asked for what is not there"
+
+
+class Page:
+    """The page as its reader sees it."""
+
+    def __init__(self, browser: Any, url: str) -> None:
+        self.browser = browser
+        browser.get(url)
+
+    def find(self, css: str) -> Any:
+        return self.browser.find_element("css selector", css)
+
+    def texts(self, css: str) -> list[str]:
+        return [element.text for element in self.browser.find_elements("css selector", css)]
+
+    def ask(self, question: str) -> None:
+        self.find("#question").clear()
+        self.find("#question").send_keys(question)
+        self.find("[type=submit]").click()
+
+    def wait(self, css: str, text: str) -> str:
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.browser, 20).until(lambda _: text in self.find(css).text)
+        return str(self.find(css).text)
+
+    def shoot(self, name: str) -> None:
+        """A picture for people, where they ask for pictures."""
+        if folder := os.environ.get("SCREENSHOTS"):
+            self.browser.save_screenshot(Path(folder) / f"{name}.png")
+
+
+def test_a_reader_sees_each_sample_the_evidence_and_why_it_stopped(page: Any) -> None:
+    with ChatLlamaCpp(seed=1) as model:
+        own = embedded_model_path().with_name("calibration.json")
+        with served(ReASCRunnable(model=model, calibration=own)) as app:
+            shown = page(app)
+            shown.find("[type=submit]").click()
+            status = shown.wait("#status", "the evidence is sufficient")
+            samples = shown.texts("#samples summary")
+            assert f"after {len(samples)} of" in status and status.startswith(shown.texts(".bar.lead span")[0])
+            assert "% are wanted" in shown.find("#chance").text
+            shown.find("#samples summary").click()
+            assert "boxed" in shown.find("#samples p").text
+            shown.shoot("decided")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (1200, "dark"), (1200, "light")])
+def test_it_can_be_read_on_a_phone_and_in_the_dark(page: Any, browser: Any, width: int, scheme: str) -> None:
+    answers = ["8", "an answer that is as long as a sentence and has no end to it", "9", "9", *map(str, range(20, 32))]
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    with served(ReASCRunnable(model=saying(*map(Reply, answers)), answer="text")) as app:
+        shown = page(app)
+        shown.ask(EASY)
+        shown.wait("#status", "the evidence is not sufficient")
+        wide = browser.execute_script("return document.documentElement.scrollWidth")
+        dark = browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
+        assert wide <= width and dark == (scheme == "dark")
+        shown.shoot(f"{width}-{scheme}")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_samples_are_shown_before_the_decision_and_a_closed_tab_cuts_off_the_rest(page: Any, browser: Any) -> None:
+    first = saying("<b>1</b>", Reply(endless=True))
+    with served(ReASCRunnable(model=first, concurrency=2, answer="regex:answer is (.*)")) as app:
+        kept = browser.current_window_handle
+        browser.switch_to.new_window("tab")
+        shown = page(app)
+        shown.ask(EASY)
+        shown.wait("#status", "Sample 1 of up to 16")
+        assert shown.texts("#samples summary") == ["1: <b>1</b>, counts for 1.00 (4 tokens)"], "text, not HTML"
+        assert first.log.live == 1
+        browser.close()
+        browser.switch_to.window(kept)
+        app.wait_until(lambda: first.log.live == 0)
+        assert len(first.log.calls) == 2
+
+
+def test_stop_cuts_off_the_samples_and_the_next_question_is_answered(page: Any) -> None:
+    model = Scripted(script=lambda question, index: Reply(endless=question != EASY))
+    with served(ReASCRunnable(model=model, concurrency=1)) as app:
+        shown = page(app)
+        shown.ask("one that never ends")
+        app.wait_until(lambda: model.log.live == 1)
+        shown.find("#stop").click()
+        shown.wait("#status", "Stopped")
+        app.wait_until(lambda: model.log.live == 0)
+        shown.ask(EASY)
+        assert shown.wait("#status", "42, after 4 of 4 samples")
+
+
+def test_a_fault_is_told_and_an_empty_question_cannot_be_asked(page: Any) -> None:
+    model = saying(Reply(error=RuntimeError("the key sk-123 is wrong")))
+    with served(ReASCRunnable(model=model)) as app:
+        shown = page(app)
+        shown.ask(EASY)
+        told = shown.wait("#status", "the model failed")
+        assert "SamplingError" in told and "sk-123" not in told
+        shown.find("#question").clear()
+        shown.find("#question").send_keys("  ")
+        assert not shown.find("[type=submit]").is_enabled()
+
+
+def test_many_ask_at_once(page: Any) -> None:
+    model = gated()
+    with served(ReASCRunnable(model=model), at_once=1) as app, app.asking("the first one"):
+        app.wait_until(lambda: model.log.live > 0)
+        shown = page(app)
+        shown.ask(EASY)
+        shown.wait("#status", "Waiting for others")
+        model.script("", 0).opens.set()
+        shown.wait("#status", "the evidence is sufficient")
