@@ -26,9 +26,9 @@ else:
     class _Absent:
         """A base that lets a class be defined, and so its module be imported, but not be used."""
 
-        def __init__(self, **_: Any) -> None:
+        def __new__(cls, *_: Any, **__: Any) -> Any:
             raise MissingExtraError(
-                f"{type(self).__name__} needs langchain_core.decisions, which langchain-core has from 1.8 on "
+                f"{cls.__name__} needs langchain_core.decisions, which langchain-core has from 1.8 on "
                 f"({version('langchain-core')} is installed). Install it with: pip install 'langchain-core>=1.8'",
                 name="langchain_core.decisions",
             )
