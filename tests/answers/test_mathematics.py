@@ -146,7 +146,7 @@ def _ends(pid: int) -> bool:
 
 
 @POSIX
-@pytest.mark.parametrize("ending", ["", "time.sleep(60)"])
+@pytest.mark.parametrize("ending", [pytest.param("", marks=pytest.mark.slow), "time.sleep(60)"])
 def test_the_worker_ends_with_the_interpreter(ending: str) -> None:
     process = subprocess.Popen([sys.executable, "-c", ASKING + ending], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -188,6 +188,7 @@ if child:
 """
 
 
+@pytest.mark.slow  # two processes that load sympy
 @POSIX
 def test_a_forked_process_has_a_worker_of_its_own() -> None:
     subprocess.run([sys.executable, "-c", FORKING], check=True, timeout=120)

@@ -199,6 +199,7 @@ def test_events_end_with_one_last_word(tiny: ChatLlamaCpp) -> None:
     assert [isinstance(event, Finished | Failed) for event in events] == [False] * (len(events) - 1) + [True]
 
 
+@pytest.mark.slow  # processes that load a model and are killed
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_killed_in_the_middle_of_decoding(endless_path: Path) -> None:
     """Nothing is left behind: the file is only read, and no other process is involved."""

@@ -82,6 +82,7 @@ def load(endpoint: str, cache: Path, script: str, **further: str) -> subprocess.
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow  # several processes that load a model
 def test_a_model_is_downloaded_once_and_then_needs_no_hub(hub: Hub, tmp_path: Path) -> None:
     script = """
 model = load("someone/tiny-model", "tiny.gguf", revision="main", max_tokens=3, seed=1)

@@ -45,6 +45,7 @@ def test_no_memory_for_the_context(tiny_path: Path) -> None:
     assert said.startswith("ModelError llama.cpp cannot make a context of 2,000,000 tokens")
 
 
+@pytest.mark.slow  # a process that loads a model
 def test_no_memory_for_the_weights(tiny_path: Path, tmp_path: Path) -> None:
     large = write_tiny_model(tmp_path / "large.gguf", hidden=150_000)
     said = out_of_memory(tiny_path, large)

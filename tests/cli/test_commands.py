@@ -143,7 +143,7 @@ def test_a_picture_may_go_into_a_new_folder(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "a.svg").exists()
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252", marks=pytest.mark.slow)])
 def test_output_in_any_encoding(tmp_path: Path, encoding: str) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=24, metadata={"by": "Zoë ½ Δ 😀"})
     replay = ["replay", str(path), "--calibration-size", "16", "--signal", "token_logprob", "--score", "mean"]

@@ -40,6 +40,7 @@ def test_a_chain_with_a_local_gguf_prints_an_answer_and_its_account(tmp_path: Pa
     assert "samples" in done.stdout and "evidence {" in done.stdout
 
 
+@pytest.mark.slow  # twenty questions, up to sixteen responses each
 def test_a_chain_with_any_chat_model_answers_every_question(tmp_path: Path) -> None:
     done = run("any_chat_model.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

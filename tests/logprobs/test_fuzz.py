@@ -31,6 +31,7 @@ def test_a_reader_that_makes_zeros_of_missing_data_is_found(monkeypatch: pytest.
     assert any("not in the payload" in fault for fault in fuzz(1_000, seed=1)[1])
 
 
+@pytest.mark.slow  # thousands of payloads, by a reader that is broken on purpose
 def test_a_reader_that_takes_all_zeros_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_refuse_zeros", lambda chosen, table: None)
     assert any("made of zeros" in fault for fault in fuzz(6_000, seed=1)[1])

@@ -196,6 +196,7 @@ def test_a_dropped_pool_ends_its_thread() -> None:
         assert eventually(lambda: not pool_threads())
 
 
+@pytest.mark.slow  # an interpreter that loads langchain-openai
 def test_a_program_that_forgets_its_pool_ends_quietly() -> None:
     code = (
         "import sys; sys.path[:0] = ['.']\n"

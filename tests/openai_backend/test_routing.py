@@ -175,6 +175,7 @@ def test_servers_that_asked_for_rest_are_left_alone(clock: Clock) -> None:
     assert servers.choose(None) is servers.replicas[1] and servers.replicas[0].healthy
 
 
+@pytest.mark.slow  # several interpreters
 def test_the_key_of_a_prompt_is_its_text_in_every_process() -> None:
     messages = [SystemMessage("Add."), HumanMessage("17 + 25")]
     key = prompt_key(messages)

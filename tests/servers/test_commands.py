@@ -24,6 +24,7 @@ def on(server: LlamaServer) -> tuple[str, ...]:
     return ("--url", server.url, "--model", server.name, "--temperature", "1", "--answer", "boxed")
 
 
+@pytest.mark.slow  # a whole calibration over a server
 def test_calibrate_then_ask(real_server: LlamaServer, tmp_path: Path) -> None:
     made = tmp_path / "calibration.json"
     shown = reasc("calibrate", CALIBRATION, *on(real_server), "--limit", 48, "--out", made)
