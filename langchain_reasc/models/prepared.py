@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
-from langchain_core.prompt_values import PromptValue
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
@@ -33,7 +32,7 @@ from langchain_reasc.models.integrations import (
 )
 from langchain_reasc.models.stated import asking, instruction
 
-__all__ = ["PreparedModel", "to_messages"]
+__all__ = ["PreparedModel"]
 
 
 @dataclass(frozen=True)
@@ -233,24 +232,3 @@ class PreparedModel:
             return Fingerprint(ask_confidence=asks)
         own = fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
         return own.model_copy(update={"ask_confidence": asks})
-
-
-def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
-    """Whatever a chat model takes, as messages.
-
-    Raises:
-        ConfigurationError: not a string, message list or prompt value, or nothing in it.
-    """
-    if isinstance(value, str):
-        messages: list[BaseMessage] = [HumanMessage(value)]
-    elif isinstance(value, PromptValue):
-        messages = value.to_messages()
-    elif isinstance(value, Sequence) and not isinstance(value, bytes):
-        messages = convert_to_messages(value)
-    else:
-        raise ConfigurationError(
-            f"the input must be a string, a list of messages or a prompt value, got {type(value).__name__}"
-        )
-    if not messages:
-        raise ConfigurationError("the input holds no message")
-    return messages

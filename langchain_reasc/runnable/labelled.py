@@ -19,8 +19,9 @@ from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, Co
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.models.logprobs import SignalReading, read_signals
-from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.grading import Graded, graded
 from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
 

@@ -15,7 +15,8 @@ from langchain_reasc.exceptions import LogprobsUnavailable, Undecided
 from langchain_reasc.method.stopping import ASC, StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
-from langchain_reasc.models.prepared import PreparedModel, to_messages
+from langchain_reasc.models.inputs import to_messages
+from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.ballot import Ballot, DeservesVote
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.question import Question, SpendingListener, Start
