@@ -20,10 +20,10 @@ from pydantic import Field
 
 from langchain_reasc.agents.below import announced, remember_config, remember_run, taken
 from langchain_reasc.agents.chunks import chunks_of
-from langchain_reasc.agents.inner import rebound, unbound, wants_structure, with_inside
+from langchain_reasc.agents.inner import demands_call, rebound, unbound, wants_structure, with_inside
 from langchain_reasc.agents.stand_in import StandIn
 from langchain_reasc.answers import AnswerSpec
-from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.integrations import leaves
 from langchain_reasc.runnable.ballot import DeservesVote
@@ -81,7 +81,8 @@ class ChatReASC(StandIn):
 
         Raises:
             Exception: what the first sample failed with, where none succeeded, as the model inside would raise it.
-            Undecided: the evidence is not sufficient, with ``on_undecided="raise"``.
+            Undecided: the evidence is not sufficient, with ``on_undecided="raise"``, or with ``"abstain"`` where a tool
+                must be called.
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
         """
         remember_config(config)
@@ -174,7 +175,7 @@ class ChatReASC(StandIn):
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
         try:
-            return _told(self._solver.solve(question, below, slots=Slots(below.get("max_concurrency"))))
+            return _told(self._solver.solve(question, below, slots=Slots(below.get("max_concurrency"))), question)
         except SamplingError as error:
             raise _first_failure(error) from error
 
@@ -188,7 +189,8 @@ class ChatReASC(StandIn):
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
         try:
-            return _told(await self._solver.asolve(question, below, slots=AsyncSlots(below.get("max_concurrency"))))
+            slots = AsyncSlots(below.get("max_concurrency"))
+            return _told(await self._solver.asolve(question, below, slots=slots), question)
         except SamplingError as error:
             raise _first_failure(error) from error
 
@@ -220,10 +222,23 @@ def _calls_tools(message: AIMessage) -> bool:
     return bool(message.tool_calls or message.invalid_tool_calls)
 
 
-def _told(result: ReASCResult) -> AIMessage:
-    """The winning message as one of this model's own."""
+def _told(result: ReASCResult, question: Question) -> AIMessage:
+    """The winning message as one of this model's own.
+
+    Raises:
+        Undecided: it abstains where a tool must be called; whoever demands that would ask again, and pay, for ever.
+    """
     message = result.message
-    metadata = {**message.response_metadata, **({USAGE_ESTIMATED: True} if result.usage.estimated else {})}
+    if message.response_metadata["reasc"].get("abstained") and demands_call(question.model.kwargs):
+        raise Undecided(
+            "the evidence is not sufficient, and an empty message is no call of a tool, which is demanded here "
+            "(tool_choice, or structured output by a tool); the error's result has every response",
+            result,
+        )
+    # What OpenAI's clients say of tokens there, too, is that of the winner alone.
+    metadata = {name: value for name, value in message.response_metadata.items() if name != "token_usage"}
+    if result.usage.estimated:
+        metadata[USAGE_ESTIMATED] = True
     inner_id = message.id is None or message.id.startswith(LC_ID_PREFIX)  # named after a call that nobody heard of
     return message.model_copy(update={"id": None if inner_id else message.id, "response_metadata": metadata})
 

@@ -1,6 +1,6 @@
 """The chat model inside: what a model around it says of itself in its place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -10,7 +10,16 @@ from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.models.integrations import leaves
 
-__all__ = ["chat_model_inside", "name_of", "rebound", "told_of", "unbound", "wants_structure", "with_inside"]
+__all__ = [
+    "chat_model_inside",
+    "demands_call",
+    "name_of",
+    "rebound",
+    "told_of",
+    "unbound",
+    "wants_structure",
+    "with_inside",
+]
 
 _STRUCTURE: Final = (
     "response_format",  # OpenAI and all who speak its API
@@ -54,6 +63,14 @@ def told_of(model: Runnable[Any, Any]) -> dict[str, Any]:
     own = cast(RunnableConfig, {name: getattr(model, name, None) for name in names})
     merged: dict[str, Any] = {**merge_configs(own, config)}
     return {name: merged.get(name) or None for name in names}
+
+
+def demands_call(arguments: Mapping[str, Any]) -> bool:
+    """Whether the arguments of a call want a tool to be called, whatever the model would say."""
+    choice = arguments.get("tool_choice")
+    if isinstance(choice, Mapping):
+        choice = choice.get("type")
+    return choice not in (None, False, "auto", "none")
 
 
 def unbound(model: Runnable[Any, Any]) -> Runnable[Any, Any]:

@@ -206,6 +206,17 @@ def test_it_may_raise_or_abstain_where_it_cannot_decide(runner: Any) -> None:
     assert message.usage_metadata["input_tokens"] == 4 * PROMPT_TOKENS
 
 
+@pytest.mark.parametrize("choice", ["any", "look", {"type": "any"}, {"type": "function", "function": {"name": "look"}}])
+def test_it_does_not_abstain_where_a_call_is_demanded(runner: Any, choice: Any) -> None:
+    """An agent that wants structured output by a tool would ask again and again."""
+    chat = ChatReASC(model=calling("cat", "dog"), concurrency=1, max_samples=2, on_undecided="abstain")
+    with pytest.raises(Undecided, match="no call of a tool, which is demanded here") as raised:
+        runner.invoke(chat.bind_tools([look], tool_choice=choice), "q")
+    assert len(raised.value.result.responses) == 2
+    assert account(runner.invoke(chat.bind_tools([look]), "q"))["abstained"]
+    assert account(runner.invoke(chat.bind_tools([look], tool_choice="auto"), "q"))["abstained"]
+
+
 def test_it_asks_for_a_stated_confidence_and_keeps_it_out_of_the_text(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("the answer is 1\nConfidence: 85%", logprob=None))
     message = runner.invoke(ChatReASC(model=model, ask_confidence=True, calibration="online", **VOTES), "q")
