@@ -13,6 +13,8 @@ from runnable.fakes import Reply
 from langchain_reasc import ChatReASC
 from langchain_reasc.answers import json_object
 
+pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of what openai's client has parsed
+
 
 class Trip(BaseModel):
     """Where to, and for how much."""
