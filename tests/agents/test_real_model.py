@@ -1,0 +1,82 @@
+"""An agent on a model that really decodes: llama.cpp with random weights, held to calls of tools by a grammar."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from backends.tiny_gguf import write_tiny_model
+from backends.tool_templates import HERMES
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.tools import tool
+
+from langchain_reasc import ChatReASC, ReASCMiddleware
+from langchain_reasc.exceptions import Undecided
+
+from .test_accounting import Tree
+
+agents = pytest.importorskip("langchain.agents")
+limits = pytest.importorskip("langchain.agents.middleware")
+backend = pytest.importorskip("langchain_reasc_llama_cpp")
+
+
+@tool
+def switch(on: bool) -> str:
+    """Switch the light."""
+    return "on" if on else "off"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    path = write_tiny_model(tmp_path_factory.mktemp("agent") / "tiny.gguf", context=4096)
+    with backend.ChatLlamaCpp(
+        model_path=path, chat_template=HERMES, seed=3, n_ctx=4096, max_tokens=400, logit_bias={125: 8.0, 256: 8.0}
+    ) as model:  # a brace, and the end token
+        yield model
+
+
+def test_calls_of_tools_are_voted_on_and_share_a_prefill(runner: Any, model: Any) -> None:
+    tree, handler = Tree(), UsageMetadataCallbackHandler()
+    chat = ChatReASC(model=model, max_samples=8).bind_tools([switch], tool_choice="any")
+    message = runner.invoke(chat, "Light, please.", {"callbacks": [tree, handler]})
+    account = message.response_metadata["reasc"]
+    [call] = message.tool_calls
+    assert call["name"] == "switch" and isinstance(call["args"]["on"], bool)
+    assert set(account["parts"]["answer"]["evidence"]) <= {
+        '[{"args": {"on": true}, "name": "switch"}]',
+        '[{"args": {"on": false}, "name": "switch"}]',
+    }
+    assert account["launched"] > 1
+    assert message.usage_metadata["input_token_details"]["cache_read"] > 0, "the prompt was computed once"
+    [counted] = handler.usage_metadata.values()
+    assert counted == message.usage_metadata
+    [root] = tree.roots
+    assert (root.run_type, len(root.child_runs)) == ("llm", account["launched"])
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_an_agent_acts_on_the_winner(model: Any, is_async: bool) -> None:
+    votes = ReASCMiddleware(max_samples=4, max_run_samples=6)
+    once = limits.ModelCallLimitMiddleware(run_limit=2, exit_behavior="end")
+
+    class Forced(limits.AgentMiddleware):  # type: ignore[misc, name-defined]
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(tool_choice="any"))
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request.override(tool_choice="any"))
+
+    agent = agents.create_agent(model, tools=[switch], middleware=[once, Forced(), votes])
+    asked = {"messages": [("human", "Light, please.")]}
+    state = asyncio.run(agent.ainvoke(asked)) if is_async else agent.invoke(asked)
+    said = [message for message in state["messages"] if message.type == "ai" and message.tool_calls]
+    acted = [message.text for message in state["messages"] if message.type == "tool"]
+    assert acted == [switch.invoke(call["args"]) for message in said for call in message.tool_calls]
+    assert [message.response_metadata["reasc"]["launched"] for message in said] == [4, 2], "what the budget leaves"
+
+
+def test_what_is_undecided_may_be_raised(runner: Any, model: Any) -> None:
+    chat = ChatReASC(model=model, max_samples=2, on_undecided="raise").bind_tools([switch], tool_choice="any")
+    with pytest.raises(Undecided) as raised:
+        runner.invoke(chat, "Light, please.")
+    assert [response.status for response in raised.value.result.responses] == ["complete"] * 2
