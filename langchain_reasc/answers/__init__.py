@@ -26,11 +26,11 @@ any other                       what the extractor finds in its text. Reasoning 
 ``auto`` takes what the response says its answer is (a box, ``<answer>``, ``####``, "the answer is" in some 15
 languages), the last such statement where there are several; else the number that it comes down to: the last one, aside
 from courtesies, notes and subordinate clauses. It never depends on what is installed. Answers are compared after
-:func:`normalize`, calls as :class:`ToolVotes` says, objects as :func:`json_object` does; answers in free text by what
-they mean, see :func:`free_text`.
+:func:`normalize`, calls as :class:`ToolVotes` says (without arguments such as ``reasoning``), objects as
+:func:`json_object` does; answers in free text by what they mean, see :func:`free_text`.
 
-Responses that call tools have a kind, which tools they call, and vote on that first: calls that
-differ in an argument do not lose to fewer responses that call none.
+Responses that call tools have a kind, which tools they call, and vote on that first: calls that differ in an argument
+do not lose to fewer responses that call none.
 """
 
 from langchain_reasc.answers.equivalence import Classes
@@ -86,5 +86,5 @@ __all__ = [
     "with_answer",
 ]
 
-EXTRACTION_VERSION = 3
+EXTRACTION_VERSION = 4
 """The version of the rules by which answers are found. Recordings name it: another may find other answers."""

@@ -4,12 +4,17 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import within
 
-__all__ = ["Names", "canonical", "check_tolerance", "named", "names_of", "near"]
+__all__ = ["REASONING", "Names", "canonical", "check_tolerance", "named", "names_of", "near"]
+
+REASONING: Final = (
+    *("reasoning", "rationale", "explanation", "thoughts", "thought", "thinking", "scratchpad", "chain_of_thought"),
+)
+"""Fields and arguments in which a model thinks aloud: no two responses agree in them."""
 
 Names = Sequence[str] | AbstractSet[str]
 """Several names, in any collection that pydantic knows too."""

@@ -4,13 +4,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from langchain_core.messages import ToolCall
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_reasc.answers.json_objects import last_object, parsed_object
-from langchain_reasc.answers.json_values import Names, canonical, check_tolerance, near
+from langchain_reasc.answers.json_values import REASONING, Names, canonical, check_tolerance, near
 from langchain_reasc.answers.schemas import read, refuses
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import ByField, field_name
@@ -19,11 +19,6 @@ from langchain_reasc.method.stopping import StoppingRule
 __all__ = ["REASONING", "REFUSED_OBJECT", "ObjectVotes", "Schema", "whole_object"]
 
 REFUSED_OBJECT = "an object that its schema refuses"
-
-REASONING: Final = (
-    *("reasoning", "rationale", "explanation", "thoughts", "thought", "thinking", "scratchpad", "chain_of_thought"),
-)
-"""Fields in which a model thinks aloud: no two responses agree in them."""
 
 Schema = Mapping[str, Any] | type
 """A JSON schema, or a class that pydantic can validate: a model, a dataclass, a TypedDict."""

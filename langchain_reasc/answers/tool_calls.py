@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from langchain_reasc.answers.json_values import Names, canonical, check_tolerance, named, names_of, near
+from langchain_reasc.answers.json_values import REASONING, Names, canonical, check_tolerance, named, names_of, near
 from langchain_reasc.answers.schemas import read, refuses
 from langchain_reasc.answers.tool_schemas import ANY_TOOL
 from langchain_reasc.exceptions import ConfigurationError
@@ -32,7 +32,8 @@ class ToolVotes:
     whether or not lists are between them; or all of it, ``"search.filter.date"``.
 
     Attributes:
-        exclude_args: arguments that are left out of the vote; of every tool, or tool -> arguments.
+        exclude_args: arguments that are left out of the vote; of every tool, or tool -> arguments. By default those in
+            which a model thinks aloud, such as ``reasoning``.
         tolerance: argument -> how far, at most, its number is from another that it agrees with.
         normalize: argument -> what spells its strings before they are compared: a function, or ``"casefold"`` or
             ``"whitespace"``.
@@ -43,7 +44,7 @@ class ToolVotes:
         ConfigurationError: a tolerance that is no distance, an unknown name, a string where several are expected.
     """
 
-    exclude_args: Names | Mapping[str, Names] = ()
+    exclude_args: Names | Mapping[str, Names] = REASONING
     tolerance: Mapping[str, float] = field(default_factory=dict)
     normalize: Mapping[str, Callable[[str], str] | str] = field(default_factory=dict)
     hierarchical: bool = True

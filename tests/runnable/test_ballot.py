@@ -56,6 +56,26 @@ def test_arguments_may_be_left_out_of_the_vote_or_agree_nearly(runner: Any) -> N
     assert near.message.tool_calls[0]["args"] == calls[0], "the call is given as the model made it"
 
 
+@tool
+def pay(euros: int, reasoning: str) -> str:
+    """Pay."""
+    return f"{euros} paid"
+
+
+def test_what_a_model_thinks_aloud_in_an_argument_does_not_count(runner: Any) -> None:
+    """Structured output by function calling has it, and so have the tools of many agents."""
+
+    def script(question: str, index: int) -> Reply:
+        return Reply("", calls=(("pay", {"euros": 5, "reasoning": f"thought {index}"}),))
+
+    model = Scripted(script=script).bind_tools([pay])
+    result = runner.solve(ReASCRunnable(model=model, concurrency=1), "q")
+    assert (result.decision.reason, result.decision.samples) == ("evidence", 4)
+    assert result.message.tool_calls[0]["args"] == {"euros": 5, "reasoning": "thought 0"}
+    counted = ReASCRunnable(model=model, concurrency=1, max_samples=4, tool_votes=ToolVotes(exclude_args=()))
+    assert len(set(answers(runner.solve(counted, "q")))) == 4
+
+
 def test_what_the_schema_fills_in_and_refuses(runner: Any) -> None:
     calls = [{"city": "Bonn", "price": 1}, {"city": "Bonn", "price": "1", "seats": 1}, {"town": "Bonn"}]
     result = solved(runner, booking(*calls, calls[0]), max_samples=16)
