@@ -1,7 +1,6 @@
 """``reasc ask``: a question in, the answer out, with what was spent and why it stopped."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +22,7 @@ from langchain_reasc.cli.options import (
 from langchain_reasc.exceptions import SamplingError
 
 if TYPE_CHECKING:
+    from langchain_reasc.calibration import Calibration
     from langchain_reasc.method.stopping import Decision
     from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 
@@ -84,11 +84,14 @@ def ask(
         raise typer.BadParameter("the question is empty")
     prompt = (read_template(template, system=system) or Template()).after(system)
     shipped = model is None and not url
+    known = _calibration(calibration, shipped=shipped)
     options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
     with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
         reasc = ReASCRunnable(
             model=chat_model,
-            calibration=_calibration(calibration, shipped=shipped),
+            calibration=known,
+            # As it was measured: one of stated confidences holds for a model that is asked for them.
+            ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
             max_samples=max_samples,
             concurrency=concurrency,
             answer=answer,
@@ -135,13 +138,15 @@ def outcome(result: "ReASCResult") -> str:
     )
 
 
-def _calibration(chosen: str | None, *, shipped: bool) -> Path | None:
+def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
+    from langchain_reasc.calibration import load_calibration
+
     if chosen == "none":
         return None
     if chosen is not None:
-        return Path(chosen)
+        return load_calibration(chosen)
     own = embedded("calibration.json")
-    return own if shipped and own.exists() else None
+    return load_calibration(own) if shipped and own.exists() else None
 
 
 def _show_sample(response: "SampledResponse", decision: "Decision") -> None:

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 from evaluation.pools import write_lines
 from langchain_reasc_llama_cpp import embedded_model_path
+from runnable.fakes import calibration
 
 from cli.test_commands import reasc
-from langchain_reasc.calibration import load_calibration
+from langchain_reasc.calibration import Fingerprint, load_calibration, save_calibration
+from langchain_reasc.calibration.asked import confidence_part
 from langchain_reasc.evaluation import read_pool
+from langchain_reasc.models.stated import instruction
 
 TEST = embedded_model_path().with_name("test.jsonl")
 pytestmark = pytest.mark.skipif(not TEST.exists(), reason="the shipped model is not built yet")
@@ -56,6 +59,16 @@ def test_without_an_answer_ask_fails_and_says_what_to_do() -> None:
     assert "--answer says where the answer is, --max-tokens allows longer responses" in refused.stderr
     data = reasc("ask", QUESTION, "--seed", 1, "--answer", "regex:nowhere", "--max-samples", 2, "--json", code=1)
     assert json.loads(data.stdout)["answer"] is None and "error: no answer was found" in data.stderr
+
+
+def test_a_model_is_asked_for_its_confidence_where_the_calibration_was_made_so(tmp_path: Path) -> None:
+    """The shipped model cannot state any, and that is said."""
+    asked = Fingerprint(ask_confidence=confidence_part(instruction(tools=False)))
+    stated = calibration(signal="verbalized", schema_version=2, gate=0.9, fingerprint=asked)
+    path = tmp_path / "stated.json"
+    save_calibration(stated, path)
+    refused = reasc("ask", QUESTION, "--calibration", path, code=1)
+    assert "the response states no confidence, although it was asked for a line" in refused.stderr
 
 
 def test_a_template_stands_around_the_question(tmp_path: Path) -> None:
