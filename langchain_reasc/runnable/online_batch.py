@@ -71,7 +71,7 @@ def _votes_for_calls(message: AIMessage, solver: Solver) -> bool:
     """Whether the answer is the calls; looked for only where there are some."""
     if message.tool_calls:
         with suppress(Exception):  # the user's extractor: its own decision reports that
-            return vote_of(message, solver.extract, solver.tool_votes).calls
+            return vote_of(message, solver.extract, solver.tool_votes, solver.model.schemas).calls
     return False
 
 
