@@ -96,7 +96,7 @@ def compare(model: ChatOpenAICompatible) -> None:
 def decide(model: ChatOpenAICompatible) -> None:
     """ReASC over the server: online calibration, concurrent samples, the rest cut off."""
     measure = Measure("top_k", "bottom_group", window=16)
-    reasc = ReASCRunnable(model=model, calibration="online", measure=measure, max_samples=8)
+    reasc = ReASCRunnable(model=model, calibration="mixture", measure=measure, max_samples=8)
     begun = time.perf_counter()
     messages = reasc.batch([*shipped_questions(_DECIDED)], {"max_concurrency": 2})
     took = time.perf_counter() - begun

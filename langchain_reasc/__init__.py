@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_reasc._version import __version__
 from langchain_reasc.calibration import (
     Calibration,
+    calibrate_mixture,
     calibrate_offline,
-    calibrate_online,
     load_calibration,
     save_calibration,
 )
@@ -56,8 +56,8 @@ __all__ = [
     "__version__",
     "acalibrate",
     "calibrate",
+    "calibrate_mixture",
     "calibrate_offline",
-    "calibrate_online",
     "decide",
     "load_calibration",
     "register_integration",

@@ -23,7 +23,7 @@ from langchain_reasc.agents.decision_types import (
     State,
 )
 from langchain_reasc.answers import Extractor
-from langchain_reasc.calibration import Calibration, OnlineCalibrator
+from langchain_reasc.calibration import Calibration, MixtureCalibrator
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
@@ -79,7 +79,7 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
     """A chat model (or a binding of one), as :attr:`langchain_reasc.ReASCRunnable.model`."""
     model: str = ""
     """The name that answers go by; empty for that of the chat model."""
-    calibration: Calibration | Literal["online"] | str | Path | None = None
+    calibration: Calibration | Literal["mixture"] | str | Path | None = None
     """As :attr:`langchain_reasc.ReASCRunnable.calibration`. One is measured on decisions: :meth:`prompt` makes what
     :func:`langchain_reasc.calibrate` asks, with ``answer=ReASCDecisionModel.answer``."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
@@ -98,9 +98,9 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
     allow_fingerprint_mismatch: bool = False
     """Use a calibration that was measured on another model, prompt or sampling."""
     measure: Measure | None = None
-    """How ``calibration="online"`` scores a response."""
-    calibrator: OnlineCalibrator | None = Field(default=None, repr=False, exclude=True)
-    """What ``calibration="online"`` learns with; made when it is None."""
+    """How ``calibration="mixture"`` scores a response."""
+    calibrator: MixtureCalibrator | None = Field(default=None, repr=False, exclude=True)
+    """What ``calibration="mixture"`` learns with; made when it is None."""
 
     answer: ClassVar[Extractor] = ANY_LABEL
     """What finds the label in a response, for :func:`langchain_reasc.calibrate`."""

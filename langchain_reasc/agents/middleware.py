@@ -120,7 +120,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
 
     @property
     def learned(self) -> Calibration | None:
-        """The calibration in use: of ``"online"``, what was learned of the model called last, to be saved."""
+        """The calibration in use: of ``"mixture"``, what was learned of the model called last, to be saved."""
         if self._calibrators:
             return self._calibrators[-1].calibration
         given = self._options.get("calibration")
@@ -179,8 +179,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         return request.override(model=self._around(request.model, options))
 
     def _around(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
-        """The model that votes. What ``"online"`` has learned of a model goes on from call to call."""
-        if options.get("calibration") != "online":
+        """The model that votes. What ``"mixture"`` has learned of a model goes on from call to call."""
+        if options.get("calibration") != "mixture":
             return ChatReASC(model=model, **options)
         with self._lock:
             latest = self._calibrators[-1] if self._calibrators else None

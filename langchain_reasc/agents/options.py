@@ -10,7 +10,7 @@ from langchain_core.outputs import ChatResult
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.answers.tool_calls import ToolVotes
-from langchain_reasc.calibration import Calibration, OnlineCalibrator
+from langchain_reasc.calibration import Calibration, MixtureCalibrator
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -21,7 +21,7 @@ __all__ = ["VoteOptions", "checked_names", "checked_options"]
 class VoteOptions(TypedDict, total=False):
     """The options of :class:`~langchain_reasc.ChatReASC`, with the meaning and the defaults that they have there."""
 
-    calibration: Calibration | Literal["online"] | str | Path | None
+    calibration: Calibration | Literal["mixture"] | str | Path | None
     max_samples: int
     answer: AnswerSpec
     tool_votes: ToolVotes
@@ -37,7 +37,7 @@ class VoteOptions(TypedDict, total=False):
     time_budget: float | None
     ask_confidence: bool
     measure: Measure | None
-    calibrator: OnlineCalibrator | None
+    calibrator: MixtureCalibrator | None
 
 
 class _AnyModel(BaseChatModel):
@@ -65,7 +65,7 @@ def checked_options(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
             f"but its model: {', '.join(VoteOptions.__annotations__)}"
         )
     trial = ChatReASC(model=_AnyModel(), **options | {"allow_fingerprint_mismatch": True})
-    if options.get("calibration") not in (None, "online"):
+    if options.get("calibration") not in (None, "mixture"):
         options["calibration"] = trial.learned
     return options, trial
 

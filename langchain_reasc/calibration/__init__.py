@@ -2,8 +2,8 @@
 
 from langchain_reasc.calibration.asked import FixedPrompt, answer_name, fixed_prompt
 from langchain_reasc.calibration.fingerprint import check_fingerprint, check_made_of, fingerprint_of
+from langchain_reasc.calibration.mixture import MixtureCalibrator, calibrate_mixture
 from langchain_reasc.calibration.offline import calibrate_offline
-from langchain_reasc.calibration.online import OnlineCalibrator, calibrate_online
 from langchain_reasc.calibration.schema import (
     AUROC,
     Calibration,
@@ -27,13 +27,13 @@ __all__ = [
     "HashedPart",
     "MeasureBlock",
     "Mixture",
-    "OnlineCalibrator",
+    "MixtureCalibrator",
     "RejectedMeasure",
     "RuleBlock",
     "Selection",
     "answer_name",
+    "calibrate_mixture",
     "calibrate_offline",
-    "calibrate_online",
     "check_fingerprint",
     "check_made_of",
     "fingerprint_of",

@@ -5,16 +5,16 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from langchain_reasc._version import __version__
 from langchain_reasc.method.confidence import SCORES, Measure
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer
-from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, ReASC
+from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, ReASC, StoppingRule
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
 __all__ = [
@@ -95,11 +95,11 @@ class Gate(_Record):
     threshold: FiniteFloat | None = Field(description="τ_gate, the larger of its two parts; null when closed.")
     mean_part: FiniteFloat | None = Field(
         default=None,
-        description="Mean score of correct responses (offline) or of the mixture's upper component (online).",
+        description="Mean score of correct responses (offline) or of the mixture's upper component.",
     )
     target_part: FiniteFloat | None = Field(
         default=None,
-        description="Smallest score whose accuracy (offline) or mixture posterior (online) reaches p_target.",
+        description="Smallest score whose accuracy (offline) or mixture posterior reaches p_target.",
     )
     closed_because: str | None = Field(default=None, description="Why every question goes on to Stage 2, when it does.")
 
@@ -159,21 +159,27 @@ class Calibration(_Record):
     """μ, σ and τ_gate for one model, prompt and sampling, with how they were found. Immutable."""
 
     schema_version: Literal[READABLE_VERSIONS]  # type: ignore[valid-type]
-    method: Literal["offline", "online"] = Field(description="Algorithm 1 (labelled) or 2 (unlabelled).")
-    signal: Literal[(*SIGNALS, VERBALIZED)] = Field(  # type: ignore[valid-type]
-        description="Token signal; or verbalized, the confidence that the model states of itself."
+    method: Literal["offline", "mixture", "consensus"] = Field(
+        description="offline: Algorithm 1, on labels; mixture: Algorithm 2, on first responses; consensus: on how far "
+        "the responses to each question agree."
     )
-    score: Literal[tuple(SCORES)] = Field(description="How token signals become one response score.")  # type: ignore[valid-type]
-    window: int = Field(ge=1, description="W, tokens per group.")
+    signal: Literal[(*SIGNALS, VERBALIZED)] | None = Field(  # type: ignore[valid-type]
+        description="Token signal; or verbalized, the confidence that the model states of itself; null where only "
+        "answers count, and there is no measure."
+    )
+    score: Literal[tuple(SCORES)] | None = Field(  # type: ignore[valid-type]
+        description="How token signals become one response score; null without a signal."
+    )
+    window: int | None = Field(ge=1, description="W, tokens per group; null without a signal.")
     top_k: int | None = Field(
         default=None,
         ge=1,
         description="k, alternatives per token behind top_k or neg_entropy (V: over all of it).",
     )
     vocabulary_size: int | None = Field(default=None, ge=1, description="V of the model, where known.")
-    n: int = Field(ge=2, description="Calibration responses.")
-    mean: FiniteFloat = Field(description="μ of the response scores.")
-    std: Positive = Field(description="σ of the response scores (population).")
+    n: int = Field(ge=2, description="Calibration responses; by consensus: questions.")
+    mean: FiniteFloat | None = Field(description="μ of the response scores; null without a signal.")
+    std: Positive | None = Field(description="σ of the response scores (population); null without a signal.")
     lambda_: Positive = Field(default=0.7, alias="lambda", description="λ in the weight max(1, exp(λ z)).")
     weight: Literal[tuple(WEIGHTS)] = "reasc"  # type: ignore[valid-type]
     p_target: Annotated[FiniteFloat, Field(gt=0, lt=1)] = 0.9
@@ -184,7 +190,7 @@ class Calibration(_Record):
     )
     auroc: AUROC | None = Field(default=None, description="Offline only; null where one class is empty.")
     accuracy: Probability | None = Field(default=None, description="Share of correct calibration responses (offline).")
-    mixture: Mixture | None = Field(default=None, description="Online only.")
+    mixture: Mixture | None = Field(default=None, description="Algorithm 2 only.")
     rejected: tuple[RejectedMeasure, ...] = Field(default=(), description="What signal='auto' did not choose.")
     measure_: MeasureBlock | None = Field(
         default=None, alias="measure", description="More about the measure; recorded, and not yet used by any decision."
@@ -212,9 +218,24 @@ class Calibration(_Record):
             **fields,
         )
 
+    @field_validator("method", mode="before")
+    @classmethod
+    def _called_otherwise(cls, method: object) -> object:
+        return "mixture" if method == "online" else method  # as files call it that are older than consensus
+
+    @model_validator(mode="after")
+    def _measured_or_counted(self) -> Self:
+        given = [self.signal, self.score, self.window, self.mean, self.std]
+        if len({value is None for value in given}) > 1 or (self.signal is None and self.method != "consensus"):
+            raise ValueError("signal, score, window, mean and std are null together, and only by consensus")
+        return self
+
     @property
-    def measure(self) -> Measure:
-        """How a response is scored under this calibration."""
+    def measure(self) -> Measure | None:
+        """How a response is scored under this calibration; None where only answers count."""
+        if self.signal is None:
+            return None
+        assert self.score is not None and self.window is not None
         return Measure(self.signal, self.score, self.window)
 
     def rule(
@@ -223,7 +244,7 @@ class Calibration(_Record):
         confidence: float = DEFAULT_CONFIDENCE,
         on_missing_confidence: Literal["error", "count"] = "error",
         safeguard: bool = True,
-    ) -> ReASC:
+    ) -> StoppingRule:
         """The stopping rule this calibration stands for.
 
         Args:
@@ -231,11 +252,13 @@ class Calibration(_Record):
             on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
             safeguard: whether to count votes (ASC) where ``fallback`` says so; False gives the paper's rule regardless.
         """
-        counts = safeguard and self.fallback is not None
+        if safeguard and self.fallback is not None:
+            return ASC(confidence)
+        assert self.mean is not None and self.std is not None  # only a calibration by consensus has none
         return ReASC(
             Standardizer(self.mean, self.std, self.lambda_),
-            gate=None if counts else self.gate.threshold,
-            weight="count" if counts else self.weight,
+            gate=self.gate.threshold,
+            weight=self.weight,
             confidence=confidence,
             on_missing_confidence=on_missing_confidence,
         )

@@ -5,13 +5,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from langchain_reasc.calibration import Calibration, Fingerprint, answer_name, calibrate_offline, calibrate_online
+from langchain_reasc.calibration import Calibration, Fingerprint, answer_name, calibrate_mixture, calibrate_offline
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 
-__all__ = ["calibrate_offline_on", "calibrate_online_on", "recorded_measure"]
+__all__ = ["calibrate_mixture_on", "calibrate_offline_on", "recorded_measure"]
 
 Firsts = Sequence[tuple[int, int]]
 
@@ -53,13 +53,13 @@ def calibrate_offline_on(
     )
 
 
-def calibrate_online_on(
+def calibrate_mixture_on(
     pool: Pool, scores: PoolScores, firsts: Firsts, measure: Measure | str, *, p_target: float = 0.9, seed: int = 0
 ) -> Calibration:
     """Algorithm 2 on recorded responses; arguments and errors as :func:`calibrate_offline_on`, labels unused."""
     held = [scores.scores(measure)[question][response] for question, response in firsts]
     named = _named(pool, measure)
-    return calibrate_online(
+    return calibrate_mixture(
         [score for score in held if score is not None],
         measure=named,
         p_target=p_target,

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from langchain_reasc.calibration import Calibration
-from langchain_reasc.evaluation.from_pool import calibrate_offline_on, calibrate_online_on
+from langchain_reasc.evaluation.from_pool import calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, ESC, Cap, FixedBudget, StoppingRule
 
-__all__ = ["ASC_ROW", "OFFLINE", "ONLINE", "SAFEGUARDED", "Method", "MethodSettings", "Split", "counting", "weighing"]
+__all__ = ["ASC_ROW", "MIXTURE", "OFFLINE", "SAFEGUARDED", "Method", "MethodSettings", "Split", "counting", "weighing"]
 
 ASC_ROW = "ASC"
-OFFLINE, SAFEGUARDED, ONLINE = "ReASC (offline)", "ReASC (offline, safeguarded)", "ReASC (online)"
+OFFLINE, SAFEGUARDED, MIXTURE = "ReASC (offline)", "ReASC (offline, safeguarded)", "ReASC (mixture)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,14 @@ def weighing(
     if measure is None:  # nothing could be chosen
         return
     try:
-        online = calibrate_online_on(pool, scores, unlabelled, measure, p_target=settings.p_target, seed=settings.seed)
-        yield _calibrated(ONLINE, spec, measure, settings, online)
+        online = calibrate_mixture_on(pool, scores, unlabelled, measure, p_target=settings.p_target, seed=settings.seed)
+        yield _calibrated(MIXTURE, spec, measure, settings, online)
     except CalibrationDataError as error:
-        yield _impossible(ONLINE, spec, settings, error)
+        yield _impossible(MIXTURE, spec, settings, error)
 
 
 def _calibrated(
-    name: str, spec: MeasureSpec, measure: Measure | str, settings: MethodSettings, calibration: Calibration
+    name: str, spec: MeasureSpec, measure: Measure | str | None, settings: MethodSettings, calibration: Calibration
 ) -> Method:
     rule = calibration.rule(safeguard=name == SAFEGUARDED, on_missing_confidence="count")
     return Method(name, rule | Cap(settings.max_samples), spec, measure, calibration)

@@ -8,7 +8,7 @@ replay over recorded samples and the tests all call :func:`decide`.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.decision import Decision, Reason, Response
@@ -22,7 +22,28 @@ DEFAULT_BUDGET = 16
 
 
 class StoppingRule(ABC):
-    """A pure function ``Sequence[Response] -> Decision`` that composes with ``|`` and ``&``."""
+    """A pure function ``Sequence[Response] -> Decision`` that composes with ``|`` and ``&``.
+
+    Attributes:
+        called: what accounts call the method.
+    """
+
+    called: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """What accounts call the method: of several that are composed, the left one."""
+        return self.called
+
+    @property
+    def may_accept_first(self) -> bool:
+        """Whether it may stop after one response, which is then launched alone."""
+        return False
+
+    @property
+    def reads_scores(self) -> bool:
+        """Whether it reads the scores of responses, and not their answers alone."""
+        return False
 
     @abstractmethod
     def __call__(self, responses: Sequence[Response]) -> Decision:
@@ -78,6 +99,7 @@ def _after(rule: StoppingRule, responses: Sequence[Response]) -> Decision:
 class Cap(StoppingRule):
     """Stop at ``samples`` responses, whatever they say; on its own, self-consistency with a fixed budget."""
 
+    called: ClassVar[str] = "fixed_budget"
     samples: int = DEFAULT_BUDGET
 
     def __post_init__(self) -> None:
@@ -96,6 +118,7 @@ FixedBudget = Cap
 class ASC(StoppingRule):
     """Adaptive-Consistency (Aggarwal et al. 2023): the Beta rule on counts."""
 
+    called: ClassVar[str] = "asc"
     confidence: float = DEFAULT_CONFIDENCE
 
     def __post_init__(self) -> None:
@@ -113,6 +136,7 @@ class ESC(StoppingRule):
     The answer is that window's; while none is, the majority of all responses.
     """
 
+    called: ClassVar[str] = "esc"
     window: int = 4
 
     def __post_init__(self) -> None:
@@ -143,6 +167,7 @@ class ReASC(StoppingRule):
         on_missing_confidence: ``"error"``, or ``"count"`` to let a response without a score count as one vote.
     """
 
+    called: ClassVar[str] = "reasc"
     statistics: Standardizer
     gate: float | None = None
     weight: str = "reasc"
@@ -157,6 +182,14 @@ class ReASC(StoppingRule):
             raise ConfigurationError(f"on_missing_confidence is 'error' or 'count', got {self.on_missing_confidence!r}")
         if not self.statistics.std > 0:
             raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
+
+    @property
+    def may_accept_first(self) -> bool:
+        return self.gate is not None
+
+    @property
+    def reads_scores(self) -> bool:
+        return self.gate is not None or self.weight != "count"
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         if len(responses) == 1 and self._accepts(responses[0]):
@@ -197,6 +230,18 @@ class _Either(StoppingRule):
             return decision
         other = self.right(responses)
         return replace(decision, stop=other.stop, reason=other.reason)
+
+    @property
+    def name(self) -> str:
+        return self.left.name
+
+    @property
+    def may_accept_first(self) -> bool:
+        return self.left.may_accept_first or self.right.may_accept_first
+
+    @property
+    def reads_scores(self) -> bool:
+        return self.left.reads_scores or self.right.reads_scores
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         return self.left.weights(responses)

@@ -15,7 +15,7 @@ from langchain_core.runnables.utils import gated_coro
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.waiting import as_they_end
-from langchain_reasc.runnable.online_batch import starts
+from langchain_reasc.runnable.mixture_batch import starts
 from langchain_reasc.runnable.progress import Progress, shown
 from langchain_reasc.runnable.question import Question, Start
 from langchain_reasc.runnable.solver import Solver

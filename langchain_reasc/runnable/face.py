@@ -8,7 +8,7 @@ from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, Field, model_validator
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibration import Calibration, OnlineCalibrator
+from langchain_reasc.calibration import Calibration, MixtureCalibrator
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -30,8 +30,8 @@ class Face(Recreated):
 
     model: Runnable[LanguageModelInput, Any]
     """A chat model (or a binding of one). Best is one that returns logprobs; it must sample (temperature above 0)."""
-    calibration: Calibration | Literal["online"] | str | Path | None = None
-    """A calibration, the path of one, ``"online"`` to learn without labels, or None to count votes (ASC)."""
+    calibration: Calibration | Literal["mixture"] | str | Path | None = None
+    """A calibration, the path of one, ``"mixture"`` to learn without labels, or None to count votes (ASC)."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """Samples per question at most."""
     answer: AnswerSpec = "auto"
@@ -73,11 +73,11 @@ class Face(Recreated):
     ``response_metadata["verbalized_confidence"]``, None where none was stated. A calibration holds for models that are
     asked, or for such as are not."""
     measure: Measure | None = None
-    """How ``calibration="online"`` scores a response; None for the paper's (self-certainty, bottom 10 %, W = 128) where
-    the model gives that signal, else the same score of one that it gives; with ``ask_confidence``, what the model
+    """How ``calibration="mixture"`` scores a response; None for the paper's (self-certainty, bottom 10 %, W = 128)
+    where the model gives that signal, else the same score of one that it gives; with ``ask_confidence``, what the model
     states where it gives none."""
-    calibrator: OnlineCalibrator | None = Field(default=None, repr=False, exclude=True)
-    """What ``calibration="online"`` learns with; made when it is None. Runnables that are given the same one learn
+    calibrator: MixtureCalibrator | None = Field(default=None, repr=False, exclude=True)
+    """What ``calibration="mixture"`` learns with; made when it is None. Runnables that are given the same one learn
     together, as those do that LangChain makes of one with configurable fields."""
 
     _quiet: ClassVar[bool] = False

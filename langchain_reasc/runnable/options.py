@@ -9,7 +9,7 @@ from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 
 from langchain_reasc.answers import AnswerSpec, extractor
-from langchain_reasc.calibration import Calibration, Fingerprint, OnlineCalibrator, load_calibration
+from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, load_calibration
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -26,7 +26,7 @@ def prepared_solver(
     calibration: Calibration | str | Path | None,
     answer: AnswerSpec,
     measure: Measure | None,
-    calibrator: OnlineCalibrator | None,
+    calibrator: MixtureCalibrator | None,
     on_missing_confidence: Literal["error", "count"],
     allow_fingerprint_mismatch: bool,
     fixed_prompt: FixedPrompt | None = None,
@@ -44,16 +44,16 @@ def prepared_solver(
         FingerprintMismatch: the calibration was measured on something else.
         LogprobsUnavailable: the model is known to give no confidence where one is needed.
     """
-    if measure is not None and calibration != "online":
+    if measure is not None and calibration != "mixture":
         raise ConfigurationError(
-            f"measure={str(measure)!r} goes with calibration='online'; a calibration brings its own, and "
+            f"measure={str(measure)!r} goes with calibration='mixture'; a calibration brings its own, and "
             "without one no confidence is read"
         )
     known = _calibration(calibration)
     reading = measure or (known.measure if known else None)
     read = calibration is not None and not _is_stated(reading)
     prepared = PreparedModel.of(model, logprobs=read, quiet=quiet, ask_confidence=ask_confidence)
-    if calibration == "online" and measure is None and _is_stated(measure := _measure_of(prepared)):
+    if calibration == "mixture" and measure is None and _is_stated(measure := _measure_of(prepared)):
         prepared = PreparedModel.of(model, quiet=quiet, ask_confidence=ask_confidence)
     running = prepared.fingerprint(prompt=fixed_prompt, answer=answer)
     solver = Solver(
@@ -63,7 +63,7 @@ def prepared_solver(
         fixed_prompt=fixed_prompt,
         calibration=known,
         calibrator=_calibrator(prepared, running, measure, calibrator, counted=on_missing_confidence == "count")
-        if calibration == "online"
+        if calibration == "mixture"
         else None,
         on_missing_confidence=on_missing_confidence,
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
@@ -100,7 +100,7 @@ def explained(error: ValidationError) -> ConfigurationError:
 
 
 def _calibration(given: Calibration | str | Path | None) -> Calibration | None:
-    if given is None or given == "online":
+    if given is None or given == "mixture":
         return None
     return given if isinstance(given, Calibration) else load_calibration(given)
 
@@ -109,10 +109,10 @@ def _calibrator(
     model: PreparedModel,
     running: Fingerprint,
     measure: Measure | None,
-    given: OnlineCalibrator | None,
+    given: MixtureCalibrator | None,
     *,
     counted: bool,
-) -> OnlineCalibrator:
+) -> MixtureCalibrator:
     measure = measure or _measure_of(model)
     if _is_stated(measure):
         if not model.ask_confidence and not counted:
@@ -124,7 +124,7 @@ def _calibrator(
         )
     if given is not None and given.goes_with(measure, running):
         return given
-    return OnlineCalibrator(measure=measure, fingerprint=running)
+    return MixtureCalibrator(measure=measure, fingerprint=running)
 
 
 def _is_stated(measure: Measure | None) -> bool:

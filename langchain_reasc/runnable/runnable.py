@@ -104,7 +104,7 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         progress: Progress = None,
         **kwargs: Any,
     ) -> list[AIMessage]:
-        """One winning response per input; ``calibration="online"`` calibrates on all first responses (Algorithm 2).
+        """One winning response per input; ``calibration="mixture"`` calibrates on all first responses (Algorithm 2).
 
         Args:
             inputs: whatever the chat model takes.

@@ -80,7 +80,7 @@ class Scorer:
         return score
 
     def _compare(self, reading: SignalReading) -> None:
-        if self._calibration is None:
+        if self._calibration is None or self._calibration.signal is None:
             return
         try:
             check_made_of(

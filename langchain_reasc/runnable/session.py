@@ -13,7 +13,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import Cap, Decision, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, decide
 from langchain_reasc.models.logprobs import Provenance
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.ballot import Ballot
@@ -70,7 +70,7 @@ class Session:
         self._capped = ballot.rule(rule | Cap(max_samples))
         self._scorer = Scorer(measure, calibration=calibration, required=required)
         self._max_samples, self._concurrency = max_samples, concurrency
-        self._gated = isinstance(rule, ReASC) and rule.gate is not None
+        self._gated = rule.may_accept_first
         self._keep_logprobs = keep_logprobs
         self._on_response = on_response
         self._warned = False
@@ -168,14 +168,13 @@ class Session:
             *failures_told(samples),
         ]
         winner, decision = winner_of(responses, decision, self._ballot.written)
-        method = "reasc" if isinstance(self._rule, ReASC) and self._rule.weight != "count" else "asc"
         message = accounted(
             winner,
             responses,
             decision,
             usage,
             notices,
-            method=method,
+            method=self._rule.name,
             without_confidence=self._scorer.missed,
             keep_logprobs=self._keep_logprobs,
         )

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes
-from langchain_reasc.calibration import Calibration, Fingerprint, OnlineCalibrator, check_fingerprint
+from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, check_fingerprint
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import LogprobsUnavailable, Undecided
 from langchain_reasc.method.stopping import ASC, StoppingRule
@@ -45,7 +45,7 @@ class Terms:
     answer: AnswerSpec
     fixed_prompt: FixedPrompt | None
     calibration: Calibration | None
-    calibrator: OnlineCalibrator | None
+    calibrator: MixtureCalibrator | None
     max_samples: int
     concurrency: int
     confidence: float
@@ -164,11 +164,11 @@ class Terms:
     def _reads_statements(self) -> bool:
         """Whether confidence is what the model states, and not read from its tokens."""
         known = self.calibrator or self.calibration
-        return known is not None and known.measure.signal == VERBALIZED
+        return known is not None and known.measure is not None and known.measure.signal == VERBALIZED
 
     def _rule(self, calibration: Calibration | None) -> tuple[StoppingRule, tuple[str, ...]]:
         if calibration is None:
-            why = "online calibration has seen too few responses yet" if self.calibrator else "no calibration"
+            why = "the calibration by mixture has seen too few responses yet" if self.calibrator else "no calibration"
             return ASC(self.confidence), (f"{why}: counting votes (ASC)",)
         rule = calibration.rule(confidence=self.confidence, on_missing_confidence=self.on_missing_confidence)
         if calibration.fallback:

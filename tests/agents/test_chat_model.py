@@ -190,7 +190,7 @@ def test_a_model_without_logprobs_counts_or_says_so(runner: Any) -> None:
     ChatAnthropic = pytest.importorskip("langchain_anthropic").ChatAnthropic
     model = ChatAnthropic(model_name="claude-x", api_key="none", timeout=None, stop=None)
     with pytest.raises(ConfigurationError, match="which the model does not give"):
-        ChatReASC(model=model, calibration="online")
+        ChatReASC(model=model, calibration="mixture")
     assert ChatReASC(model=model).model_name == "claude-x"
 
 
@@ -217,6 +217,6 @@ def test_it_does_not_abstain_where_a_call_is_demanded(runner: Any, choice: Any) 
 
 def test_it_asks_for_a_stated_confidence_and_keeps_it_out_of_the_text(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("the answer is 1\nConfidence: 85%", logprob=None))
-    message = runner.invoke(ChatReASC(model=model, ask_confidence=True, calibration="online", **VOTES), "q")
+    message = runner.invoke(ChatReASC(model=model, ask_confidence=True, calibration="mixture", **VOTES), "q")
     assert (message.text, account(message)["answer"]) == ("the answer is 1", "1")
     assert message.response_metadata["verbalized_confidence"] == 0.85

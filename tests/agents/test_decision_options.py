@@ -73,7 +73,7 @@ def test_online_learns_from_the_first_response_to_every_question(runner: Any) ->
         n = int(asked.partition("number ")[2].partition("?")[0])
         return Reply("<answer>yes</answer>", logprob=-1.0 - n % 8 / 100 - n % 2)
 
-    decisions = ReASCDecisionModel(llm=Scripted(script=script), calibration="online", measure=TOP_K)
+    decisions = ReASCDecisionModel(llm=Scripted(script=script), calibration="mixture", measure=TOP_K)
     copied = decisions.model_copy(update={"max_samples": 8})
     questions = {str(n): core.Noul(instructions=f"Is it number {n}?") for n in range(64)}
     response = runner.invoke(decisions, {"state": "s", "questions": questions})

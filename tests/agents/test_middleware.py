@@ -127,7 +127,7 @@ def test_what_online_has_learned_goes_on_from_call_to_call(agents: Agents) -> No
         made = acting({"": [Reply(SUNNY, logprob=-0.5), Reply(SUNNY, logprob=-0.7)]})
         return made.model_copy(update={"model_name": name})
 
-    middleware = ReASCMiddleware(calibration="online", measure=TOP_K, concurrency=1, answer="text")
+    middleware = ReASCMiddleware(calibration="mixture", measure=TOP_K, concurrency=1, answer="text")
     ours, theirs = agent_of(model("ours"), middleware), agent_of(model("theirs"), middleware)
     for agent in (ours, theirs, ours):
         agents.ask(agent, "a")
@@ -153,7 +153,7 @@ def test_reasc_inside_reasc_is_refused(agents: Agents, inside: str) -> None:
         ({"model": "gpt"}, "unknown: model"),
         ({"max_samples": 0}, "max_samples: .*greater than or equal to 1, got 0"),
         ({"answer": "regexp"}, "unknown answer extractor 'regexp'"),
-        ({"measure": TOP_K}, "goes with calibration='online'"),
+        ({"measure": TOP_K}, "goes with calibration='mixture'"),
         ({"read_only": "search"}, "read_only takes names of tools, .*got 'search'"),
         ({"read_only": [get_weather]}, "read_only takes names of tools"),
         ({"read_only": ["search"], "when": lambda request, response: True}, "read_only goes without when"),

@@ -96,7 +96,7 @@ def test_nothing_is_recorded_where_nothing_is_called(path: Path, face: Face) -> 
 
 
 def test_calls_are_weighed_by_their_own_tokens(model: Any) -> None:
-    reasc = ReASCRunnable(model=model, calibration="online", measure=MEAN, max_samples=3)
+    reasc = ReASCRunnable(model=model, calibration="mixture", measure=MEAN, max_samples=3)
     result = reasc.solve("Will it rain?")
     assert "generated_text" not in result.message.response_metadata
     for response in result.responses:

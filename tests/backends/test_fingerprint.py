@@ -8,7 +8,7 @@ from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
 from pydantic import BaseModel
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import calibrate_online, check_fingerprint, load_calibration
+from langchain_reasc.calibration import calibrate_mixture, check_fingerprint, load_calibration
 from langchain_reasc.exceptions import FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
@@ -46,7 +46,7 @@ def test_the_shipped_calibration_is_accepted_by_the_shipped_model(shipped: ChatL
 @pytest.mark.parametrize("says", BOUND)
 def test_what_is_bound_is_part_of_a_new_one(shipped: ChatLlamaCpp, says: str) -> None:
     bound, scores = BOUND[says](shipped), [float(n % 7) for n in range(30)]
-    made = calibrate_online(scores, measure=Measure(), fingerprint=PreparedModel.of(shipped).fingerprint())
+    made = calibrate_mixture(scores, measure=Measure(), fingerprint=PreparedModel.of(shipped).fingerprint())
     assert made.schema_version == 2
     check_fingerprint(made, PreparedModel.of(shipped).fingerprint())
     with pytest.raises(FingerprintMismatch, match=says):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from langchain_reasc.calibration import Calibration, Fingerprint, RejectedMeasure, calibrate_offline, calibrate_online
+from langchain_reasc.calibration import Calibration, Fingerprint, RejectedMeasure, calibrate_mixture, calibrate_offline
 from langchain_reasc.method.confidence import Measure
 
 FINGERPRINT = Fingerprint(
@@ -36,4 +36,4 @@ def online() -> Calibration:
     """Algorithm 2 on two clear groups of scores."""
     rng = np.random.default_rng(1)
     scores = np.concatenate([rng.normal(0, 0.5, 30), rng.normal(4, 0.5, 50)])
-    return calibrate_online(scores, measure=Measure(), fingerprint=FINGERPRINT)
+    return calibrate_mixture(scores, measure=Measure(), fingerprint=FINGERPRINT)

@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from langchain_reasc.calibration import Calibration, calibrate_offline, calibrate_online
+from langchain_reasc.calibration import Calibration, calibrate_mixture, calibrate_offline
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import Cap, Response, decide
+from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 
 TEN = list(range(1, 11))
 
@@ -68,7 +68,7 @@ def test_none_correct_closes_the_gate_and_counts_votes() -> None:
     assert calibration.gate.closed_because == "none of the 3 calibration responses is correct"
     assert calibration.auroc is None and calibration.accuracy == 0.0
     assert "no calibration response is correct" in (calibration.fallback or "")
-    assert calibration.rule().weight == "count"
+    assert calibration.rule() == ASC()
 
 
 def test_all_correct_opens_the_gate_at_their_mean() -> None:
@@ -96,7 +96,7 @@ def test_all_correct_opens_the_gate_at_their_mean() -> None:
 )
 def test_data_that_determine_nothing(scores: list[float], message: str, online: bool) -> None:
     run: Callable[[], Calibration] = (
-        (lambda: calibrate_online(scores, measure=Measure()))
+        (lambda: calibrate_mixture(scores, measure=Measure()))
         if online
         else (lambda: calibrate(scores, [1] * np.size(scores)))
     )
@@ -114,7 +114,7 @@ def test_a_label_for_each_score(labels: list[int]) -> None:
 def test_a_target_accuracy_lies_between_0_and_1(p_target: float) -> None:
     for run in (
         lambda: calibrate([1, 2], [0, 1], p_target),
-        lambda: calibrate_online([1, 2], measure=Measure(), p_target=p_target),
+        lambda: calibrate_mixture([1, 2], measure=Measure(), p_target=p_target),
     ):
         with pytest.raises(ConfigurationError, match=f"between 0 and 1, got {p_target}"):
             run()

@@ -20,7 +20,7 @@ from langchain_reasc.calibration import (
 )
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.stopping import ReASC
+from langchain_reasc.method.stopping import ASC, ReASC
 
 PUBLISHED = Path(schema.__file__).with_name("calibration.schema.json")
 
@@ -88,7 +88,7 @@ def test_its_options_reach_the_rule(offline: Calibration) -> None:
 
 def test_a_fallback_counts_votes_unless_the_safeguard_is_off(offline: Calibration) -> None:
     weak = offline.model_copy(update={"fallback": "the score does not separate"})
-    assert (weak.rule().weight, weak.rule().gate) == ("count", None)
+    assert weak.rule() == ASC()
     assert weak.rule(safeguard=False) == offline.rule()
     assert "counts votes instead: the score does not separate" in weak.summary()
 

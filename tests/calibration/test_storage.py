@@ -128,7 +128,7 @@ NAN, INFINITY = float("nan"), float("inf")
         (having({"shown": "add", "sha256": None, "names": []}, "fingerprint", "tools"), r"tools\.names: Extra inputs"),
         (without("std"), "std: Field required"),
         (without("gate"), "gate: Field required"),
-        (having(None, "mean"), "mean: "),
+        (having(None, "mean"), "mean and std are null together, and only by consensus"),
         (having(NAN, "mean"), "mean: .*finite"),
         (having(INFINITY, "std"), "std: .*finite"),
         (having(NAN, "gate", "threshold"), r"gate\.threshold: .*finite"),

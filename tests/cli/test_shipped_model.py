@@ -132,7 +132,7 @@ def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) 
 def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     shown = reasc("demo", "--problems", 8, "--calibration-size", 64, "--samples", 4, "--plot", "--out", out).stdout
-    for part in ("Calibration", "SC@4", "ReASC (online)", "sample by sample", "tokens instead of"):
+    for part in ("Calibration", "SC@4", "ReASC (mixture)", "sample by sample", "tokens instead of"):
         assert part in shown
     assert {path.name for path in out.iterdir()} == {
         "calibration-pool.jsonl",

@@ -23,9 +23,9 @@ def runnables(model: BaseChatModel, calibration: Calibration, path: Path, name: 
     ReASCRunnable(model=model, calibration=calibration, allow_fingerprint_mismatch=True)
     ReASCRunnable(model=model, calibration=path, max_samples=8, concurrency=8, confidence=0.9)
     ReASCRunnable(model=model, calibration=name, on_missing_confidence="count")
-    ReASCRunnable(model=model.bind(stop=["\n"]), calibration="online", measure=Measure("top_k"))
+    ReASCRunnable(model=model.bind(stop=["\n"]), calibration="mixture", measure=Measure("top_k"))
     reasc = ReASCRunnable(model=model, answer=answer, timeout=60, sample_timeout=None)
-    ReASCRunnable(calibration="online")  # type: ignore
+    ReASCRunnable(calibration="mixture")  # type: ignore
     ReASCRunnable(model=model, max_sample=8)  # type: ignore
     ReASCRunnable(model=model, calibration=0.9)  # type: ignore
     ReASCRunnable(model=model, on_missing_confidence="ignore")  # type: ignore

@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from evaluation.pools import Guesser
 from langchain_reasc.calibration import check_fingerprint
 from langchain_reasc.evaluation import Pool, read_pool
-from langchain_reasc.evaluation.from_pool import calibrate_online_on
+from langchain_reasc.evaluation.from_pool import calibrate_mixture_on
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
@@ -54,7 +54,7 @@ def test_a_recorded_pool_holds_everything(tmp_path: Path) -> None:
 def test_a_calibration_on_it_holds_for_what_was_asked(tmp_path: Path) -> None:
     pool = record_pool(Guesser(), QUESTIONS, tmp_path / "p.jsonl", samples=2, answer="boxed", system="Be brief.")
     pairs = [(0, 0), (1, 0), (2, 1), (3, 1)]
-    made = calibrate_online_on(pool, PoolScores(pool), pairs, Measure())
+    made = calibrate_mixture_on(pool, PoolScores(pool), pairs, Measure())
     asked = PreparedModel.of(Guesser()).fingerprint(
         [SystemMessage("Be brief."), HumanMessage("q")], prompt=1, answer="boxed"
     )

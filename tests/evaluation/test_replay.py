@@ -8,7 +8,7 @@ import pytest
 
 from evaluation.pools import question, response, write_lines, write_pool
 from langchain_reasc.evaluation import Estimate, Replay, Row, read_pool, replay, summarize
-from langchain_reasc.evaluation.methods import OFFLINE, ONLINE, SAFEGUARDED, MethodSettings
+from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, SAFEGUARDED, MethodSettings
 from langchain_reasc.evaluation.replay import splits
 from langchain_reasc.evaluation.table import live_rule
 from langchain_reasc.exceptions import ConfigurationError, PoolError
@@ -89,7 +89,7 @@ def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_onl
     assert calibration.mean == pytest.approx(np.mean(firsts))
     assert calibration.accuracy == np.mean([held.responses[0].correct for held in pool.questions[:30]])
     # online: the first responses of the tested questions
-    assert run.outcomes[ONLINE, Measure()].calibrations[0].n == 10
+    assert run.outcomes[MIXTURE, Measure()].calibrations[0].n == 10
 
 
 def test_a_pool_without_scores_compares_counting_methods_on_all_questions(tmp_path: Path) -> None:

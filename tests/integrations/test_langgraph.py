@@ -54,7 +54,7 @@ def test_events_of_the_third_version_lose_no_logprobs(wrapped: bool, is_async: b
     with serving(PROVIDERS["ChatOpenAI"].wire) as served:
         model = PROVIDERS["ChatOpenAI"].model(served.url)
         measure = Measure("top_k", "mean")
-        reasc = ReASCRunnable(model=model.with_retry() if wrapped else model, calibration="online", measure=measure)
+        reasc = ReASCRunnable(model=model.with_retry() if wrapped else model, calibration="mixture", measure=measure)
         results: list[Any] = []
 
         def node(state: Any) -> Any:

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_reasc.evaluation import Pool
-from langchain_reasc.evaluation.from_pool import calibrate_offline_on, calibrate_online_on
+from langchain_reasc.evaluation.from_pool import calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
@@ -53,7 +53,7 @@ def firsts(pool: Pool) -> list[tuple[int, int]]:
 def test_the_k_that_came_is_in_the_calibration(tmp_path: Path, measure: Measure, k: int | None) -> None:
     pool = recorded(tmp_path, lambda at: 4)
     assert pool.metadata["signals_info"] == {"top_k": 4, "neg_entropy": 4}
-    for calibrate in (calibrate_offline_on, calibrate_online_on):
+    for calibrate in (calibrate_offline_on, calibrate_mixture_on):
         made = calibrate(pool, PoolScores(pool), firsts(pool), measure)
         assert (made.top_k, made.n) == (k, 6)
 
@@ -91,5 +91,5 @@ def test_neg_entropy_over_the_whole_vocabulary_is_another_signal_than_over_k(tmp
             return ChatResult(generations=[ChatGeneration(message=AIMessage("6", response_metadata=metadata))])
 
     pool = record_pool(Exact(k=lambda at: 4), QUESTIONS, tmp_path / "pool.jsonl", samples=1, measure=ENTROPY)
-    made = calibrate_online_on(pool, PoolScores(pool), firsts(pool), ENTROPY)
+    made = calibrate_mixture_on(pool, PoolScores(pool), firsts(pool), ENTROPY)
     assert (made.top_k, made.vocabulary_size) == (1500, 1500)

@@ -67,7 +67,7 @@ def test_as_many_alternatives_come_back_as_are_asked_for(url: str, face: Face, k
 
 def test_reasc_decides(url: str, face: Face) -> None:
     with ChatOpenAICompatible(base_url=url, model="word-problems", seed=1, max_tokens=96) as model:
-        reasc = ReASCRunnable(model=model, calibration="online", measure=Measure("top_k", "mean", 1), max_samples=8)
+        reasc = ReASCRunnable(model=model, calibration="mixture", measure=Measure("top_k", "mean", 1), max_samples=8)
         result = face.solve(reasc, QUESTION)
     assert result.answer is not None and result.decision.samples <= 8
     assert all(response.score is not None for response in result.responses if response.used)

@@ -141,12 +141,12 @@ def test_a_chain_that_is_no_chat_model_is_billed_too(runner: Any) -> None:
 
 
 def test_the_measure_of_an_online_calibration_is_one_that_the_model_gives(runner: Any) -> None:
-    reasc = ReASCRunnable(model=asked(), calibration="online")
+    reasc = ReASCRunnable(model=asked(), calibration="mixture")
     assert reasc.calibrator is not None
     assert str(reasc.calibrator.measure) == "top_k/bottom_group/W=128"
     runner.batch(reasc, ["a", "b"])
     with pytest.raises(Exception, match="needs the signal 'self_certainty', which the model does not give"):
-        ReASCRunnable(model=asked(), calibration="online", measure=type(TOP_K)("self_certainty", "mean"))
+        ReASCRunnable(model=asked(), calibration="mixture", measure=type(TOP_K)("self_certainty", "mean"))
 
 
 def test_a_first_sample_of_a_batch_that_failed_is_paid_for(runner: Any) -> None:
@@ -158,7 +158,7 @@ def test_a_first_sample_of_a_batch_that_failed_is_paid_for(runner: Any) -> None:
             return Reply("half of this", error=ConnectionError("down"))
         return Reply("it is 1")
 
-    reasc = ReASCRunnable(model=Scripted(script=script), calibration="online", measure=TOP_K, max_samples=2)
+    reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=TOP_K, max_samples=2)
     [message] = runner.batch(reasc, ["q"])
     account = message.response_metadata["reasc"]
     assert account["tokens"]["unused_output"] == 3

@@ -57,7 +57,7 @@ def test_a_time_limit_ends_the_runs_of_samples_that_hang(runner: Any, never: thr
     assert runs.runs.keys() == runs.ended.keys()
 
 
-def test_the_time_of_a_question_runs_once_in_an_online_batch(runner: Any, never: threading.Event) -> None:
+def test_the_time_of_a_question_runs_once_in_an_mixture_batch(runner: Any, never: threading.Event) -> None:
     """The first sample takes most of it, and every other hangs."""
 
     class SlowFirst(Scripted):
@@ -75,14 +75,14 @@ def test_the_time_of_a_question_runs_once_in_an_online_batch(runner: Any, never:
         return original(question, index)
 
     model = SlowFirst(script=script)
-    reasc = ReASCRunnable(model=model, calibration="online", measure=TOP_K, timeout=1.5, max_samples=4)
+    reasc = ReASCRunnable(model=model, calibration="mixture", measure=TOP_K, timeout=1.5, max_samples=4)
     begun = time.monotonic()
     [message] = runner.batch(reasc, ["a"])
     assert time.monotonic() - begun < 2.2, "the time of the first sample counts"
     assert message.response_metadata["reasc"]["reason"] == "timeout"
 
 
-@pytest.mark.parametrize("calibrated", [None, "online"])
+@pytest.mark.parametrize("calibrated", [None, "mixture"])
 def test_no_more_than_k_samples_are_in_flight(runner: Any, calibrated: Any) -> None:
     model = Scripted(script=lambda q, index: Reply(f"it is {index}", -1.0 - index))
     reasc = ReASCRunnable(
@@ -93,10 +93,10 @@ def test_no_more_than_k_samples_are_in_flight(runner: Any, calibrated: Any) -> N
     assert len(model.log.calls) == 6 * 9
 
 
-def test_first_samples_of_an_online_batch_are_below_their_inputs_runs(runner: Any) -> None:
+def test_first_samples_of_an_mixture_batch_are_below_their_inputs_runs(runner: Any) -> None:
     runs = Runs()
     model = Scripted(script=lambda q, index: Reply("it is 1", -1.0 - index))
-    reasc = ReASCRunnable(model=model, calibration="online", measure=TOP_K)
+    reasc = ReASCRunnable(model=model, calibration="mixture", measure=TOP_K)
     runner.batch(reasc, ["a", "b", "c"], {"callbacks": [runs]})
     above = runs.of("chain").keys()
     assert len(above) == 3
@@ -111,7 +111,7 @@ def test_cancelling_leaves_no_run_open(call: str, never: threading.Event) -> Non
     async def main() -> None:
         reasc = ReASCRunnable(model=model, concurrency=16)
         if call == "online abatch":  # whose first samples are drawn before anything is decided
-            reasc = ReASCRunnable(model=model, concurrency=16, calibration="online", measure=TOP_K)
+            reasc = ReASCRunnable(model=model, concurrency=16, calibration="mixture", measure=TOP_K)
         inputs, config = [f"q{at}" for at in range(16)], {"callbacks": [runs]}
         task = asyncio.ensure_future(
             reasc.ainvoke("q", config) if call == "ainvoke" else reasc.abatch(inputs, config)  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ def test_an_interrupt_ends_a_batch(script: str, most: int) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_an_interrupt_among_first_samples_leaves_no_run_open(never: threading.Event) -> None:
     runs, model = Runs(), scripted(never, lambda q, index: True)
-    reasc = ReASCRunnable(model=model, calibration="online", measure=TOP_K)
+    reasc = ReASCRunnable(model=model, calibration="mixture", measure=TOP_K)
 
     def interrupt() -> None:
         while not sum(model.log.tokens.values()):

@@ -97,10 +97,10 @@ def test_questions_of_a_batch_are_judged_apart(runner: Any) -> None:
     assert sorted(map(parents.count, runs.of("chain"))) == [2] * 12
 
 
-def test_an_online_batch_judges_below_each_question_s_run(runner: Any) -> None:
+def test_an_mixture_batch_judges_below_each_question_s_run(runner: Any) -> None:
     runs, usage = Runs(), UsageMetadataCallbackHandler()
     reasc = ReASCRunnable(
-        model=saying(*PARIS), answer=free_text(judge=metered()), calibration="online", on_missing_confidence="count"
+        model=saying(*PARIS), answer=free_text(judge=metered()), calibration="mixture", on_missing_confidence="count"
     )
     messages = runner.batch(reasc, ["q", "r"], {"callbacks": [runs, usage]})
     judged = [run for run in runs.of("model").values() if "reasc:judge" in run["tags"]]

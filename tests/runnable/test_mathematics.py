@@ -57,7 +57,7 @@ def test_no_formula_is_read_in_an_event_loop(runner: Any) -> None:
     reasc = ReASCRunnable(
         model=saying(*boxes(HALF_ROOT)),
         answer=replace(math, find=find),
-        calibration="online",
+        calibration="mixture",
         measure=TOP_K,
         max_samples=4,
     )

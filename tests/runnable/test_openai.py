@@ -82,7 +82,8 @@ def test_online_calibration_of_a_batch(runner: Any) -> None:
         return Reply("it is 7" if sure or index else "it is 8", -(3.0 if sure else 1.0) - 0.01 * number)
 
     with chat_server(script) as served:
-        reasc = ReASCRunnable(model=chat(served), calibration="online", measure=Measure("top_k", "mean"), max_samples=4)
+        measure = Measure("top_k", "mean")
+        reasc = ReASCRunnable(model=chat(served), calibration="mixture", measure=measure, max_samples=4)
         messages = runner.batch(reasc, [f"q{i}" for i in range(20)], {"max_concurrency": 4})
     accounts = [message.response_metadata["reasc"] for message in messages]
     assert {account["method"] for account in accounts} == {"reasc"}
@@ -101,7 +102,7 @@ def test_missing_logprobs_are_reported(runner: Any) -> None:
 
 def test_the_api_key_is_sent_and_shown_nowhere(runner: Any) -> None:
     with chat_server(lambda q, index: Reply("it is 42", error=ValueError("no") if index == 1 else None)) as served:
-        reasc = ReASCRunnable(model=chat(served), calibration="online", measure=TOP_K)
+        reasc = ReASCRunnable(model=chat(served), calibration="mixture", measure=TOP_K)
         result = runner.solve(reasc, "q")
         assert served.headers[0]["authorization"] == f"Bearer {KEY}"
         assert len(result.failures) == 1

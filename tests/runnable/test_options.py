@@ -50,7 +50,7 @@ def test_a_refused_assignment_changes_nothing(runner: Any) -> None:
 
 def learning() -> ReASCRunnable:
     model = Scripted(script=lambda question, index: Reply(f"it is {index % 2}", -1.0 - int(question) / 7))
-    return ReASCRunnable(model=model, calibration="online", measure=TOP_K, max_samples=2)
+    return ReASCRunnable(model=model, calibration="mixture", measure=TOP_K, max_samples=2)
 
 
 def test_configurable_fields_learn_together(runner: Any) -> None:
@@ -92,7 +92,7 @@ def test_every_other_argument_reaches_the_model(runner: Any) -> None:
     assert {kwargs["start"] for kwargs in model.log.kwargs} == {7}
 
 
-@pytest.mark.parametrize("calibrated", [None, "online"])
+@pytest.mark.parametrize("calibrated", [None, "mixture"])
 def test_a_batch_tells_how_far_it_has_come(runner: Any, calibrated: Any) -> None:
     told: list[tuple[int, int]] = []
     reasc = learning() if calibrated else ReASCRunnable(model=saying("1"))

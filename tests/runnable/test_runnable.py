@@ -93,7 +93,7 @@ def test_batch_as_completed_names_the_place(runner: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("calibrated", [None, "online"])
+@pytest.mark.parametrize("calibrated", [None, "mixture"])
 def test_a_failing_input_of_a_batch_can_be_returned(runner: Any, calibrated: Any) -> None:
     model = Scripted(script=lambda q, index: Reply("", error=ValueError("bad")) if q == "2" else echo(q, index))
     reasc = ReASCRunnable(model=model, calibration=calibrated, measure=TOP_K if calibrated else None)
@@ -105,7 +105,7 @@ def test_a_failing_input_of_a_batch_can_be_returned(runner: Any, calibrated: Any
         runner.batch(reasc, ["1", "2"])
 
 
-@pytest.mark.parametrize("calibrated", [None, "online"])
+@pytest.mark.parametrize("calibrated", [None, "mixture"])
 def test_an_empty_batch_is_empty(runner: Any, calibrated: Any) -> None:
     reasc = ReASCRunnable(model=saying("1"), calibration=calibrated)
     assert runner.batch(reasc, []) == []
@@ -170,12 +170,12 @@ def test_a_wrong_option_is_refused_by_name_and_value(wrong: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("how", [lambda r: pickle.loads(pickle.dumps(r)), copy.deepcopy, copy.copy])
-@pytest.mark.parametrize("calibrated", [None, "online", calibration(fingerprint={})])
+@pytest.mark.parametrize("calibrated", [None, "mixture", calibration(fingerprint={})])
 def test_copies_work(how: Any, calibrated: Any) -> None:
     model = Scripted(script=echo, log=None)
     again = how(ReASCRunnable(model=model.bind(stop=["x"]), calibration=calibrated, max_samples=3))
     assert again.max_samples == 3
-    assert again.learned == (None if calibrated == "online" else calibrated)
+    assert again.learned == (None if calibrated == "mixture" else calibrated)
 
 
 def test_dumping_and_describing_do_not_crash() -> None:
@@ -193,5 +193,5 @@ def test_one_failure_alone_is_drawn_again(runner: Any) -> None:
 
 
 def test_a_measure_without_online_calibration_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="measure='top_k/mean' goes with calibration='online'"):
+    with pytest.raises(ConfigurationError, match="measure='top_k/mean' goes with calibration='mixture'"):
         ReASCRunnable(model=saying("1"), measure=TOP_K)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc import Measure, ReASCRunnable, calibrate_online
+from langchain_reasc import Measure, ReASCRunnable, calibrate_mixture
 from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import ContextOverflowError, FingerprintMismatch
 from langchain_reasc.sampling import draw
@@ -96,14 +96,14 @@ def test_the_fingerprint_names_the_file_and_another_temperature_is_refused(runne
     assert found.model_sha256 is not None and len(found.model_sha256) == 64
     samples = draw(model, easy()["question"], 4)
     scores = [MEASURE(sample.message.response_metadata["token_signals"]) for sample in samples]
-    made = calibrate_online(scores, measure=MEASURE, fingerprint=found)
+    made = calibrate_mixture(scores, measure=MEASURE, fingerprint=found)
     runner.invoke(ReASCRunnable(model=model, calibration=made, max_samples=2), easy()["question"])
     with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on .*, running 0\.123"):
         ReASCRunnable(model=model.bind(temperature=0.123), calibration=made)
 
 
-def test_online_batches_run_on_it(runner: Any, model: Any) -> None:
-    reasc = ReASCRunnable(model=model, calibration="online", measure=MEASURE, max_samples=4)
+def test_mixture_batches_run_on_it(runner: Any, model: Any) -> None:
+    reasc = ReASCRunnable(model=model, calibration="mixture", measure=MEASURE, max_samples=4)
     questions = [problem["question"] for problem in problems()[:16]]
     accounts = [m.response_metadata["reasc"] for m in runner.batch(reasc, questions, {"max_concurrency": 4})]
     assert {account["method"] for account in accounts} == {"reasc"}

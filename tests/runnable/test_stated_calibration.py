@@ -121,4 +121,4 @@ def test_it_cannot_be_measured_unasked(run: Any) -> None:
     with pytest.raises(ConfigurationError, match="ask_confidence=True"):
         run(Scripted(script=script), QUESTIONS, measure=STATED)
     with pytest.raises(ConfigurationError, match="ask_confidence=True"):
-        ReASCRunnable(model=Scripted(script=script), calibration="online", measure=STATED)
+        ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=STATED)

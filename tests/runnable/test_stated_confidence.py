@@ -89,7 +89,7 @@ def test_models_without_logprobs_can_be_calibrated(calibrated: Any) -> None:
     model = anthropic.ChatAnthropic(model="claude-sonnet-4-5", api_key="sk-nothing")
     options = {"model": model, "allow_fingerprint_mismatch": True}
     ReASCRunnable(**options, calibration=calibrated, ask_confidence=True)
-    assert ReASCRunnable(model=model, calibration="online", ask_confidence=True)._solver.calibrator.measure == STATED
+    assert ReASCRunnable(model=model, calibration="mixture", ask_confidence=True)._solver.calibrator.measure == STATED
     for refused in ({"calibration": calibration()}, {"calibration": calibration(), "ask_confidence": True}):
         with pytest.raises(LogprobsUnavailable, match="ChatAnthropic returns no logprobs"):
             ReASCRunnable(**options, **refused)
@@ -98,7 +98,7 @@ def test_models_without_logprobs_can_be_calibrated(calibrated: Any) -> None:
 
 
 def test_online_it_is_the_default_where_there_is_nothing_else(runner: Any) -> None:
-    reasc = ReASCRunnable(model=Scripted(script=script), calibration="online", ask_confidence=True, max_samples=2)
+    reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", ask_confidence=True, max_samples=2)
     accounts = [one.response_metadata["reasc"] for one in runner.batch(reasc, [question for question, _ in QUESTIONS])]
     assert {account["method"] for account in accounts} == {"reasc"}
     assert not [notice for account in accounts for notice in account["notices"] if "window" in notice]
@@ -131,7 +131,7 @@ def test_the_line_may_stand_beside_a_call(runner: Any, text: str, stated: float 
     model = Calling(script=lambda question, index: Says(text))
     tool = {"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}
     reasc = ReASCRunnable(
-        model=model.bind(tools=[tool]), calibration="online", ask_confidence=True, on_missing_confidence="count"
+        model=model.bind(tools=[tool]), calibration="mixture", ask_confidence=True, on_missing_confidence="count"
     )
     result = runner.solve(reasc, "q")
     assert result.message.tool_calls[0]["args"] == {"times": 3}

@@ -90,7 +90,7 @@ def test_a_failing_call_ends_its_runs(runner: Any, runs: Runs) -> None:
     assert set(runs.ended.values()) == {"error"}
 
 
-@pytest.mark.parametrize("calibrated", [None, "online"])
+@pytest.mark.parametrize("calibrated", [None, "mixture"])
 def test_usage_handlers_add_up_to_the_bill(runner: Any, runs: Runs, calibrated: Any) -> None:
     usage = UsageMetadataCallbackHandler()
     reasc = ReASCRunnable(
@@ -109,12 +109,12 @@ def test_usage_handlers_add_up_to_the_bill(runner: Any, runs: Runs, calibrated: 
 def test_the_names_and_ids_of_a_batch_stay_with_its_chains(runner: Any, runs: Runs) -> None:
     ids = [uuid4(), uuid4()]
     configs = [{"callbacks": [runs], "run_name": f"input {at}", "run_id": run_id} for at, run_id in enumerate(ids)]
-    runner.batch(ReASCRunnable(model=saying("1"), calibration="online", measure=TOP_K), ["q", "r"], configs)
+    runner.batch(ReASCRunnable(model=saying("1"), calibration="mixture", measure=TOP_K), ["q", "r"], configs)
     assert {run_id: run["name"] for run_id, run in runs.of("chain").items()} == {ids[0]: "input 0", ids[1]: "input 1"}
     assert not [run for run in runs.of("model").values() if str(run["name"]).startswith("input")]
 
 
-@pytest.mark.parametrize("calibrated", [None, "online"])
+@pytest.mark.parametrize("calibrated", [None, "mixture"])
 def test_max_concurrency_bounds_inputs_and_samples(runner: Any, calibrated: Any) -> None:
     model = saying("1", "2")
     reasc = ReASCRunnable(

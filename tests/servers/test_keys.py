@@ -10,7 +10,7 @@ import pytest
 from langchain_core.load import dumps
 from runnable.fakes import TOP_K
 
-from langchain_reasc import ReASCRunnable, calibrate_online, save_calibration
+from langchain_reasc import ReASCRunnable, calibrate_mixture, save_calibration
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.record import record_pool
 from langchain_reasc.exceptions import ReASCError, SamplingError
@@ -61,7 +61,7 @@ def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
     with fault_server(answer) as served:
         model = chat(served.url)
         record_pool(model, questions, tmp_path / "pool.jsonl", samples=2, measure=TOP_K)
-        made = calibrate_online(
+        made = calibrate_mixture(
             [1.0 + at / 10 for at in range(20)], measure=TOP_K, fingerprint=PreparedModel.of(model).fingerprint()
         )
         save_calibration(made, tmp_path / "calibration.json")

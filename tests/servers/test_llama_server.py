@@ -93,8 +93,8 @@ def test_a_calibration_of_another_temperature_is_refused(
         ReASCRunnable(model=chat.real(real_server, temperature=0.5), calibration=calibrated)
 
 
-def test_online_batches(runner: Any, model: Any) -> None:
-    reasc = ReASCRunnable(model=model, calibration="online", measure=MEASURE, answer="boxed", max_samples=2)
+def test_mixture_batches(runner: Any, model: Any) -> None:
+    reasc = ReASCRunnable(model=model, calibration="mixture", measure=MEASURE, answer="boxed", max_samples=2)
     inputs = [problem.input for problem in brief(10)]
     accounts = [message.response_metadata["reasc"] for message in runner.batch(reasc, inputs, {"max_concurrency": 2})]
     assert {account["method"] for account in accounts} == {"reasc"}

@@ -13,12 +13,12 @@ from langchain_reasc.calibration.schema import Calibration, Fingerprint, Gate, M
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 
-__all__ = ["OnlineCalibrator", "calibrate_online"]
+__all__ = ["MixtureCalibrator", "calibrate_mixture"]
 
 _FEWEST_FOR_MIXTURE = 16  # five parameters, and room to prefer one component
 
 
-def calibrate_online(
+def calibrate_mixture(
     scores: npt.ArrayLike,
     *,
     measure: Measure,
@@ -59,7 +59,7 @@ def calibrate_online(
     return Calibration.of_scores(
         values,
         measure,
-        method="online",
+        method="mixture",
         top_k=top_k,
         vocabulary_size=vocabulary_size,
         lambda_=scale,
@@ -135,7 +135,7 @@ def _mixture(z: npt.NDArray[Any], components: int, seed: int) -> Any:
         return GaussianMixture(components, n_init=5, max_iter=500, reg_covar=1e-4, random_state=seed).fit(z)
 
 
-class OnlineCalibrator:
+class MixtureCalibrator:
     """Learns from the first responses of a running application, one at a time.
 
     Until ``minimum`` first responses have been seen there is no calibration, and the caller counts votes (ASC). It is
@@ -162,7 +162,7 @@ class OnlineCalibrator:
         """Whether it learns of this measure and this model."""
         return (measure, fingerprint) == (self.measure, self._fingerprint)
 
-    def learns_like(self, other: "OnlineCalibrator") -> bool:
+    def learns_like(self, other: "MixtureCalibrator") -> bool:
         """Whether it learns of the measure and the model that another learns of."""
         return self._fingerprint is not None and other.goes_with(self.measure, self._fingerprint)
 
@@ -195,7 +195,7 @@ class OnlineCalibrator:
             if len(self._scores) < due:
                 return
             try:
-                self._calibration = calibrate_online(
+                self._calibration = calibrate_mixture(
                     self._scores,
                     measure=self.measure,
                     p_target=self._p_target,

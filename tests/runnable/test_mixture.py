@@ -1,4 +1,4 @@
-"""calibration="online": a batch is the paper's Algorithm 2; single calls count votes until they have seen enough."""
+"""calibration="mixture": a batch is the paper's Algorithm 2; single calls count votes until they have seen enough."""
 
 import random
 import threading
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc import Cap, ReASCRunnable, Response, calibrate_online, decide
+from langchain_reasc import Cap, ReASCRunnable, Response, calibrate_mixture, decide
 from langchain_reasc.exceptions import LogprobsUnavailable
 
 from .fakes import TOP_K, Reply, Scripted
@@ -25,7 +25,7 @@ def drawn(question: str, index: int) -> Reply:
 
 def online(**fields: Any) -> ReASCRunnable:
     fields = {"model": Scripted(script=drawn), "measure": TOP_K, "max_samples": BUDGET, **fields}
-    return ReASCRunnable(calibration="online", **fields)
+    return ReASCRunnable(calibration="mixture", **fields)
 
 
 def score(question: str, index: int = 0) -> float:
@@ -38,7 +38,7 @@ def answer(question: str, index: int) -> str:
 
 def test_a_batch_equals_calibrating_on_first_scores_then_deciding(runner: Any) -> None:
     messages = runner.batch(online(), QUESTIONS)
-    rule = calibrate_online([score(q) for q in QUESTIONS], measure=TOP_K).rule() | Cap(BUDGET)
+    rule = calibrate_mixture([score(q) for q in QUESTIONS], measure=TOP_K).rule() | Cap(BUDGET)
     expected = [decide(rule, [Response(answer(q, i), score(q, i)) for i in range(BUDGET)]) for q in QUESTIONS]
     accounts = [message.response_metadata["reasc"] for message in messages]
     assert [a["answer"] for a in accounts] == [e.answer for e in expected]
@@ -73,7 +73,7 @@ def test_a_failing_input_costs_only_itself(runner: Any) -> None:
     outputs = runner.batch(online(model=Scripted(script=script)), QUESTIONS, return_exceptions=True)
     assert [at for at, output in enumerate(outputs) if isinstance(output, Exception)] == [3]
     others = [score(question) for question in QUESTIONS if question != "q3"]
-    rule = calibrate_online(others, measure=TOP_K).rule() | Cap(BUDGET)
+    rule = calibrate_mixture(others, measure=TOP_K).rule() | Cap(BUDGET)
     expected = decide(rule, [Response(answer("q0", i), score("q0", i)) for i in range(BUDGET)])
     assert outputs[0].response_metadata["reasc"]["evidence"] == pytest.approx(expected.evidence)
 
@@ -127,14 +127,14 @@ def test_single_calls_count_votes_until_enough_was_seen(runner: Any) -> None:
     reasc = online()
     questions = [f"q{i}" for i in range(64)]
     before = [runner.solve(reasc, question) for question in questions]
-    expected = calibrate_online([score(question) for question in questions], measure=TOP_K)
+    expected = calibrate_mixture([score(question) for question in questions], measure=TOP_K)
     assert reasc.learned is not None
     assert (reasc.learned.n, reasc.learned.mean) == (64, pytest.approx(expected.mean))
     assert reasc.learned.gate.threshold == pytest.approx(expected.gate.threshold)
     assert reasc.learned.fingerprint.model == "scripted"
     for result in before:
         assert result.message.response_metadata["reasc"]["method"] == "asc"
-        assert result.notices == ("online calibration has seen too few responses yet: counting votes (ASC)",)
+        assert result.notices == ("the calibration by mixture has seen too few responses yet: counting votes (ASC)",)
     after = runner.solve(reasc, max(questions, key=score))
     assert (after.decision.reason, after.message.response_metadata["reasc"]["method"]) == ("gate", "reasc")
 

@@ -1,4 +1,4 @@
-"""``calibration="online"`` over a batch: the paper's Algorithm 2 as it stands.
+"""``calibration="mixture"`` over a batch: the paper's Algorithm 2 as it stands.
 
 The first response to every input is drawn before any decision; their scores calibrate; then each input is decided,
 starting from the response it already has.
@@ -11,7 +11,7 @@ from contextlib import suppress
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import vote_of
-from langchain_reasc.calibration import calibrate_online
+from langchain_reasc.calibration import calibrate_mixture
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
@@ -36,11 +36,11 @@ def starts(firsts: Sequence[Sample], solver: Solver) -> list[Start]:
         )
     calibration = None
     try:
-        calibration = calibrate_online(scores, measure=measure, fingerprint=solver.fingerprint, **made_of)
+        calibration = calibrate_mixture(scores, measure=measure, fingerprint=solver.fingerprint, **made_of)
         if why := calibration.gate.closed_because:
             notices += (f"the gate is closed: {why}",)
     except CalibrationDataError as error:
-        notices += (f"counting votes (ASC), because online calibration was not possible: {error}",)
+        notices += (f"counting votes (ASC), because calibrating by mixture was not possible: {error}",)
     return [Start(sample, calibration, notices) for sample in firsts]
 
 

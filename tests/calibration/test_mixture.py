@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from langchain_reasc.calibration import Calibration, Mixture, OnlineCalibrator, calibrate_online
-from langchain_reasc.calibration import online as algorithm
+from langchain_reasc.calibration import Calibration, Mixture, MixtureCalibrator, calibrate_mixture
+from langchain_reasc.calibration import mixture as algorithm
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 
 GRID = np.linspace(-10, 10, 201)  # scores -10.0, -9.9, ..., 10.0
-run = functools.partial(calibrate_online, measure=Measure())
+run = functools.partial(calibrate_mixture, measure=Measure())
 
 
 def mixture(
@@ -164,13 +164,13 @@ def test_the_gate_accepts_the_same_responses_in_any_unit(a: float, b: float) -> 
 
 def test_the_calibrator_opens_when_it_has_seen_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    original = algorithm.calibrate_online
+    original = algorithm.calibrate_mixture
     monkeypatch.setattr(
         algorithm,
-        "calibrate_online",
+        "calibrate_mixture",
         lambda scores, **options: (sizes.append(len(scores)), original(scores, **options))[1],
     )
-    calibrator = OnlineCalibrator(measure=Measure(), minimum=20)
+    calibrator = MixtureCalibrator(measure=Measure(), minimum=20)
     for n, score in enumerate(np.random.default_rng(7).normal(0, 1, 40), 1):
         assert (calibrator.calibration is None) is (n <= 20)
         calibrator.observe(float(score))
@@ -179,7 +179,7 @@ def test_the_calibrator_opens_when_it_has_seen_enough(monkeypatch: pytest.Monkey
 
 
 def test_the_calibrator_waits_for_scores_that_differ() -> None:
-    calibrator = OnlineCalibrator(measure=Measure(), minimum=4)
+    calibrator = MixtureCalibrator(measure=Measure(), minimum=4)
     for score in (1.0, 1.0, 1.0, 1.0, 1.0):
         calibrator.observe(score)
     assert calibrator.calibration is None
@@ -188,7 +188,7 @@ def test_the_calibrator_waits_for_scores_that_differ() -> None:
 
 
 def test_the_calibrator_refuses_what_would_spoil_all_later_fits() -> None:
-    calibrator = OnlineCalibrator(measure=Measure(), minimum=2)
+    calibrator = MixtureCalibrator(measure=Measure(), minimum=2)
     with pytest.raises(CalibrationDataError, match="nan"):
         calibrator.observe(float("nan"))
     for score in (1.0, 2.0):
@@ -197,7 +197,7 @@ def test_the_calibrator_refuses_what_would_spoil_all_later_fits() -> None:
 
 
 def test_the_calibrator_loses_nothing_between_threads() -> None:
-    calibrator = OnlineCalibrator(measure=Measure(), minimum=400)
+    calibrator = MixtureCalibrator(measure=Measure(), minimum=400)
     scores = np.random.default_rng(8).normal(0, 1, 400).reshape(4, 100)
     threads = [
         threading.Thread(target=lambda part=part: [calibrator.observe(float(s)) for s in part]) for part in scores
