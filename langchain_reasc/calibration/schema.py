@@ -9,12 +9,14 @@ from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
+from pydantic import AwareDatetime, Field, FiniteFloat, field_validator, model_validator
 
 from langchain_reasc._version import __version__
+from langchain_reasc.calibration.records import Named, Positive, Probability, Record
+from langchain_reasc.calibration.rule_block import RuleBlock
 from langchain_reasc.method.confidence import SCORES, Measure
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer
-from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, ReASC, StoppingRule
+from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, ReASC, StoppingRule
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
 __all__ = [
@@ -35,17 +37,9 @@ SCHEMA_VERSION: Literal[2] = 2
 """The version of the files written. Version 1 had no tools, response format, grammar, stop strings, answer or fixed
 prompt in its fingerprint, and neither of the blocks ``measure`` and ``rule``."""
 READABLE_VERSIONS: Final = (1, 2)
-Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$", max_length=64)]
-Parameter = FiniteFloat | int | str | bool | None
-Positive = Annotated[FiniteFloat, Field(gt=0)]
-Probability = Annotated[FiniteFloat, Field(ge=0, le=1)]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
-
-
-class HashedPart(_Record):
+class HashedPart(Record):
     """A part of what a model is asked, known again by its hash; ``shown`` tells a person what it was."""
 
     shown: str = Field(description="What it was, in words: the names of tools, the roles of messages.")
@@ -57,7 +51,7 @@ class HashedPart(_Record):
         return self.shown if self.sha256 is None else f"{self.shown} ({self.sha256[:12]})"
 
 
-class Fingerprint(_Record):
+class Fingerprint(Record):
     """What the calibration was measured on. None means unknown, and an unknown field is never compared."""
 
     model: str | None = Field(default=None, description="Model name, or the file name of a local model.")
@@ -89,7 +83,7 @@ class Fingerprint(_Record):
         return self.model_copy(update=dict.fromkeys(("tools", "response_format", "grammar", "stop")))
 
 
-class Gate(_Record):
+class Gate(Record):
     """Stage 1: a first response is accepted when its score reaches ``threshold``."""
 
     threshold: FiniteFloat | None = Field(description="τ_gate, the larger of its two parts; null when closed.")
@@ -110,7 +104,7 @@ class Gate(_Record):
         return self
 
 
-class Mixture(_Record):
+class Mixture(Record):
     """The Gaussian mixture of Algorithm 2, lower component first, with the criteria for 1-4 components."""
 
     weights: tuple[Probability, Probability]
@@ -121,7 +115,7 @@ class Mixture(_Record):
     bic: dict[int, FiniteFloat] = Field(description="Number of components -> BIC (lower is better).")
 
 
-class AUROC(_Record):
+class AUROC(Record):
     """How well the score separates correct from wrong first responses, with its 95 % bootstrap interval."""
 
     value: Probability
@@ -132,7 +126,7 @@ class AUROC(_Record):
     )
 
 
-class RejectedMeasure(_Record):
+class RejectedMeasure(Record):
     """A measure that ``signal="auto"`` did not choose."""
 
     signal: str
@@ -142,20 +136,11 @@ class RejectedMeasure(_Record):
     behind: FiniteFloat = Field(description="Chosen measure's AUROC minus this one's.")
 
 
-class _Named(_Record):
-    name: Name
-    parameters: Annotated[dict[Name, Parameter], Field(max_length=32)] = Field(default_factory=dict)
-
-
-class MeasureBlock(_Named):
+class MeasureBlock(Named):
     """More about how a response is scored than ``signal``, ``score`` and ``window`` say."""
 
 
-class RuleBlock(_Named):
-    """The stopping rule that the file was made for, by its name, with its parameters."""
-
-
-class Calibration(_Record):
+class Calibration(Record):
     """μ, σ and τ_gate for one model, prompt and sampling, with how they were found. Immutable."""
 
     schema_version: Literal[READABLE_VERSIONS]  # type: ignore[valid-type]
@@ -188,7 +173,13 @@ class Calibration(_Record):
         default=None,
         description="Why a live run counts votes (ASC) instead of using this calibration; null when it is used.",
     )
-    auroc: AUROC | None = Field(default=None, description="Offline only; null where one class is empty.")
+    auroc: AUROC | None = Field(
+        default=None,
+        description="Of right against wrong, or of agreeing against others; null where one class is empty.",
+    )
+    within: AUROC | None = Field(
+        default=None, description="The same within a question, averaged over questions; null where it is not known."
+    )
     accuracy: Probability | None = Field(default=None, description="Share of correct calibration responses (offline).")
     mixture: Mixture | None = Field(default=None, description="Algorithm 2 only.")
     rejected: tuple[RejectedMeasure, ...] = Field(default=(), description="What signal='auto' did not choose.")
@@ -196,8 +187,12 @@ class Calibration(_Record):
         default=None, alias="measure", description="More about the measure; recorded, and not yet used by any decision."
     )
     rule_: RuleBlock | None = Field(
-        default=None, alias="rule", description="The stopping rule; recorded, and not yet used by any decision."
+        default=None, alias="rule", description="The stopping rule, where it is another than ReASC."
     )
+    untrusted: str | None = Field(
+        default=None, description="By consensus: why no measure of confidence is used; null where one is."
+    )
+    guarantee: str | None = Field(default=None, description="By consensus: what is promised, in words.")
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
     library_version: str
     created_at: AwareDatetime
@@ -205,18 +200,21 @@ class Calibration(_Record):
     @classmethod
     def of_scores(cls, scores: npt.NDArray[np.float64], measure: Measure, **fields: Any) -> "Calibration":
         """A record of these response scores, shape (n,), made now by this library; ``fields`` holds the rest."""
-        return cls(
-            schema_version=SCHEMA_VERSION,
+        return cls.now(
             signal=measure.signal,
             score=measure.score,
             window=measure.window,
             n=scores.size,
             mean=float(scores.mean()),
             std=float(scores.std()),
-            library_version=__version__,
-            created_at=datetime.now(UTC).replace(microsecond=0),
             **fields,
         )
+
+    @classmethod
+    def now(cls, **fields: Any) -> "Calibration":
+        """A record made now by this library."""
+        made = {"library_version": __version__, "created_at": datetime.now(UTC).replace(microsecond=0)}
+        return cls(schema_version=SCHEMA_VERSION, **made, **fields)
 
     @field_validator("method", mode="before")
     @classmethod
@@ -244,6 +242,7 @@ class Calibration(_Record):
         confidence: float = DEFAULT_CONFIDENCE,
         on_missing_confidence: Literal["error", "count"] = "error",
         safeguard: bool = True,
+        budget: int = DEFAULT_BUDGET,
     ) -> StoppingRule:
         """The stopping rule this calibration stands for.
 
@@ -251,9 +250,12 @@ class Calibration(_Record):
             confidence: C_threshold of the Beta rule.
             on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
             safeguard: whether to count votes (ASC) where ``fallback`` says so; False gives the paper's rule regardless.
+            budget: responses to a question at most, which the agreement rule looks ahead to.
         """
         if safeguard and self.fallback is not None:
             return ASC(confidence)
+        if self.rule_ is not None:
+            return self.rule_.made(budget=budget, on_missing_confidence=on_missing_confidence)
         assert self.mean is not None and self.std is not None  # only a calibration by consensus has none
         return ReASC(
             Standardizer(self.mean, self.std, self.lambda_),

@@ -1,0 +1,84 @@
+"""The agreement rule: stop when the whole budget would hardly answer otherwise."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.evidence import evidence_by_answer, leader
+from langchain_reasc.method.partitions import LARGEST_HORIZON, Prior
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
+
+__all__ = ["Agreement"]
+
+
+@dataclass(frozen=True)
+class Agreement(StoppingRule):
+    """Stop when P(the leader now is what the whole budget would answer | the counts) ≥ ``threshold``.
+
+    The probability is exact for the prior, which is learned without labels from how often answers agree
+    (:mod:`.partitions`); a response without an answer uses one of the calls that are left. It promises agreement with
+    the majority of the whole budget. Where that is wrong, so is this.
+
+    Where a signal deserves trust, ``vote`` weighs responses by it. The leader is then that of the weighted votes, and
+    sampling also stops when they are sufficient; the counts stop it only where they have the same leader.
+
+    Attributes:
+        prior: how answers are expected to agree.
+        threshold: θ, above one half.
+        budget: responses in all, ``max_samples``. More than 24 answers are not looked ahead to.
+        vote: what weighs responses by their scores; None counts them.
+    """
+
+    called: ClassVar[str] = "agreement"
+    prior: Prior
+    threshold: float = 0.97
+    budget: int = DEFAULT_BUDGET
+    vote: StoppingRule | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.5 < self.threshold < 1:
+            raise ConfigurationError(f"threshold is a probability above 0.5 and below 1, got {self.threshold}")
+        if self.budget < 1:
+            raise ConfigurationError(f"a budget is at least 1 sample, got {self.budget}")
+
+    @property
+    def may_accept_first(self) -> bool:
+        return self.vote is not None and self.vote.may_accept_first
+
+    @property
+    def reads_scores(self) -> bool:
+        return self.vote is not None and self.vote.reads_scores
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        counted = self._counted(responses)
+        settled = counted.posterior >= self.threshold and not (len(responses) == 1 and responses[0].cut_off)
+        if self.vote is None:
+            return replace(counted, stop=True, reason="agreement") if settled else counted
+        voted = self.vote(responses)
+        if voted.stop or not settled or voted.answer != counted.answer:
+            return voted
+        return replace(voted, stop=True, reason="agreement", posterior=counted.posterior)
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        """One for each response, or what the weighted vote gives it."""
+        return super().weights(responses) if self.vote is None else self.vote.weights(responses)
+
+    def _counted(self, responses: Sequence[Response]) -> Decision:
+        """The decision that goes on, with each vote as one, and P(the leader stays) for the posterior."""
+        evidence = evidence_by_answer((response.answer, 1.0) for response in responses)
+        answer = leader(evidence)
+        counts = Counter(response.answer for response in responses if response.answer is not None)
+        lead = 0 if answer is None else counts.pop(answer)
+        stays = self._leader_stays(lead, list(counts.values()), max(0, self.budget - len(responses)))
+        return Decision(False, answer, None, len(responses), evidence, stays)
+
+    def _leader_stays(self, lead: int, others: list[int], left: int) -> float:
+        """P(the leader now is what the whole budget would answer); 0 while there is no answer."""
+        known = lead + sum(others)
+        horizon = min(known + left, max(known, LARGEST_HORIZON))
+        if not lead or horizon == known:  # nothing has come, or nothing is to come
+            return 1 / (1 + others.count(lead)) if lead else 0.0
+        return self.prior.leader_stays([lead, *others], horizon)
