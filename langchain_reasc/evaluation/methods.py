@@ -67,6 +67,7 @@ class Method:
         measure: how responses are scored; None where only answers count.
         calibration: that of a ReASC rule; None where the data determined none, and the rule counts votes.
         problem: why there is no calibration.
+        at_once: samples launched at once; all of the last wave are paid for.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Method:
     measure: Measure | str | None = None
     calibration: Calibration | None = None
     problem: str | None = None
+    at_once: int = 1
 
 
 def counting(settings: MethodSettings) -> list[Method]:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from langchain_reasc.calibration import Calibration
+from langchain_reasc.evaluation.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
 from langchain_reasc.evaluation.methods import (
     OFFLINE,
     SAFEGUARDED,
@@ -21,12 +21,9 @@ from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import Response, decide
 
 __all__ = ["COLUMNS", "Outcomes", "Replay", "replay", "splits"]
 
-COLUMNS = ("correct", "samples", "tokens", "prompt_tokens", "gated")
-Cells = npt.NDArray[np.float64]
 RowKey = tuple[str, MeasureSpec | None]
 
 
@@ -113,14 +110,14 @@ def replay(
     _check(pool, size, shuffles)
     notes = (*pool.notes, *_notes(pool, scores, measures, settings, tested_from=0 if shuffles else size))
     run = Replay(pool, settings, shuffles, size, len(pool.questions) - size, seed, {}, notes)
-    recorded = _Recorded(pool)
+    recorded = RecordedPool(pool, scores)
     for at, split in enumerate(splits(pool, size, shuffles=shuffles, seed=seed)):
         methods = counting(settings)
         for spec in measures:
             methods += weighing(pool, scores, split, spec, settings)
+        arrangement = Arrangement(recorded, split, settings.max_samples)
         for method in methods:
-            cells = recorded.outcome(method, scores.responses(method.measure), split, settings.max_samples)
-            _enter(run, at, method, cells)
+            _enter(run, at, method, arrangement.outcome(method))
         if on_progress:
             on_progress(at + 1, run.arrangements)
     _drop_idle_safeguards(run)
@@ -138,36 +135,6 @@ def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> It
         order = rng.permutation(len(questions)).tolist()
         orders = [rng.permutation(length).tolist() for length in lengths]
         yield Split(order[:calibration_size], order[calibration_size:], orders)
-
-
-class _Recorded:
-    """A pool as arrays: what a decision after n responses costs, and whether its answer is right."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._tokens = [[response.completion_tokens for response in q.responses] for q in pool.questions]
-        self._prompts = [[response.prompt_tokens for response in q.responses] for q in pool.questions]
-        # Of equal answers the first recorded one says whether it is right, in every arrangement alike.
-        self._right = [
-            {response.answer: bool(response.correct) for response in reversed(q.responses)} for q in pool.questions
-        ]
-        self._questions = len(pool.questions)
-
-    def outcome(self, method: Method, responses: Sequence[Sequence[Response]], split: Split, budget: int) -> Cells:
-        """What a method does on the tested questions, shape (questions, 5); NaN elsewhere."""
-        cells = np.full((self._questions, len(COLUMNS)), np.nan)
-        for question in split.tested:
-            order = split.orders[question][:budget]
-            decision = decide(method.rule, [responses[question][at] for at in order])
-            used = order[: decision.samples]
-            prompts = [tokens for at in used if (tokens := self._prompts[question][at]) is not None]
-            cells[question] = (
-                self._right[question].get(decision.answer, False),
-                decision.samples,
-                sum(self._tokens[question][at] for at in used),
-                sum(prompts) if len(prompts) == len(used) else np.nan,
-                decision.reason == "gate",
-            )
-        return cells
 
 
 def _enter(run: Replay, at: int, method: Method, cells: Cells) -> None:

@@ -30,6 +30,7 @@ class PoolScores:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._scores: dict[Measure | str, list[list[float | None]]] = {}
+        self._arrays: dict[Measure | str, npt.NDArray[np.float64]] = {}
         self._responses: dict[Measure | str | None, list[list[Response]]] = {}
 
     @property
@@ -46,6 +47,16 @@ class PoolScores:
         if measure not in self._scores:
             self._scores[measure] = self._scored(measure) if isinstance(measure, Measure) else self._recorded()
         return self._scores[measure]
+
+    def array(self, measure: Measure | str) -> npt.NDArray[np.float64]:
+        """The same as :meth:`scores`, shape (questions, responses); NaN where there is none, or no response."""
+        if measure not in self._arrays:
+            rows = self.scores(measure)
+            held = np.full((len(rows), max(map(len, rows))), np.nan)
+            for at, row in enumerate(rows):
+                held[at, : len(row)] = [np.nan if score is None else score for score in row]
+            self._arrays[measure] = held
+        return self._arrays[measure]
 
     def responses(self, measure: Measure | str | None) -> list[list[Response]]:
         """What a stopping rule sees of each question; without a measure, answers alone."""

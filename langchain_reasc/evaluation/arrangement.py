@@ -1,0 +1,142 @@
+"""A pool as arrays: what a decision after n responses costs, and whether its answer is right."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.answers import kind_of
+from langchain_reasc.evaluation.decide_many import Decisions, decide_many
+from langchain_reasc.evaluation.methods import Method, Split
+from langchain_reasc.evaluation.pool import Pool, PoolQuestion
+from langchain_reasc.evaluation.scoring import PoolScores
+from langchain_reasc.evaluation.vote_arrays import Votes, numbered, tally
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import Response
+
+__all__ = ["COLUMNS", "Arrangement", "Cells", "RecordedPool"]
+
+COLUMNS = ("correct", "samples", "tokens", "prompt_tokens", "gated")
+Cells = npt.NDArray[np.float64]
+
+
+class RecordedPool:
+    """The responses of a pool as arrays of shape (questions, responses), in recorded order.
+
+    Args:
+        pool: recorded responses.
+        scores: the scores of the same pool.
+    """
+
+    def __init__(self, pool: Pool, scores: PoolScores) -> None:
+        rows = [question.responses for question in pool.questions]
+        self.scores = scores
+        self.lengths = np.array([len(row) for row in rows])
+        self.answers = padded([_numbers(question) for question in pool.questions], -1)
+        self.right = padded([_rights(question) for question in pool.questions], False)
+        self.cut_off = padded([[one.cut_off for one in row] for row in rows], False)
+        self.tokens = padded([[one.completion_tokens for one in row] for row in rows], 0.0)
+        self.prompts = padded([[np.nan if (n := one.prompt_tokens) is None else n for one in row] for row in rows], 0.0)
+        with_kind = {answer for answer in {one.answer for row in rows for one in row} if kind_of(answer) is not None}
+        self.with_kinds = np.array([any(one.answer in with_kind for one in row) for row in rows])
+
+
+class Arrangement:
+    """One arrangement of a recorded pool, as far as it is tested: T questions, n responses to each at most.
+
+    Args:
+        recorded: the pool.
+        split: which questions are tested, and in which order their responses are seen.
+        budget: the most responses that any method sees.
+    """
+
+    def __init__(self, recorded: RecordedPool, split: Split, budget: int) -> None:
+        self._recorded = recorded
+        self._tested = np.asarray(split.tested, dtype=np.int64)
+        self._orders = [split.orders[question][:budget] for question in split.tested]
+        self._order = padded(self._orders, 0)
+        self._lengths = np.minimum(recorded.lengths[self._tested], budget)
+        self._right = self._arranged(recorded.right, False)
+        self._tokens = self._arranged(recorded.tokens, 0.0).cumsum(axis=1)
+        self._prompts = self._arranged(recorded.prompts, 0.0).cumsum(axis=1)
+        answers, cut_off = self._arranged(recorded.answers, -1), self._arranged(recorded.cut_off, False)
+        self._votes = Votes(numbered(answers), np.full(answers.shape, np.nan), cut_off, self._lengths)
+
+    def outcome(self, method: Method) -> Cells:
+        """What a method does on the tested questions, shape (questions of the pool, 5); NaN elsewhere."""
+        decisions = self.decisions(method)
+        paid = np.minimum(-(-decisions.samples // method.at_once) * method.at_once, self._lengths)
+        each = np.arange(self._tested.size)
+        agreeing = (self._votes.answers == decisions.answers[:, None]).argmax(axis=1)
+        cells = np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
+        cells[self._tested] = np.column_stack(
+            (
+                (decisions.answers >= 0) & self._right[each, agreeing],
+                paid,
+                self._tokens[each, paid - 1],
+                self._prompts[each, paid - 1],
+                decisions.because("gate"),
+            )
+        )
+        return cells
+
+    def decisions(self, method: Method) -> Decisions:
+        """The decision of its rule on each tested question."""
+        held = self._recorded.scores
+
+        def responses(row: int) -> Sequence[Response]:
+            recorded = held.responses(method.measure)[self._tested[row]]
+            return [recorded[at] for at in self._orders[row]]
+
+        return decide_many(
+            method.rule, self._votes_by(method.measure), responses, one_by_one=self._recorded.with_kinds[self._tested]
+        )
+
+    def asc_confidence(self, tokens: float) -> float:
+        """The confidence at which ASC spends most nearly so many tokens per question, in the mean of those tested.
+
+        What ASC spends rises by steps with its confidence, at posteriors that occur; they are searched by bisection.
+        """
+        reached = np.maximum.accumulate(tally(self._votes).posterior, axis=1)
+
+        def spent(confidence: float) -> float:
+            stop = np.minimum((reached < confidence).sum(axis=1), self._lengths - 1)
+            return float(self._tokens[np.arange(stop.size), stop].mean())
+
+        never = np.nextafter(1.0, 0.0)
+        steps = np.unique(np.append(reached[(reached > 0.5) & (reached < never)], never))
+        above = min(bisect_left(steps, tokens, key=spent), steps.size - 1)
+        return float(min(steps[max(above - 1, 0) : above + 1], key=lambda step: abs(spent(step) - tokens)))
+
+    def _votes_by(self, measure: Measure | str | None) -> Votes:
+        if measure is None:
+            return self._votes
+        return replace(self._votes, scores=self._arranged(self._recorded.scores.array(measure), np.nan))
+
+    def _arranged(self, values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
+        there = np.arange(self._order.shape[1]) < self._lengths[:, None]
+        return np.where(there, np.take_along_axis(values[self._tested], self._order, axis=1), fill).astype(values.dtype)
+
+
+def padded(rows: Sequence[Sequence[Any]], fill: float) -> npt.NDArray[Any]:
+    """Rows of different lengths as one array."""
+    array = np.full((len(rows), max(map(len, rows), default=0)), fill)
+    for at, row in enumerate(rows):
+        array[at, : len(row)] = row
+    return array
+
+
+def _numbers(question: PoolQuestion) -> list[int]:
+    known: dict[str, int] = {}
+    answers = (one.answer for one in question.responses)
+    return [-1 if answer is None else known.setdefault(answer, len(known)) for answer in answers]
+
+
+def _rights(question: PoolQuestion) -> list[bool]:
+    """Of equal answers the first recorded one says whether it is right, in every arrangement alike."""
+    right = {one.answer: bool(one.correct) for one in reversed(question.responses)}
+    return [right[one.answer] for one in question.responses]
