@@ -72,11 +72,17 @@ class Agreement(StoppingRule):
         answer = leader(evidence)
         counts = Counter(response.answer for response in responses if response.answer is not None)
         lead = 0 if answer is None else counts.pop(answer)
-        stays = self._leader_stays(lead, list(counts.values()), max(0, self.budget - len(responses)))
+        stays = self.leader_stays(lead, list(counts.values()), max(0, self.budget - len(responses)))
         return Decision(False, answer, None, len(responses), evidence, stays)
 
-    def _leader_stays(self, lead: int, others: list[int], left: int) -> float:
-        """P(the leader now is what the whole budget would answer); 0 while there is no answer."""
+    def leader_stays(self, lead: int, others: Sequence[int], left: int) -> float:
+        """P(the leader now is what the whole budget would answer); 0 while there is no answer.
+
+        Args:
+            lead: votes of the leader.
+            others: votes of each other answer.
+            left: calls that are left.
+        """
         known = lead + sum(others)
         horizon = min(known + left, max(known, LARGEST_HORIZON))
         if not lead or horizon == known:  # nothing has come, or nothing is to come

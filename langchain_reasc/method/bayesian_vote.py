@@ -66,17 +66,17 @@ class LogOddsVote(StoppingRule):
         """The log-weight of each response, or zero where it speaks against its own answer."""
         return [max(0.0, weight) for weight in self._log_weights(responses)]
 
-    def log_odds(self, response: Response) -> float:
+    def log_odds(self, score: float | None) -> float:
         """Logit p of a response that votes.
 
         Raises:
             LogprobsUnavailable: it has no score, and ``on_missing_confidence`` is ``"error"``.
         """
-        if response.score is None:
+        if score is None:
             if self.on_missing_confidence == "error":
                 raise missing_score()
             return self.odds.average
-        return self.odds(response.score)
+        return self.odds(score)
 
     @abstractmethod
     def _log_weights(self, responses: Sequence[Response]) -> list[float]:
@@ -117,10 +117,15 @@ class BayesianVote(LogOddsVote):
             raise ConfigurationError(f"floor is a finite number of at least 0, got {self.floor}")
 
     def _log_weights(self, responses: Sequence[Response]) -> list[float]:
-        return [0.0 if one.answer is None or one.alone else self._log_weight(one) for one in responses]
+        return [0.0 if one.answer is None or one.alone else self.log_weight(one.score) for one in responses]
 
-    def _log_weight(self, response: Response) -> float:
-        return max(self.floor, self.log_odds(response) + math.log(self.alternatives))
+    def log_weight(self, score: float | None) -> float:
+        """ℓ of a response that votes.
+
+        Raises:
+            LogprobsUnavailable: it has no score, and ``on_missing_confidence`` is ``"error"``.
+        """
+        return max(self.floor, self.log_odds(score) + math.log(self.alternatives))
 
 
 def probability_of_leader(evidence: Mapping[str, float], *, unseen: float = 1.0) -> float:
