@@ -3,13 +3,15 @@
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, FiniteFloat
+from pydantic import Field, FiniteFloat, model_validator
 
 from langchain_reasc.calibration.records import Named, Probability, Record
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.agreement import Agreement
 from langchain_reasc.method.bayesian_vote import BayesianVote
 from langchain_reasc.method.odds import PointOdds
 from langchain_reasc.method.partitions import Component, Prior
+from langchain_reasc.method.rules import rule_named
 from langchain_reasc.method.stopping import StoppingRule
 
 __all__ = ["KnownOdds", "PriorPart", "RuleBlock"]
@@ -52,8 +54,22 @@ class RuleBlock(Named):
             odds=() if odds is None else tuple(KnownOdds(score=score, p=_p(logit)) for score, logit in odds.points),
         )
 
-    def made(self, *, budget: int, on_missing_confidence: Literal["error", "count"]) -> StoppingRule:
-        """The rule itself."""
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Self:
+        try:
+            self.made(budget=1)
+        except (ConfigurationError, KeyError, TypeError) as error:
+            raise ValueError(f"no rule {self.name} can be made of this: {error}") from None
+        return self
+
+    def made(self, *, budget: int, on_missing_confidence: Literal["error", "count"] = "error") -> StoppingRule:
+        """The rule itself.
+
+        Raises:
+            ConfigurationError: there is no such rule, or it has no such parameters.
+        """
+        if self.name != Agreement.called:
+            return rule_named(self.name, self.parameters)
         components = tuple(Component(part.discount, part.concentration) for part in self.prior)
         prior = Prior(components, tuple(part.weight for part in self.prior))
         parameters: dict[str, Any] = dict(self.parameters)

@@ -21,10 +21,10 @@ class LogOddsVote(StoppingRule):
     """Base of the rules that weigh a response by its odds of being right.
 
     Attributes:
-        odds: logit p from a score.
+        odds: logit p, from a score.
         threshold: P(leader) at which it stops.
-        on_missing_confidence: ``"error"``, or ``"count"`` to let a response without a score count as one with an
-            average score.
+        on_missing_confidence: ``"error"``, or ``"count"`` to let a response without a score count as an
+            average one.
 
     Raises:
         ConfigurationError: a parameter out of range.

@@ -20,6 +20,7 @@ from langchain_reasc.calibration import (
 )
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer
+from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.stopping import ASC, ReASC
 
 PUBLISHED = Path(schema.__file__).with_name("calibration.schema.json")
@@ -41,17 +42,25 @@ def test_the_published_schema_validates_a_saved_file(which: str, request: Any, t
     assert not validator.is_valid({name: value for name, value in saved.items() if name != "mean"})
 
 
-def test_blocks_for_a_measure_and_a_rule_are_kept_and_change_no_decision(offline: Calibration, tmp_path: Path) -> None:
+def test_a_rule_block_decides_and_a_measure_block_is_kept(offline: Calibration, tmp_path: Path) -> None:
     saved = json.loads(save_calibration(offline, tmp_path / "calibration.json").read_text())
     assert (saved["schema_version"], saved["measure"], saved["rule"]) == (2, None, None)
     saved["measure"] = {"name": "answer_span", "parameters": {"side": "after", "tokens": 3, "strict": True}}
-    saved["rule"] = {"name": "agreement", "parameters": {"theta": 0.95}}
+    saved["rule"] = {"name": "finite_horizon", "parameters": {"phi": 0.95}}
     Draft202012Validator(json.loads(PUBLISHED.read_text(encoding="utf-8"))).validate(saved)
     (path := tmp_path / "more.json").write_text(json.dumps(saved))
     loaded = load_calibration(path)
     assert loaded.measure_ == MeasureBlock(name="answer_span", parameters=saved["measure"]["parameters"])
-    assert loaded.rule_ == RuleBlock(name="agreement", parameters={"theta": 0.95})
-    assert (loaded.rule(), loaded.measure) == (offline.rule(), offline.measure)
+    assert loaded.rule_ == RuleBlock(name="finite_horizon", parameters={"phi": 0.95})
+    assert (loaded.rule(), loaded.measure) == (FiniteHorizon(0.95), offline.measure)
+    refused = (
+        {"rule": {"name": "oracle", "parameters": {}}},
+        {"rule": {"name": "agreement", "parameters": {"threshold": 0.9}}},
+    )
+    for spoiled in refused:
+        path.write_text(json.dumps({**saved, **spoiled}))
+        with pytest.raises(CalibrationFileError, match="no rule .* can be made of this"):
+            load_calibration(path)
     again = json.loads(save_calibration(loaded, tmp_path / "again.json").read_text())
     assert (again["measure"], again["rule"]) == (saved["measure"], saved["rule"])
 

@@ -1,20 +1,16 @@
 """Deciding on many questions at once is deciding on each of them: hypothesis over rules, ties, gaps and lengths."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_reasc.evaluation.array_rules import GOES_ON, REASONS, after_each
 from langchain_reasc.evaluation.decide_many import decide_many
-from langchain_reasc.evaluation.vote_arrays import Votes, numbered
-from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.evaluation.vote_arrays import Votes
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer
-from langchain_reasc.method.fields import ByField
-from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, Response, StoppingRule, decide
 
 confidences = st.floats(0.51, 0.999) | st.sampled_from([0.75, 0.875, 0.9375, 0.95])
 finite = st.floats(-3, 3) | st.sampled_from([0.0, 1.0])
@@ -31,7 +27,9 @@ simple = (
     st.builds(Cap, st.integers(1, 12)) | st.builds(ASC, confidences) | st.builds(ESC, st.integers(1, 5)) | reasc | reasc
 )
 rules = st.recursive(
-    simple, lambda some: st.builds(lambda a, b: a | b, some, some) | st.builds(lambda a, b: a & b, some, some), max_leaves=4
+    simple,
+    lambda some: st.builds(lambda a, b: a | b, some, some) | st.builds(lambda a, b: a & b, some, some),
+    max_leaves=4,
 )
 plain = st.builds(Response, st.sampled_from([None, "a", "b", "b", "c", "d"]), st.none() | finite, st.booleans())
 special = st.builds(
