@@ -18,6 +18,7 @@ from langchain_reasc.calibration import (
     load_calibration,
     save_calibration,
 )
+from langchain_reasc.exceptions import CalibrationFileError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.horizon import FiniteHorizon
@@ -59,7 +60,7 @@ def test_a_rule_block_decides_and_a_measure_block_is_kept(offline: Calibration, 
     )
     for spoiled in refused:
         path.write_text(json.dumps({**saved, **spoiled}))
-        with pytest.raises(CalibrationFileError, match="no rule .* can be made of this"):
+        with pytest.raises(CalibrationFileError, match="can be made of this"):
             load_calibration(path)
     again = json.loads(save_calibration(loaded, tmp_path / "again.json").read_text())
     assert (again["measure"], again["rule"]) == (saved["measure"], saved["rule"])
