@@ -64,7 +64,8 @@ class CannotCatchUp(StoppingRule):
 
     With r = budget − calls used, the leader stays whatever comes as soon as it has r votes, and every other answer has
     at most r fewer: with exactly r fewer it could draw level, and a tie goes to the answer seen first. So the answer is
-    that of the whole budget, always. The posterior is that of :class:`FiniteHorizon`.
+    that of the whole budget, always. Beside a rule that counts votes too, ``ASC() | CannotCatchUp(16)``, it saves calls
+    and changes no answer. The posterior is that of :class:`FiniteHorizon`, or 1.
 
     Attributes:
         budget: calls there may be in all.

@@ -152,6 +152,13 @@ def test_it_stops_exactly_where_no_continuation_changes_the_answer(answers: list
     assert decision.stop == (ends == {decision.answer} and decision.answer is not None)
 
 
+@given(st.text("aabbc-", min_size=16, max_size=16))
+def test_beside_asc_it_saves_calls_and_changes_no_answer(answers: str) -> None:
+    whole, less = (decide(ASC() | rule, responses(answers)) for rule in (Cap(16), CannotCatchUp(16) | Cap(16)))
+    assert less.answer == whole.answer
+    assert less.samples <= whole.samples
+
+
 @given(st.lists(st.sampled_from([("a", None), ("b", None), ("c", "book"), ("d", "book"), (None, "book")]), max_size=5))
 def test_no_continuation_changes_an_answer_by_kind(given: list[tuple[str | None, str | None]]) -> None:
     seen = [Response(answer, kind=kind) for answer, kind in given]

@@ -34,18 +34,17 @@ def e_value(won: int, lost: int) -> float:
     ("answers", "trials"),
     [
         ("aaaa", ((3, 0), (3, 0))),
-        ("ab", ((0, 1), (0, 1))),  # b is outside what was known, and the only rival
-        ("abaa", ((2, 1), (2, 1))),
-        ("aabacd", ((2, 1), (2, 3))),  # when b, c and d came, none of them was a contender
-        ("aabacbd", ((2, 2), (2, 3))),
-        ("aabbcc", ((1, 2), (1, 2))),  # the second c was one, and not the runner-up
-        ("-a-a-", ((1, 0), (1, 0))),
+        ("abaaaaaaab", ((7, 2), (7, 1))),  # b is all but a, and then the runner-up
+        ("aabaaaaacadaa", ((9, 1), (9, 3))),  # when b, c and d came, none of them was a contender
+        ("aabaaaaacacdaa", ((9, 1), (9, 3))),  # the second c was one, and not the runner-up
+        ("-a-aaaaa-", ((5, 0), (5, 0))),
     ],
 )
 def test_certificate_counts_trials_by_what_led_before(answers: str, trials: tuple[tuple[int, int], ...]) -> None:
     expected = min(e_value(*one) for one in trials)
     certain = MajorityCertificate()(responses(answers)).posterior
-    assert certain == pytest.approx(max(0.0, 1 - 1 / expected), abs=1e-6)
+    assert certain == pytest.approx(1 - 1 / expected, abs=1e-6)
+    assert expected > 1.2
 
 
 def test_certificate_by_hand() -> None:
@@ -151,6 +150,13 @@ def test_distrivoting_leaves_out_what_the_low_scores_say() -> None:
     given = responses("xxxx" + "dddee", [*low, *high])
     assert Cap(9)(given).answer == "x"
     assert DistriVoting(intervals=1)(given).answer == "e"
+
+
+def test_distrivoting_asks_the_low_scores_with_negative_weights() -> None:
+    """Of the low ones the lowest, e, weighs most; without e only d is left above."""
+    low, high = [1.3, 1.28, 1.26, 1.0], [9.0, 9.01, 9.5, 9.51, 9.52]
+    decision = DistriVoting(intervals=2)(responses("xxxe" + "eeddd", [*low, *high]))
+    assert decision.evidence.keys() == {"d"}
 
 
 def test_distrivoting_keeps_an_answer_of_both_parts() -> None:
