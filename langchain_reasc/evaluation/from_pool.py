@@ -65,6 +65,7 @@ def calibrate_mixture_on(
         [score for score in firsts_held if score is not None],
         measure=named,
         p_target=p_target,
+        components=(1, 2),  # more would take most of a replay's time, and nobody reads of them
         seed=seed,
         **_provenance(pool, named),
     )
