@@ -3,6 +3,7 @@
 import math
 import threading
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ def calibrate_mixture(
     top_k: int | None = None,
     vocabulary_size: int | None = None,
     fingerprint: Fingerprint | None = None,
+    components: Sequence[int] = (1, 2, 3, 4),
     seed: int = 0,
 ) -> Calibration:
     """Algorithm 2: τ_gate = max(upper component's mean, smallest score t with P(upper | t) ≥ p_target).
@@ -45,6 +47,7 @@ def calibrate_mixture(
         top_k: how many alternatives per token the signal was made of; recorded.
         vocabulary_size: the V that the signal was made of; recorded.
         fingerprint: what was measured.
+        components: the numbers of components whose AIC and BIC are recorded; 1 and 2 decide, more are for the reader.
         seed: the seed of the mixture's initialisation.
 
     Returns:
@@ -55,7 +58,7 @@ def calibrate_mixture(
         CalibrationDataError: fewer than 2 responses, a score that is not finite, or all scores equal.
     """
     values = checked_scores(scores, p_target)
-    mixture = _fit(values, seed) if values.size >= _FEWEST_FOR_MIXTURE else None
+    mixture = _fit(values, components, seed) if values.size >= _FEWEST_FOR_MIXTURE else None
     return Calibration.of_scores(
         values,
         measure,
@@ -102,11 +105,11 @@ def _gate(scores: Scores, mixture: Mixture | None, p_target: float) -> Gate:
     return Gate(threshold=max(upper_mean, target), mean_part=upper_mean, target_part=target)
 
 
-def _fit(scores: Scores, seed: int) -> Mixture:
-    """Fit 1-4 components on z-scores (so that the fit does not depend on the signal's unit) and scale back."""
+def _fit(scores: Scores, components: Sequence[int], seed: int) -> Mixture:
+    """Fit mixtures on z-scores (so that the fit does not depend on the signal's unit) and scale back."""
     mean, std = float(scores.mean()), float(scores.std())
     z = ((scores - mean) / std)[:, None]
-    fits = {k: _mixture(z, k, seed) for k in (1, 2, 3, 4)}
+    fits = {k: _mixture(z, k, seed) for k in components}
     two = fits[2]
     order = np.argsort(two.means_[:, 0])
     rescaled = (

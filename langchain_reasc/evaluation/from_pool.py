@@ -35,10 +35,11 @@ def calibrate_offline_on(
     """
     selection = scores.select(firsts, seed=seed) if spec == "auto" else None
     measure = selection.measure if selection else spec
+    held = scores.scores(measure)
     labelled = [
         (score, pool.questions[question].responses[response].correct)
         for question, response in firsts
-        if (score := scores.scores(measure)[question][response]) is not None
+        if (score := held[question][response]) is not None
     ]
     named = _named(pool, measure)
     return calibrate_offline(
@@ -57,12 +58,14 @@ def calibrate_mixture_on(
     pool: Pool, scores: PoolScores, firsts: Firsts, measure: Measure | str, *, p_target: float = 0.9, seed: int = 0
 ) -> Calibration:
     """Algorithm 2 on recorded responses; arguments and errors as :func:`calibrate_offline_on`, labels unused."""
-    held = [scores.scores(measure)[question][response] for question, response in firsts]
+    held = scores.scores(measure)
+    firsts_held = [held[question][response] for question, response in firsts]
     named = _named(pool, measure)
     return calibrate_mixture(
-        [score for score in held if score is not None],
+        [score for score in firsts_held if score is not None],
         measure=named,
         p_target=p_target,
+        components=(1, 2),  # more would take most of a replay's time, and nobody reads of them
         seed=seed,
         **_provenance(pool, named),
     )

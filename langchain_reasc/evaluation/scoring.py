@@ -1,6 +1,8 @@
 """Scores of a pool's responses under any measure, each computed once and kept."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final, Literal
 
 import numpy as np
@@ -9,13 +11,14 @@ import numpy.typing as npt
 from langchain_reasc.answers import kind_of
 from langchain_reasc.calibration import Selection, select_measure
 from langchain_reasc.evaluation.pool import Pool
-from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
-from langchain_reasc.method.confidence import Measure
+from langchain_reasc.exceptions import CalibrationDataError, PoolError
+from langchain_reasc.method.confidence import SCORES, Measure
 from langchain_reasc.method.stopping import Response
 
 __all__ = ["RECORDED", "MeasureSpec", "PoolScores"]
 
 RECORDED: Final = "recorded"
+_VALUES_AT_ONCE = 1 << 22  # so that memory stays small
 MeasureSpec = Measure | Literal["recorded", "auto"]
 """A measure, the scores that the pool itself carries, or the choice of a measure on the calibration split."""
 
@@ -104,10 +107,11 @@ class PoolScores:
         if measure.signal not in self.signals:
             held = ", ".join(self.signals) or "none; record it with `reasc record` to have them"
             raise PoolError(f"{self._pool.path} has no {measure.signal!r} signal (it has: {held})")
-        return [
-            [_score(measure, signals) for signals in self._signals_of(question)]
-            for question in range(len(self._pool.questions))
-        ]
+        assert self._pool.signals is not None
+        questions = self._pool.questions
+        scores = _scores_of_all(measure, *self._pool.signals.of_all(measure.signal, [one.id for one in questions]))
+        held = iter([None if math.isnan(score) else score for score in scores.tolist()])
+        return [list(islice(held, len(question.responses))) for question in questions]
 
     def _recorded(self) -> list[list[float | None]]:
         if not self._pool.has_scores:
@@ -122,8 +126,18 @@ class PoolScores:
         return self._pool.signals.of(self._pool.questions[question].id)
 
 
-def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike]) -> float | None:
-    try:
-        return measure(signals)
-    except (ConfidenceError, LogprobsUnavailable):  # an empty response, or one that came without log-probabilities
-        return None
+def _scores_of_all(
+    measure: Measure, values: npt.NDArray[np.float32], lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """The score of each response, whose tokens' values stand one after the other; NaN where there is none.
+
+    Those of one length are scored together, to the same bits as each alone.
+    """
+    scores, starts = np.full(lengths.size, np.nan), lengths.cumsum() - lengths
+    for length in np.unique(lengths[lengths > 0]).tolist():
+        of_length = np.flatnonzero(lengths == length)
+        for rows in np.array_split(of_length, 1 + of_length.size * length // _VALUES_AT_ONCE):
+            tokens = values[starts[rows, None] + np.arange(length)].astype(np.float64)
+            finite = np.isfinite(tokens).all(axis=1)
+            scores[rows[finite]] = SCORES[measure.score](tokens[finite], measure.window)
+    return scores

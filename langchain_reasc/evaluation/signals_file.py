@@ -57,8 +57,22 @@ class PoolSignals:
         """
         record = self._record(question)
         ends = np.cumsum(record["lengths"], dtype=np.int64)
-        parts = {name: self._split(question, name, text, ends) for name, text in record["signals"].items()}
+        total = int(ends[-1]) if ends.size else 0
+        values = {name: self._decoded(question, name, text, total) for name, text in record["signals"].items()}
+        parts = {name: np.split(held, ends[:-1]) for name, held in values.items()}
         return [{name: arrays[at] for name, arrays in parts.items()} for at in range(len(ends))]
+
+    def of_all(self, name: str, questions: Sequence[str]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """One signal of all responses to some questions, one after the other, and the tokens of each response.
+
+        Raises:
+            PoolError: as for :meth:`of`.
+        """
+        lengths = [self.lengths(question) for question in questions]
+        held = [self._record(question)["signals"].get(name, "") for question in questions]  # "": of no token
+        each = zip(questions, held, lengths, strict=True)
+        values = [self._decoded(question, name, text, sum(tokens)) for question, text, tokens in each]
+        return np.concatenate(values), np.concatenate([np.asarray(tokens, dtype=np.int64) for tokens in lengths])
 
     def lengths(self, question: str) -> list[int]:
         """Tokens of each response of a question; errors as for :meth:`of`."""
@@ -89,19 +103,18 @@ class PoolSignals:
             )
         return self.records[question]
 
-    def _split(self, question: str, name: str, text: str, ends: npt.NDArray[np.int64]) -> list[npt.NDArray[np.float32]]:
+    def _decoded(self, question: str, name: str, text: str, tokens: int) -> npt.NDArray[np.float32]:
         try:
             values = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
         except ValueError as error:
             raise PoolError(
                 f"{self.path}: signal {name!r} of question {question!r} cannot be decoded: {error}"
             ) from None
-        if values.size != (ends[-1] if ends.size else 0):
+        if values.size != tokens:
             raise PoolError(
-                f"{self.path}: signal {name!r} of question {question!r} has {values.size} values for "
-                f"{ends[-1] if ends.size else 0} tokens"
+                f"{self.path}: signal {name!r} of question {question!r} has {values.size} values for {tokens} tokens"
             )
-        return np.split(values, ends[:-1])
+        return values
 
 
 def append_signals(path: Path, question: str, responses: Sequence[TokenSignals]) -> None:

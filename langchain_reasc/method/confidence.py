@@ -22,35 +22,36 @@ def group_means(token_signals: Floats, window: int) -> npt.NDArray[np.float64]:
     """Means of all sliding windows (stride 1); a response shorter than the window is one group.
 
     Args:
-        token_signals: one signal value per generated token, shape (T,).
+        token_signals: one signal value per generated token, shape (..., T).
         window: W, the number of tokens per group.
 
     Returns:
-        Shape (max(1, T - W + 1),).
+        Shape (..., max(1, T - W + 1)).
     """
     values = np.asarray(token_signals, dtype=np.float64)
-    if values.size <= window:
-        return np.array([values.mean()])
     # Centring first keeps the running sum small, so its rounding stays below 1e-12 on long responses.
-    centre = values.mean()
-    sums = np.concatenate(([0.0], np.cumsum(values - centre)))
-    means: npt.NDArray[np.float64] = (sums[window:] - sums[:-window]) / window + centre
+    centre = values.mean(axis=-1, keepdims=True)
+    if values.shape[-1] <= window:
+        return centre
+    sums = np.concatenate((np.zeros_like(centre), np.cumsum(values - centre, axis=-1)), axis=-1)
+    means: npt.NDArray[np.float64] = (sums[..., window:] - sums[..., :-window]) / window + centre
     return means
 
 
-def _bottom_group(values: Floats, window: int) -> float:
+def _bottom_group(values: Floats, window: int) -> npt.NDArray[np.float64]:
     groups = group_means(values, window)
-    lowest = max(1, groups.size // 10)
-    return float(np.partition(groups, lowest - 1)[:lowest].mean())
+    lowest = max(1, groups.shape[-1] // 10)
+    return np.asarray(np.partition(groups, lowest - 1)[..., :lowest].mean(axis=-1))
 
 
-SCORES: Final[dict[str, Callable[[Floats, int], float]]] = {
+SCORES: Final[dict[str, Callable[[Floats, int], npt.NDArray[np.float64]]]] = {
     "bottom_group": _bottom_group,
-    "mean": lambda values, window: float(values.mean()),
-    "tail_group": lambda values, window: float(values[-window:].mean()),
-    "average_group": lambda values, window: float(group_means(values, window).mean()),
-    "lowest_group": lambda values, window: float(group_means(values, window).min()),
+    "mean": lambda values, window: np.asarray(values.mean(axis=-1)),
+    "tail_group": lambda values, window: np.asarray(values[..., -window:].mean(axis=-1)),
+    "average_group": lambda values, window: np.asarray(group_means(values, window).mean(axis=-1)),
+    "lowest_group": lambda values, window: np.asarray(group_means(values, window).min(axis=-1)),
 }
+"""Token signals of responses that are equally long, shape (..., T), and W -> their scores, shape (...)."""
 
 
 def response_score(token_signals: npt.ArrayLike, *, score: str = "bottom_group", window: int = DEFAULT_WINDOW) -> float:
@@ -76,7 +77,7 @@ def response_score(token_signals: npt.ArrayLike, *, score: str = "bottom_group",
     if not np.isfinite(values).all():
         at = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ConfidenceError(f"token signal {at} is {values[at]}; a confidence made of it would be meaningless")
-    return SCORES[score](values, window)
+    return float(SCORES[score](values, window))
 
 
 @dataclass(frozen=True, slots=True)
