@@ -1,0 +1,95 @@
+"""Deciding on many questions at once: what ``decide`` does question by question, as arrays, and equal to it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.evaluation.array_rules import GOES_ON, REASONS, after_each
+from langchain_reasc.evaluation.vote_arrays import Booleans, Integers, Votes
+from langchain_reasc.method.decision import Reason, Response
+from langchain_reasc.method.stopping import StoppingRule, decide
+
+__all__ = ["Decisions", "decide_many"]
+
+_AT_ONCE = 4096  # questions, so that memory stays small
+_FIRST = 4  # responses that are looked at first: many a question is settled by then
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """The decision on each of Q questions.
+
+    Attributes:
+        samples: shape (Q,), responses the decision rests on.
+        answers: shape (Q,), the answer as :class:`~.vote_arrays.Votes` numbers it; -1 where there is none.
+        reasons: shape (Q,), why it stopped, as an index of :data:`~.array_rules.REASONS`; -1 where it goes on.
+    """
+
+    samples: Integers
+    answers: Integers
+    reasons: npt.NDArray[np.int8]
+
+    def because(self, reason: Reason) -> Booleans:
+        """Which ones stopped for this reason, shape (Q,)."""
+        return np.asarray(self.reasons == REASONS.index(reason))
+
+
+def decide_many(
+    rule: StoppingRule,
+    votes: Votes,
+    responses: Callable[[int], Sequence[Response]],
+    *,
+    one_by_one: Booleans | None = None,
+) -> Decisions:
+    """The decision at the earliest prefix where the rule stops, or "go on" after all, for each question.
+
+    Args:
+        rule: the rule, the cap on samples included.
+        votes: the responses to all questions.
+        responses: the same ones to one question; called where arrays cannot tell what the rule says.
+        one_by_one: shape (Q,), the questions whose responses have a kind or fields or are to be taken alone, which
+            arrays do not show.
+    """
+    made = Decisions(votes.lengths.copy(), np.full(len(votes), -1), np.full(len(votes), GOES_ON, dtype=np.int8))
+    plain = np.flatnonzero(np.ones(len(votes), dtype=bool) if one_by_one is None else ~one_by_one)
+    left = [] if one_by_one is None else [np.flatnonzero(one_by_one)]
+    for start in range(0, plain.size, _AT_ONCE):
+        rows = plain[start : start + _AT_ONCE]
+        if not _decide(rule, votes, rows, made):
+            left.append(rows)
+    for row in np.concatenate(left).tolist() if left else []:
+        _decide_one(rule, votes, responses(row), row, made)
+    return made
+
+
+def _decide(rule: StoppingRule, votes: Votes, rows: Integers, made: Decisions) -> bool:
+    """Enter the decisions on these questions, looking at twice as many responses to those that are left each time."""
+    width = min(_FIRST, votes.width)
+    while rows.size and votes.width:
+        seen = votes.of_questions(rows).first(width)
+        verdicts = after_each(rule, seen)
+        if verdicts is None:
+            return False
+        stops = (verdicts.reasons != GOES_ON) & (np.arange(width) < seen.lengths[:, None])
+        stopped = stops.any(axis=1)
+        last = np.where(stopped, stops.argmax(axis=1), seen.lengths - 1)
+        held = seen.lengths > 0
+        each = np.arange(rows.size)
+        made.samples[rows] = last + 1
+        made.answers[rows] = np.where(held, verdicts.answers[each, last], -1)
+        made.reasons[rows] = np.where(stopped, verdicts.reasons[each, last], np.int8(GOES_ON))
+        rows = rows[~stopped & (votes.lengths[rows] > width)]
+        width = min(2 * width, votes.width)
+    return True
+
+
+def _decide_one(
+    rule: StoppingRule, votes: Votes, responses: Sequence[Response], row: int, made: Decisions
+) -> None:
+    decision = decide(rule, responses)
+    numbers = {one.answer: int(number) for one, number in zip(responses, votes.answers[row], strict=False)}
+    made.samples[row] = decision.samples
+    made.answers[row] = numbers.get(decision.answer, -1)
+    made.reasons[row] = GOES_ON if decision.reason is None else REASONS.index(decision.reason)
