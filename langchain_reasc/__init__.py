@@ -16,7 +16,9 @@ from langchain_reasc.calibration import (
     save_calibration,
 )
 from langchain_reasc.exceptions import ReASCError
+from langchain_reasc.method.bayesian_vote import BayesianVote
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
 from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, decide
 from langchain_reasc.models.integrations import Integration, register_integration
 from langchain_reasc.models.logprobs import register_reader
@@ -37,10 +39,13 @@ if TYPE_CHECKING:
 __all__ = [
     "ASC",
     "ESC",
+    "BayesianVote",
     "Calibration",
+    "CannotCatchUp",
     "Cap",
     "ChatReASC",
     "Decision",
+    "FiniteHorizon",
     "FixedBudget",
     "Integration",
     "Measure",

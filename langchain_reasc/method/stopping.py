@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.checks import (
+    check_budget,
+    check_on_missing,
+    check_probability,
+    check_statistics,
+    missing_score,
+)
 from langchain_reasc.method.decision import Decision, Reason, Response
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
 from langchain_reasc.method.levels import by_kind
@@ -103,8 +110,7 @@ class Cap(StoppingRule):
     samples: int = DEFAULT_BUDGET
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ConfigurationError(f"a budget is at least 1 sample, got {self.samples}")
+        check_budget(self.samples)
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         return self._tally(responses, "budget" if len(responses) >= self.samples else None)
@@ -122,7 +128,7 @@ class ASC(StoppingRule):
     confidence: float = DEFAULT_CONFIDENCE
 
     def __post_init__(self) -> None:
-        _probability("confidence", self.confidence)
+        check_probability("confidence", self.confidence)
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         tally = self._tally(responses)
@@ -175,13 +181,11 @@ class ReASC(StoppingRule):
     on_missing_confidence: Literal["error", "count"] = "error"
 
     def __post_init__(self) -> None:
-        _probability("confidence", self.confidence)
+        check_probability("confidence", self.confidence)
         if self.weight not in WEIGHTS:
             raise ConfigurationError(f"unknown weight {self.weight!r}; choose one of {', '.join(WEIGHTS)}")
-        if self.on_missing_confidence not in ("error", "count"):
-            raise ConfigurationError(f"on_missing_confidence is 'error' or 'count', got {self.on_missing_confidence!r}")
-        if not self.statistics.std > 0:
-            raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
+        check_on_missing(self.on_missing_confidence)
+        check_statistics(self.statistics)
 
     @property
     def may_accept_first(self) -> bool:
@@ -211,10 +215,7 @@ class ReASC(StoppingRule):
             return 0.0  # no vote, so its confidence is not asked for
         if response.score is None:
             if self.on_missing_confidence == "error" and self.weight != "count":
-                raise LogprobsUnavailable(
-                    "a response has no confidence score; make the model return logprobs, or accept plain counting with "
-                    "on_missing_confidence='count'"
-                )
+                raise missing_score()
             return 1.0
         return WEIGHTS[self.weight](response.score, self.statistics)
 
@@ -253,8 +254,3 @@ class _Both(_Either):
         decision = self.left(responses)
         stop = decision.stop and self.right(responses).stop
         return replace(decision, stop=stop, reason=decision.reason if stop else None)
-
-
-def _probability(name: str, value: float) -> None:
-    if not 0.5 < value < 1.0:  # no votes at all already give one half
-        raise ConfigurationError(f"{name} is a probability above 0.5 and below 1, got {value}")

@@ -1,0 +1,162 @@
+"""All rules by name, and what holds for every one of them."""
+
+import random
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.bayesian_vote import BayesianVote
+from langchain_reasc.method.evidence import Standardizer
+from langchain_reasc.method.horizon import FiniteHorizon
+from langchain_reasc.method.others import CGES
+from langchain_reasc.method.rules import RULES, rule_named
+from langchain_reasc.method.stopping import ASC, Cap, ReASC, Response, StoppingRule, decide
+
+LOGISTIC = {"mean": 1.0, "std": 0.5, "slope": 2.0, "intercept": 0.5}
+NEEDED: dict[str, dict[str, object]] = {
+    "reasc": {"mean": 1.0, "std": 0.5, "gate": 1.8},
+    "bayesian_vote": LOGISTIC,
+    "cges": LOGISTIC,
+    "l_aggregated": {"priors": ((0.8, 0.2), (0.5, 0.3, 0.2))},
+}
+ALL = [rule_named(name, NEEDED.get(name)) for name in RULES]
+
+answers = st.sampled_from(["a", "b", "c", None])
+scores = st.integers(0, 20).map(lambda tenths: tenths / 10)  # few different ones, so that mixtures are fitted seldom
+some = st.lists(st.builds(Response, answers, scores), max_size=8)
+every_rule = pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
+quickly = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def test_names_are_those_of_accounts() -> None:
+    assert list(RULES) == [
+        "fixed_budget",
+        "asc",
+        "esc",
+        "reasc",
+        "finite_horizon",
+        "cannot_catch_up",
+        "bayesian_vote",
+        "cges",
+        "l_aggregated",
+        "majority_certificate",
+        "cisc",
+        "deepconf_filter",
+        "distrivoting",
+    ]
+    assert all(rule.name == name for name, rule in zip(RULES, ALL, strict=True))
+
+
+def test_a_rule_is_made_by_name() -> None:
+    assert rule_named("asc") == ASC()
+    assert rule_named("finite_horizon", {"phi": 0.9, "budget": 8}) == FiniteHorizon(0.9, 8)
+    given = {"mean": 1.0, "std": 2.0, "scale": 0.5, "gate": None, "on_missing_confidence": "count"}
+    assert rule_named("reasc", given) == ReASC(Standardizer(1.0, 2.0, 0.5), on_missing_confidence="count")
+    assert rule_named("bayesian_vote", LOGISTIC) == BayesianVote(Standardizer(1.0, 0.5), 2.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("ascii", {}, "no stopping rule is called 'ascii'; there are fixed_budget, asc, esc, "),
+        ("asc", {"gate": 1.0, "phi": 1}, "the rule asc has no parameter 'gate', 'phi'; it has confidence"),
+        ("reasc", {"statistics": 1.0}, "no parameter 'statistics'; it has mean, std, scale, gate, weight, "),
+        ("reasc", {"mean": 1.0}, "the rule reasc needs the parameter 'std'"),
+        ("bayesian_vote", {}, "needs the parameter 'intercept', 'mean', 'slope', 'std'"),
+        ("finite_horizon", {"phi": "high"}, "the rule finite_horizon cannot have phi='high': "),
+        ("finite_horizon", {"phi": 2.0}, "phi is a probability above 0.5 and below 1, got 2.0"),
+        ("cannot_catch_up", {"budget": None}, "a whole number of at least 1 sample, got None"),
+    ],
+)
+def test_what_is_wrong_is_named(name: str, parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        rule_named(name, parameters)
+
+
+@every_rule
+def test_rules_are_values(rule: StoppingRule) -> None:
+    assert rule == rule_named(rule.name, NEEDED.get(rule.name))
+    assert hash(rule) == hash(rule_named(rule.name, NEEDED.get(rule.name)))
+    with pytest.raises(FrozenInstanceError):
+        rule.budget = 3  # type: ignore[attr-defined]
+
+
+@every_rule
+def test_without_answers_nothing_is_decided(rule: StoppingRule) -> None:
+    if isinstance(rule, Cap):
+        return
+    for silent in ([], [Response(None)], [Response(None, cut_off=True)] * 20):
+        decision = decide(rule, silent)
+        assert (decision.stop, decision.answer, decision.reason) == (False, None, None)
+        assert 0.0 <= decision.posterior <= 0.5
+        assert rule.weights(silent) == [0.0 if rule.reads_scores else 1.0] * len(silent)
+    assert decide(rule | Cap(2), [Response(None)] * 2).reason == "budget"
+
+
+@every_rule
+@quickly
+@given(given=some.filter(bool), later=some)
+def test_later_responses_never_change_an_earlier_stop(
+    rule: StoppingRule, given: list[Response], later: list[Response]
+) -> None:
+    capped = rule | Cap(len(given))
+    decision = decide(capped, given)
+    assert decision.stop and decision.reason
+    assert decide(capped, given + later) == decision
+    assert 0.0 <= decision.posterior <= 1.0
+
+
+@every_rule
+@quickly
+@given(given=some, names=st.permutations("abc"))
+def test_answers_are_only_names(rule: StoppingRule, given: list[Response], names: list[str]) -> None:
+    renamed: dict[str | None, Any] = {**dict(zip("abc", names, strict=True)), None: None}
+    decision = decide(rule, given)
+    other = decide(rule, [replace(one, answer=renamed[one.answer]) for one in given])
+    assert (other.stop, other.samples, other.answer) == (decision.stop, decision.samples, renamed[decision.answer])
+    assert other.posterior == decision.posterior
+
+
+@every_rule
+@quickly
+@given(given=some, chance=st.randoms(use_true_random=False))
+def test_who_reads_no_scores_decides_alike_without(
+    rule: StoppingRule, given: list[Response], chance: random.Random
+) -> None:
+    if not rule.reads_scores:
+        assert decide(rule, [replace(one, score=None) for one in given]) == decide(rule, given)
+
+
+@every_rule
+@quickly
+@given(score=scores)
+def test_who_may_not_accept_the_first_does_not(rule: StoppingRule, score: float) -> None:
+    if not rule.may_accept_first and not isinstance(rule, Cap | ReASC):
+        assert not rule([Response("a", score)]).stop
+
+
+@every_rule
+@quickly
+@given(given=some)
+def test_one_kind_for_all_decides_as_none_does(rule: StoppingRule, given: list[Response]) -> None:
+    same, flat = decide(rule, [replace(one, kind="search") for one in given]), decide(rule, given)
+    if isinstance(rule, CGES):  # to which it matters how many kinds, or answers, there are to choose from
+        assert same.answer == flat.answer
+    else:
+        assert replace(same, parts={}) == flat
+
+
+@every_rule
+@quickly
+@given(given=some, one=st.sampled_from(ALL))
+def test_rules_compose(rule: StoppingRule, given: list[Response], one: StoppingRule) -> None:
+    left, right = rule(given), one(given)
+    either, both = (rule | one)(given), (rule & one)(given)
+    assert either.stop == (left.stop or right.stop)
+    assert both.stop == (left.stop and right.stop)
+    assert either.answer == both.answer == left.answer
+    assert either.evidence == both.evidence == left.evidence
