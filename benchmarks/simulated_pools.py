@@ -10,7 +10,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -29,11 +29,16 @@ from langchain_reasc.evaluation.simulated_answers import ANSWERS
 from langchain_reasc.evaluation.simulated_signals import SIGNAL_KINDS
 from langchain_reasc.method.stopping import ASC, StoppingRule
 
-__all__ = ["Losses", "Outcome", "compared", "kinds_of", "run", "verdict"]
+__all__ = ["Losses", "Outcome", "compared", "losses_by", "run", "verdict"]
 
 MEAN_LOSS: Final = 0.3
 LOSS, SHARE = 1.0, 0.05
 QUESTIONS: Final = 20_000
+_GROUPS: Final[dict[str, tuple[str, Collection[object]]]] = {
+    "answers": ("", ANSWERS),
+    "signal": ("signal: ", SIGNAL_KINDS),
+    "warm_up": ("warm-up: ", WARM_UPS),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +165,16 @@ def _of_any(index: int, kinds: Sequence[str]) -> bool:
     return kind.answers in kinds or kind.signal in kinds
 
 
-def kinds_of(outcomes: Sequence[Outcome]) -> list[Losses]:
-    """The losses of one configuration by kind of answers, then by kind of signal, then by warm-up."""
-    found = [Losses.over(kind, of) for kind in ANSWERS if (of := [o for o in outcomes if o.answers == kind])]
-    found += [
-        Losses.over(f"signal: {kind}", of) for kind in SIGNAL_KINDS if (of := [o for o in outcomes if o.signal == kind])
-    ]
-    return found
+def losses_by(attribute: str, outcomes: Sequence[Outcome]) -> list[Losses]:
+    """The losses of one configuration by ``answers``, ``signal`` or ``warm_up``."""
+    prefix, kinds = _GROUPS[attribute]
+    groups = {kind: [one for one in outcomes if getattr(one, attribute) == kind] for kind in kinds}
+    return [Losses.over(f"{prefix}{kind}", group) for kind, group in groups.items() if group]
 
 
 def verdict(name: str, outcomes: Sequence[Outcome]) -> tuple[bool, str]:
     """Whether a configuration holds, and a line that says so."""
-    every, kinds = Losses.over("all", outcomes), kinds_of(outcomes)
+    every, kinds = Losses.over("all", outcomes), losses_by("answers", outcomes) + losses_by("signal", outcomes)
     worst = max(kinds, key=lambda losses: losses.mean)
     often = max(kinds, key=lambda losses: losses.above)
     holds = worst.mean <= MEAN_LOSS and every.above <= SHARE
@@ -187,10 +190,8 @@ def _table(name: str, outcomes: Sequence[Outcome]) -> Table:
     table.add_column("kind of pool")
     for heading in ("pools", "tokens / ASC", "mean loss", "95 %", f"above {LOSS:g}"):
         table.add_column(heading, justify="right")
-    by_warm_up = [
-        Losses.over(f"warm-up: {size}", of) for size in WARM_UPS if (of := [o for o in outcomes if o.warm_up == size])
-    ]
-    for losses in (*kinds_of(outcomes), *by_warm_up, Losses.over("all", outcomes)):
+    groups = [losses for attribute in _GROUPS for losses in losses_by(attribute, outcomes)]
+    for losses in (*groups, Losses.over("all", outcomes)):
         table.add_row(
             losses.kind,
             f"{losses.pools}",

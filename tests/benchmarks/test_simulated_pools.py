@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.configurations import CONFIGURATIONS, as_asc_left_it, decisions  # noqa: E402
-from benchmarks.simulated_pools import Losses, Outcome, compared, kinds_of, main, run, verdict  # noqa: E402
+from benchmarks.simulated_pools import Losses, Outcome, compared, losses_by, main, run, verdict  # noqa: E402
 from langchain_reasc.evaluation.array_rules import REASONS  # noqa: E402
 from langchain_reasc.evaluation.simulated import Responses, kind_of, simulated_pool  # noqa: E402
 from langchain_reasc.evaluation.simulated_answers import ANSWERS  # noqa: E402
@@ -94,7 +94,8 @@ def test_losses_are_summed_up() -> None:
     losses = Losses.over("some", [_outcome(float(loss)) for loss in range(5)])
     assert (losses.pools, losses.mean, losses.above, losses.tokens) == (5, 2.0, 0.6, 0.9)
     assert losses.high == pytest.approx(3.8)
-    assert [one.kind for one in kinds_of([_outcome(0.0)])] == ["Dirichlet", "signal: none"]
+    groups = [losses_by(attribute, [_outcome(0.0)])[0].kind for attribute in ("answers", "signal", "warm_up")]
+    assert groups == ["Dirichlet", "signal: none", "warm-up: 16"]
 
 
 def test_no_default_loses_more_than_it_may_on_a_seeded_50() -> None:
