@@ -12,8 +12,9 @@ import numpy.typing as npt
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from langchain_reasc._version import __version__
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import SCORES, Measure
-from langchain_reasc.method.evidence import WEIGHTS, Standardizer
+from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
 from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, ReASC, StoppingRule
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
@@ -29,6 +30,7 @@ __all__ = [
     "Mixture",
     "RejectedMeasure",
     "RuleBlock",
+    "Safeguard",
 ]
 
 SCHEMA_VERSION: Literal[2] = 2
@@ -39,6 +41,9 @@ Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$", max_length=64)]
 Parameter = FiniteFloat | int | str | bool | None
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 Probability = Annotated[FiniteFloat, Field(ge=0, le=1)]
+Safeguard = Literal["default", "paper"]
+"""What decides on labels: ``default`` lets a gate, a weight or a measure count only where the data vouch for it;
+``paper`` takes Algorithm 1 as it stands."""
 
 
 class _Record(BaseModel):
@@ -90,9 +95,11 @@ class Fingerprint(_Record):
 
 
 class Gate(_Record):
-    """Stage 1: a first response is accepted when its score reaches ``threshold``."""
+    """Stage 1: a first response is accepted when its score reaches the threshold, the paper's or the safe one."""
 
-    threshold: FiniteFloat | None = Field(description="τ_gate, the larger of its two parts; null when closed.")
+    threshold: FiniteFloat | None = Field(
+        description="The paper's τ_gate, the larger of its two parts; null when closed."
+    )
     mean_part: FiniteFloat | None = Field(
         default=None,
         description="Mean score of correct responses (offline) or of the mixture's upper component.",
@@ -102,12 +109,38 @@ class Gate(_Record):
         description="Smallest score whose accuracy (offline) or mixture posterior reaches p_target.",
     )
     closed_because: str | None = Field(default=None, description="Why every question goes on to Stage 2, when it does.")
+    level: Probability | None = Field(
+        default=None,
+        description="1 - δ: how sure it is that what reaches safe_threshold is right in p_target; null where no safe "
+        "threshold was looked for, and the paper's stands.",
+    )
+    safe_threshold: FiniteFloat | None = Field(
+        default=None, description="Smallest threshold that holds at this level (offline); null where none does."
+    )
+    accepted: int | None = Field(default=None, ge=1, description="Calibration responses that reach safe_threshold.")
+    lower_bound: Probability | None = Field(
+        default=None, description="Clopper-Pearson lower bound of their accuracy, at this level."
+    )
+    safe_closed_because: str | None = Field(default=None, description="Why no threshold holds, where none does.")
 
     @model_validator(mode="after")
     def _open_or_explained(self) -> "Gate":
         if (self.threshold is None) == (self.closed_because is None):
             raise ValueError("a gate has either a threshold or a reason for being closed")
+        found = [self.safe_threshold, self.accepted, self.lower_bound]
+        if len({value is None for value in found}) > 1 or (self.level is None and self.safe_closed_because is not None):
+            raise ValueError("safe_threshold, accepted and lower_bound go together, and with a level")
+        if (self.level is None) != (self.safe_threshold is None and self.safe_closed_because is None):
+            raise ValueError("a gate with a level has either a safe_threshold or a safe_closed_because")
+        if self.safe_threshold is not None and self.safe_closed_because is not None:
+            raise ValueError("a gate has either a safe_threshold or a reason why none holds")
         return self
+
+    def under(self, safeguard: Safeguard) -> tuple[float | None, str | None]:
+        """The threshold, and why there is none where there is none."""
+        if safeguard == "paper" or self.level is None:
+            return self.threshold, self.closed_because
+        return self.safe_threshold, self.safe_closed_because
 
 
 class Mixture(_Record):
@@ -120,9 +153,16 @@ class Mixture(_Record):
     aic: dict[int, FiniteFloat] = Field(description="Number of components -> AIC (lower is better).")
     bic: dict[int, FiniteFloat] = Field(description="Number of components -> BIC (lower is better).")
 
+    @property
+    def one_group(self) -> str | None:
+        """What BIC says against a second component, where it does."""
+        if self.bic[1] > self.bic[2]:
+            return None
+        return f"BIC prefers one component ({self.bic[1]:.1f}) to two ({self.bic[2]:.1f}): no second group to find"
+
 
 class AUROC(_Record):
-    """How well the score separates correct from wrong first responses, with its 95 % bootstrap interval."""
+    """How well the score separates correct from wrong responses, with its 95 % interval."""
 
     value: Probability
     low: Probability
@@ -188,7 +228,16 @@ class Calibration(_Record):
         default=None,
         description="Why a live run counts votes (ASC) instead of using this calibration; null when it is used.",
     )
-    auroc: AUROC | None = Field(default=None, description="Offline only; null where one class is empty.")
+    unweighed: str | None = Field(
+        default=None,
+        description="Why Stage 2 of a live run counts votes instead of weighing them; null when it weighs them.",
+    )
+    auroc: AUROC | None = Field(
+        default=None, description="Of first responses, offline only; null where one class is empty."
+    )
+    within: AUROC | None = Field(
+        default=None, description="Between responses to the same question, averaged; null where that is unknown."
+    )
     accuracy: Probability | None = Field(default=None, description="Share of correct calibration responses (offline).")
     mixture: Mixture | None = Field(default=None, description="Algorithm 2 only.")
     rejected: tuple[RejectedMeasure, ...] = Field(default=(), description="What signal='auto' did not choose.")
@@ -230,6 +279,12 @@ class Calibration(_Record):
             raise ValueError("signal, score, window, mean and std are null together, and only by consensus")
         return self
 
+    @model_validator(mode="after")
+    def _can_be_weighed(self) -> Self:
+        if self.mean is not None:
+            check_weight(self.weight, self.mean)
+        return self
+
     @property
     def measure(self) -> Measure | None:
         """How a response is scored under this calibration; None where only answers count."""
@@ -243,34 +298,68 @@ class Calibration(_Record):
         *,
         confidence: float = DEFAULT_CONFIDENCE,
         on_missing_confidence: Literal["error", "count"] = "error",
-        safeguard: bool = True,
+        safeguard: Safeguard = "default",
     ) -> StoppingRule:
         """The stopping rule this calibration stands for.
 
         Args:
             confidence: C_threshold of the Beta rule.
             on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
-            safeguard: whether to count votes (ASC) where ``fallback`` says so; False gives the paper's rule regardless.
+            safeguard: ``"default"`` lets gate, weights and measure count where the calibration data vouch for them:
+                the gate is the safe one, Stage 2 counts votes where ``unweighed`` says so, and where ``fallback`` does,
+                or nothing else is left, it is ASC. ``"paper"`` gives the paper's rule regardless.
+
+        Raises:
+            ConfigurationError: ``safeguard`` or ``confidence`` is none.
         """
-        if safeguard and self.fallback is not None:
+        if safeguard not in ("default", "paper"):
+            raise ConfigurationError(f"safeguard is 'default' or 'paper', got {safeguard!r}")
+        if self.counts(safeguard):
             return ASC(confidence)
         assert self.mean is not None and self.std is not None  # only a calibration by consensus has none
         return ReASC(
             Standardizer(self.mean, self.std, self.lambda_),
-            gate=self.gate.threshold,
-            weight=self.weight,
+            gate=self.gate.under(safeguard)[0],
+            weight="count" if safeguard == "default" and self.unweighed is not None else self.weight,
             confidence=confidence,
             on_missing_confidence=on_missing_confidence,
         )
 
+    def counts(self, safeguard: Safeguard = "default") -> bool:
+        """Whether the rule counts votes, whatever the scores (ASC), for the safeguard's sake."""
+        unused = self.unweighed is not None and self.gate.under(safeguard)[0] is None
+        return safeguard == "default" and (self.fallback is not None or unused)
+
+    def notices(self, safeguard: Safeguard = "default") -> tuple[str, ...]:
+        """What a person should know of decisions by this rule."""
+        if safeguard == "default" and self.fallback is not None:
+            return (f"counting votes (ASC): {self.fallback}",)
+        threshold, closed_because = self.gate.under(safeguard)
+        told = [] if closed_because is None else [f"the gate is closed: {closed_because}"]
+        if threshold is not None and self.mixture is not None and self.mixture.one_group:
+            told.append(f"the gate stands by the paper's rule, but {self.mixture.one_group}")
+        if safeguard == "default" and self.unweighed is not None:
+            told.append(f"Stage 2 counts votes: {self.unweighed}")
+        known = self.schema_version == 1 or self.method != "offline" or self.gate.level is not None
+        if safeguard == "default" and threshold is not None and not known:
+            told.append(
+                "the gate is the paper's, which is optimistic: the calibration knows no safe one; calibrate again to "
+                "have it"
+            )
+        return tuple(told)
+
     def summary(self) -> str:
         """One line for a person."""
-        gate = f"gate {self.gate.threshold:.4g}" if self.gate.threshold is not None else "gate closed"
+        threshold, _ = self.gate.under("default")
+        gate = f"gate {threshold:.4g}" if threshold is not None else "gate closed"
+        held = f" (holds at {self.gate.level:.0%})" if self.gate.safe_threshold is not None else ""
         auroc = f", AUROC {self.auroc.value:.2f} [{self.auroc.low:.2f}, {self.auroc.high:.2f}]" if self.auroc else ""
+        one_group = f"; {self.mixture.one_group}" if self.mixture and self.mixture.one_group else ""
+        counted = f"; Stage 2 counts votes: {self.unweighed}" if self.unweighed else ""
         fallback = f"; counts votes instead: {self.fallback}" if self.fallback else ""
         return (
             f"{self.method} on {self.n} responses: {self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, "
-            f"{gate}{auroc}{fallback}"
+            f"{gate}{held}{auroc}{one_group}{fallback or counted}"
         )
 
 
