@@ -10,7 +10,7 @@ from langchain_core.outputs import ChatResult
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.answers.tool_calls import ToolVotes
-from langchain_reasc.calibration import Calibration, MixtureCalibrator
+from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguard
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -29,6 +29,7 @@ class VoteOptions(TypedDict, total=False):
     concurrency: int
     confidence: float
     on_missing_confidence: Literal["error", "count"]
+    safeguard: Safeguard
     sample_timeout: float | None
     timeout: float | None
     allow_fingerprint_mismatch: bool

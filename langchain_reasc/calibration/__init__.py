@@ -3,7 +3,7 @@
 from langchain_reasc.calibration.asked import FixedPrompt, answer_name, fixed_prompt
 from langchain_reasc.calibration.fingerprint import check_fingerprint, check_made_of, fingerprint_of
 from langchain_reasc.calibration.mixture import MixtureCalibrator, calibrate_mixture
-from langchain_reasc.calibration.offline import calibrate_offline
+from langchain_reasc.calibration.offline import auroc_within, calibrate_offline
 from langchain_reasc.calibration.schema import (
     AUROC,
     Calibration,
@@ -14,6 +14,7 @@ from langchain_reasc.calibration.schema import (
     Mixture,
     RejectedMeasure,
     RuleBlock,
+    Safeguard,
 )
 from langchain_reasc.calibration.selection import Selection, select_measure
 from langchain_reasc.calibration.storage import load_calibration, save_calibration
@@ -30,8 +31,10 @@ __all__ = [
     "MixtureCalibrator",
     "RejectedMeasure",
     "RuleBlock",
+    "Safeguard",
     "Selection",
     "answer_name",
+    "auroc_within",
     "calibrate_mixture",
     "calibrate_offline",
     "check_fingerprint",

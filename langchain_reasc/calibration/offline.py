@@ -1,16 +1,23 @@
 """Algorithm 1: calibrate on labelled first responses."""
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration.schema import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
+from langchain_reasc.calibration.gate import labelled_gate
+from langchain_reasc.calibration.schema import AUROC, Calibration, Fingerprint, RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.evidence import check_weight
 
-__all__ = ["auroc_of", "auroc_with_interval", "calibrate_offline"]
+__all__ = ["WITHIN_NEEDED", "auroc_of", "auroc_with_interval", "auroc_within", "calibrate_offline"]
+
+WITHIN_NEEDED: Final = 0.6
+"""What the lower end of the AUROC within questions must be above for Stage 2 to weigh votes under the safeguard."""
+_Z: Final = 1.959963984540054  # of a 95 % interval
 
 Scores = npt.NDArray[np.float64]
 
@@ -28,9 +35,13 @@ def calibrate_offline(
     fingerprint: Fingerprint | None = None,
     rejected: Sequence[RejectedMeasure] = (),
     cross_validated: float | None = None,
-    seed: int = 0,
+    within: AUROC | None = None,
 ) -> Calibration:
     """Algorithm 1: τ_gate = max(mean score of correct responses, smallest t with accuracy(S ≥ t) ≥ p_target).
+
+    Beside the paper's, the record holds what a live run goes by unless it is told otherwise (``safeguard="paper"``): a
+    gate that holds with 95 % (:func:`~langchain_reasc.calibration.gate.labelled_gate`), whether Stage 2 weighs votes,
+    and whether the score is to be used at all.
 
     Args:
         scores: shape (n,), S(y) of one response per calibration question.
@@ -43,8 +54,10 @@ def calibrate_offline(
         vocabulary_size: the V that the signal was made of; recorded.
         fingerprint: what was measured.
         rejected: the measures that a selection did not choose; recorded.
-        cross_validated: the held-out AUROC of that selection; recorded.
-        seed: the seed of the bootstrap behind the AUROC interval.
+        cross_validated: the held-out AUROC of that selection; by as much as it is lower, the choice flattered the
+            measure.
+        within: how well the score separates the responses to one question, see :func:`auroc_within`; None where that is
+            not known, as with one response to each.
 
     Returns:
         A calibration whose gate is closed, with the reason, where no threshold reaches ``p_target`` or nothing is
@@ -52,11 +65,13 @@ def calibrate_offline(
 
     Raises:
         CalibrationDataError: fewer than 2 responses, a score that is not finite, or all scores equal.
+        ConfigurationError: ``weight`` is unknown, or cannot be had of such scores.
     """
     values, labels = checked_scores(scores, p_target), np.asarray(correct, dtype=bool)
     if labels.shape != values.shape:
         raise CalibrationDataError(f"{values.size} scores but {labels.size} labels; each response needs one of each")
-    auroc = auroc_with_interval(values, labels, cross_validated=cross_validated, seed=seed)
+    check_weight(weight, float(values.mean()))
+    auroc = auroc_with_interval(values, labels, cross_validated=cross_validated)
     return Calibration.of_scores(
         values,
         measure,
@@ -66,9 +81,11 @@ def calibrate_offline(
         lambda_=scale,
         weight=weight,
         p_target=p_target,
-        gate=_gate(values, labels, p_target),
+        gate=labelled_gate(values, labels, p_target),
         fallback=_weak(auroc, labels),
+        unweighed=_unweighed(within, weight),
         auroc=auroc,
+        within=within,
         accuracy=float(labels.mean()),
         rejected=tuple(rejected),
         fingerprint=fingerprint or Fingerprint(),
@@ -96,49 +113,56 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Scores:
     return values
 
 
-def _gate(scores: Scores, correct: npt.NDArray[np.bool_], p_target: float) -> Gate:
-    if not correct.any():
-        return Gate(threshold=None, closed_because=f"none of the {scores.size} calibration responses is correct")
-    mean_correct = float(scores[correct].mean())
-    thresholds, accuracy = _accuracy_above(scores, correct)
-    reached = np.flatnonzero(accuracy >= p_target)
-    if reached.size == 0:
-        best = f"no threshold reaches p_target {p_target:g}; the best accuracy above any is {accuracy.max():.3f}"
-        return Gate(threshold=None, mean_part=mean_correct, closed_because=best)
-    target = float(thresholds[reached[0]])
-    return Gate(threshold=max(mean_correct, target), mean_part=mean_correct, target_part=target)
-
-
-def _accuracy_above(scores: Scores, correct: npt.NDArray[np.bool_]) -> tuple[Scores, Scores]:
-    """For each distinct score t, ascending: the accuracy of the responses with S ≥ t."""
-    order = np.argsort(scores, kind="stable")
-    thresholds, first = np.unique(scores[order], return_index=True)
-    right_above = np.cumsum(correct[order][::-1])[::-1][first]
-    return thresholds, right_above / (scores.size - first)
-
-
 def auroc_with_interval(
-    scores: Scores, correct: npt.NDArray[np.bool_], *, cross_validated: float | None = None, seed: int = 0
+    scores: Scores, correct: npt.NDArray[np.bool_], *, cross_validated: float | None = None
 ) -> AUROC | None:
-    """AUROC of the score for correctness with a 95 % bootstrap interval (2,000 resamples); None if a class is empty."""
+    """AUROC of the score for correctness with a 95 % interval; None if a class is empty.
+
+    The interval is method 5 of Newcombe (2006, Statistics in Medicine 25, 559-573): the θ for which
+    |θ̂ - θ| = z √V(θ), V(θ) = θ(1 - θ)/(mn) · (1 + N((1 - θ)/(2 - θ) + θ/(1 + θ))), N = (m + n)/2 - 1. Unlike a
+    bootstrap, it stays honest where few responses are right or wrong and all of them in order.
+    """
     if correct.all() or not correct.any():
         return None
-    from scipy.stats import bootstrap
+    value, sizes = float(auroc_of(scores[correct], scores[~correct])), (int(correct.sum()), int((~correct).sum()))
+    low, high = _newcombe_low(value, *sizes), 1.0 - _newcombe_low(1.0 - value, *sizes)
+    return AUROC(value=value, low=low, high=high, cross_validated=cross_validated)
 
-    samples = (scores[correct], scores[~correct])
-    value = float(auroc_of(*samples))
-    if min(map(len, samples)) < 2:  # nothing to resample: the interval is all there is not to know
-        return AUROC(value=value, low=0.0, high=1.0, cross_validated=cross_validated)
-    interval = bootstrap(
-        samples,
-        auroc_of,
-        n_resamples=2000,
-        method="percentile",
-        vectorized=True,
-        rng=np.random.default_rng(seed),
-        batch=100,
-    ).confidence_interval
-    return AUROC(value=value, low=float(interval.low), high=float(interval.high), cross_validated=cross_validated)
+
+def _newcombe_low(value: float, m: int, n: int) -> float:
+    from scipy.optimize import brentq
+
+    if value == 0.0:
+        return 0.0
+
+    def beyond(theta: float) -> float:
+        spread = 1 + ((m + n) / 2 - 1) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+        return (value - theta) ** 2 - _Z**2 * theta * (1 - theta) / (m * n) * spread
+
+    return float(brentq(beyond, 0.0, min(value, 1.0 - 1e-12)))  # at 1 itself the variance vanishes
+
+
+def auroc_within(scores: Sequence[npt.ArrayLike], correct: Sequence[npt.ArrayLike]) -> AUROC | None:
+    """How well the score tells right from wrong responses to the same question, which is what weights of votes need.
+
+    The mean, over the questions that have both, of P(S(right) > S(wrong)) + ½ P(equal), with the 95 % score interval of
+    Wilson (1927): the variance of what lies between 0 and 1 is at most θ(1 - θ), so that it holds for such means too.
+
+    Args:
+        scores: per question, S(y) of the responses that vote.
+        correct: per question, whether each of them was right.
+
+    Returns:
+        None where no question has both right and wrong responses.
+    """
+    rows = [(np.asarray(s, dtype=np.float64), np.asarray(c, dtype=bool)) for s, c in zip(scores, correct, strict=True)]
+    found = [float(auroc_of(row[right], row[~right])) for row, right in rows if right.any() and not right.all()]
+    if not found:
+        return None
+    value, n = float(np.mean(found)), len(found)
+    middle = (value + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z / (1 + _Z**2 / n) * math.sqrt(value * (1 - value) / n + _Z**2 / (4 * n**2))
+    return AUROC(value=value, low=max(0.0, middle - half), high=min(1.0, middle + half))
 
 
 def auroc_of(right: npt.NDArray[Any], wrong: npt.NDArray[Any], axis: int = -1) -> npt.NDArray[np.float64]:
@@ -152,12 +176,32 @@ def auroc_of(right: npt.NDArray[Any], wrong: npt.NDArray[Any], axis: int = -1) -
 
 
 def _weak(auroc: AUROC | None, correct: npt.NDArray[np.bool_]) -> str | None:
-    """Weighing votes by a signal near chance is worse than counting them."""
+    """Weighing votes by a signal near chance is worse than counting them.
+
+    A measure that was chosen among many looks better than it is by what held-out folds take from its AUROC.
+    """
     if auroc is None:
         return None if correct.all() else "no calibration response is correct, so the score's worth is unknown"
-    if auroc.low <= 0.5:
+    chosen_for = 0.0 if auroc.cross_validated is None else max(0.0, auroc.value - auroc.cross_validated)
+    if auroc.low - chosen_for > 0.5:
+        return None
+    lowered = f" less {chosen_for:.2f}, by which choosing it flattered it," if chosen_for else ""
+    return (
+        f"the score does not separate right from wrong: AUROC {auroc.value:.2f}, "
+        f"95 % interval [{auroc.low:.2f}, {auroc.high:.2f}]{lowered} reaches 0.5"
+    )
+
+
+def _unweighed(within: AUROC | None, weight: str) -> str | None:
+    """Weights help only where the score separates the responses to one question; easy from hard ones is not enough."""
+    if weight == "count" or (within is not None and within.low > WITHIN_NEEDED):
+        return None
+    if within is None:
         return (
-            f"the score does not separate right from wrong: AUROC {auroc.value:.2f}, "
-            f"95 % interval [{auroc.low:.2f}, {auroc.high:.2f}] reaches 0.5"
+            "whether the score separates right from wrong responses to the same question is unknown; calibrate on "
+            "several responses per question to know it"
         )
-    return None
+    return (
+        f"the score hardly separates right from wrong responses to the same question: AUROC {within.value:.2f}, 95 % "
+        f"interval [{within.low:.2f}, {within.high:.2f}], of which the lower end must be above {WITHIN_NEEDED:g}"
+    )

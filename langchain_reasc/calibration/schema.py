@@ -12,10 +12,21 @@ import numpy.typing as npt
 from pydantic import AwareDatetime, Field, FiniteFloat, field_validator, model_validator
 
 from langchain_reasc._version import __version__
-from langchain_reasc.calibration.records import Named, Positive, Probability, Record
+from langchain_reasc.calibration.parts import (
+    AUROC,
+    Fingerprint,
+    Gate,
+    HashedPart,
+    MeasureBlock,
+    Mixture,
+    RejectedMeasure,
+    Safeguard,
+)
+from langchain_reasc.calibration.records import Positive, Probability, Record
 from langchain_reasc.calibration.rule_block import RuleBlock
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import SCORES, Measure
-from langchain_reasc.method.evidence import WEIGHTS, Standardizer
+from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, ReASC, StoppingRule
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
@@ -31,113 +42,13 @@ __all__ = [
     "Mixture",
     "RejectedMeasure",
     "RuleBlock",
+    "Safeguard",
 ]
 
 SCHEMA_VERSION: Literal[2] = 2
 """The version of the files written. Version 1 had no tools, response format, grammar, stop strings, answer or fixed
 prompt in its fingerprint, and neither of the blocks ``measure`` and ``rule``."""
 READABLE_VERSIONS: Final = (1, 2)
-
-
-class HashedPart(Record):
-    """A part of what a model is asked, known again by its hash; ``shown`` tells a person what it was."""
-
-    shown: str = Field(description="What it was, in words: the names of tools, the roles of messages.")
-    sha256: str | None = Field(
-        default=None, description="SHA-256 of its canonical form; null where there was no such part."
-    )
-
-    def __str__(self) -> str:
-        return self.shown if self.sha256 is None else f"{self.shown} ({self.sha256[:12]})"
-
-
-class Fingerprint(Record):
-    """What the calibration was measured on. None means unknown, and an unknown field is never compared."""
-
-    model: str | None = Field(default=None, description="Model name, or the file name of a local model.")
-    model_sha256: str | None = Field(default=None, description="SHA-256 of a local model file.")
-    quantization: str | None = Field(default=None, description="Quantisation of the weights, such as Q4_K_M.")
-    sampling: dict[str, FiniteFloat | int | str | bool | None] = Field(
-        default_factory=dict, description="Sampling parameters: temperature, top_p, top_k, ..."
-    )
-    prompt_sha256: str | None = Field(
-        default=None, description="SHA-256 of the system messages that precede each question."
-    )
-    prompt: HashedPart | None = Field(
-        default=None,
-        description="The fixed part of the prompt: system message, few-shot turns, the words around a question.",
-    )
-    tools: HashedPart | None = Field(default=None, description="The tools the model may call, and whether it must.")
-    response_format: HashedPart | None = Field(default=None, description="What structured output is held to.")
-    grammar: HashedPart | None = Field(default=None, description="The grammar that responses keep to.")
-    stop: tuple[str, ...] | None = Field(default=None, description="Strings that end a response, sorted; none: [].")
-    ask_confidence: HashedPart | None = Field(
-        default=None, description="Whether the model is asked to state its confidence, in which words; null: it is not."
-    )
-    answer: str | None = Field(
-        default=None, description="Where the answer is in a response: a name such as boxed, or that of a function."
-    )
-
-    def unbound(self) -> "Fingerprint":
-        """The same of a model to which nothing is bound yet: what it will be asked besides a question is unknown."""
-        return self.model_copy(update=dict.fromkeys(("tools", "response_format", "grammar", "stop")))
-
-
-class Gate(Record):
-    """Stage 1: a first response is accepted when its score reaches ``threshold``."""
-
-    threshold: FiniteFloat | None = Field(description="τ_gate, the larger of its two parts; null when closed.")
-    mean_part: FiniteFloat | None = Field(
-        default=None,
-        description="Mean score of correct responses (offline) or of the mixture's upper component.",
-    )
-    target_part: FiniteFloat | None = Field(
-        default=None,
-        description="Smallest score whose accuracy (offline) or mixture posterior reaches p_target.",
-    )
-    closed_because: str | None = Field(default=None, description="Why every question goes on to Stage 2, when it does.")
-
-    @model_validator(mode="after")
-    def _open_or_explained(self) -> "Gate":
-        if (self.threshold is None) == (self.closed_because is None):
-            raise ValueError("a gate has either a threshold or a reason for being closed")
-        return self
-
-
-class Mixture(Record):
-    """The Gaussian mixture of Algorithm 2, lower component first, with the criteria for 1-4 components."""
-
-    weights: tuple[Probability, Probability]
-    means: tuple[FiniteFloat, FiniteFloat]
-    stds: tuple[Positive, Positive]
-    converged: bool
-    aic: dict[int, FiniteFloat] = Field(description="Number of components -> AIC (lower is better).")
-    bic: dict[int, FiniteFloat] = Field(description="Number of components -> BIC (lower is better).")
-
-
-class AUROC(Record):
-    """How well the score separates correct from wrong first responses, with its 95 % bootstrap interval."""
-
-    value: Probability
-    low: Probability
-    high: Probability
-    cross_validated: Probability | None = Field(
-        default=None, description="With signal='auto': AUROC on held-out folds of the measure chosen on the others."
-    )
-
-
-class RejectedMeasure(Record):
-    """A measure that ``signal="auto"`` did not choose."""
-
-    signal: str
-    score: str
-    window: int
-    auroc: Probability
-    behind: FiniteFloat = Field(description="Chosen measure's AUROC minus this one's.")
-
-
-class MeasureBlock(Named):
-    """More about how a response is scored than ``signal``, ``score`` and ``window`` say."""
 
 
 class Calibration(Record):
@@ -173,12 +84,17 @@ class Calibration(Record):
         default=None,
         description="Why a live run counts votes (ASC) instead of using this calibration; null when it is used.",
     )
+    unweighed: str | None = Field(
+        default=None,
+        description="Why Stage 2 of a live run counts votes instead of weighing them; null when it weighs them.",
+    )
     auroc: AUROC | None = Field(
         default=None,
-        description="Of right against wrong, or of agreeing against others; null where one class is empty.",
+        description="Of right against wrong first responses; by consensus, of agreeing responses against others; null "
+        "where one class is empty.",
     )
     within: AUROC | None = Field(
-        default=None, description="The same within a question, averaged over questions; null where it is not known."
+        default=None, description="Between responses to the same question, averaged; null where that is unknown."
     )
     accuracy: Probability | None = Field(default=None, description="Share of correct calibration responses (offline).")
     mixture: Mixture | None = Field(default=None, description="Algorithm 2 only.")
@@ -228,6 +144,12 @@ class Calibration(Record):
             raise ValueError("signal, score, window, mean and std are null together, and only by consensus")
         return self
 
+    @model_validator(mode="after")
+    def _can_be_weighed(self) -> Self:
+        if self.mean is not None:
+            check_weight(self.weight, self.mean)
+        return self
+
     @property
     def measure(self) -> Measure | None:
         """How a response is scored under this calibration; None where only answers count."""
@@ -241,7 +163,7 @@ class Calibration(Record):
         *,
         confidence: float = DEFAULT_CONFIDENCE,
         on_missing_confidence: Literal["error", "count"] = "error",
-        safeguard: bool = True,
+        safeguard: Safeguard = "default",
         budget: int = DEFAULT_BUDGET,
     ) -> StoppingRule:
         """The stopping rule this calibration stands for.
@@ -249,30 +171,64 @@ class Calibration(Record):
         Args:
             confidence: C_threshold of the Beta rule.
             on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
-            safeguard: whether to count votes (ASC) where ``fallback`` says so; False gives the paper's rule regardless.
+            safeguard: ``"default"`` lets gate, weights and measure count where the calibration data vouch for them:
+                the gate is the safe one, Stage 2 counts votes where ``unweighed`` says so, and where ``fallback`` does,
+                or nothing else is left, it is ASC. ``"paper"`` gives the paper's rule regardless.
             budget: responses to a question at most, which the agreement rule looks ahead to.
+
+        Raises:
+            ConfigurationError: ``safeguard`` or ``confidence`` is none.
         """
-        if safeguard and self.fallback is not None:
+        if safeguard not in ("default", "paper"):
+            raise ConfigurationError(f"safeguard is 'default' or 'paper', got {safeguard!r}")
+        if self.counts(safeguard):
             return ASC(confidence)
         if self.rule_ is not None:
             return self.rule_.made(budget=budget, on_missing_confidence=on_missing_confidence)
         assert self.mean is not None and self.std is not None  # only a calibration by consensus has none
         return ReASC(
             Standardizer(self.mean, self.std, self.lambda_),
-            gate=self.gate.threshold,
-            weight=self.weight,
+            gate=self.gate.under(safeguard)[0],
+            weight="count" if safeguard == "default" and self.unweighed is not None else self.weight,
             confidence=confidence,
             on_missing_confidence=on_missing_confidence,
         )
 
+    def counts(self, safeguard: Safeguard = "default") -> bool:
+        """Whether the rule counts votes, whatever the scores (ASC), for the safeguard's sake."""
+        unused = self.unweighed is not None and self.gate.under(safeguard)[0] is None
+        return safeguard == "default" and (self.fallback is not None or unused)
+
+    def notices(self, safeguard: Safeguard = "default") -> tuple[str, ...]:
+        """What a person should know of decisions by this rule."""
+        if safeguard == "default" and self.fallback is not None:
+            return (f"counting votes (ASC): {self.fallback}",)
+        threshold, closed_because = self.gate.under(safeguard)
+        told = [] if closed_because is None else [f"the gate is closed: {closed_because}"]
+        if threshold is not None and self.mixture is not None and self.mixture.one_group:
+            told.append(f"the gate stands by the paper's rule, but {self.mixture.one_group}")
+        if safeguard == "default" and self.unweighed is not None:
+            told.append(f"Stage 2 counts votes: {self.unweighed}")
+        known = self.schema_version == 1 or self.method != "offline" or self.gate.level is not None
+        if safeguard == "default" and threshold is not None and not known:
+            told.append(
+                "the gate is the paper's, which is optimistic: the calibration knows no safe one; calibrate again to "
+                "have it"
+            )
+        return tuple(told)
+
     def summary(self) -> str:
         """One line for a person."""
-        gate = f"gate {self.gate.threshold:.4g}" if self.gate.threshold is not None else "gate closed"
+        threshold, _ = self.gate.under("default")
+        gate = f"gate {threshold:.4g}" if threshold is not None else "gate closed"
+        held = f" (holds at {self.gate.level:.0%})" if self.gate.safe_threshold is not None else ""
         auroc = f", AUROC {self.auroc.value:.2f} [{self.auroc.low:.2f}, {self.auroc.high:.2f}]" if self.auroc else ""
+        one_group = f"; {self.mixture.one_group}" if self.mixture and self.mixture.one_group else ""
+        counted = f"; Stage 2 counts votes: {self.unweighed}" if self.unweighed else ""
         fallback = f"; counts votes instead: {self.fallback}" if self.fallback else ""
         return (
             f"{self.method} on {self.n} responses: {self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, "
-            f"{gate}{auroc}{fallback}"
+            f"{gate}{held}{auroc}{one_group}{fallback or counted}"
         )
 
 

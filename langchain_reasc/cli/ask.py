@@ -1,10 +1,11 @@
 """``reasc ask``: a question in, the answer out, with what was spent and why it stopped."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+from langchain_reasc.cli.checks import safeguard_name
 from langchain_reasc.cli.console import ending, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import embedded, open_model
 from langchain_reasc.cli.options import (
@@ -51,6 +52,14 @@ def ask(
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Use a calibration that was measured on something else.")
     ] = False,
+    safeguard: Annotated[
+        str,
+        typer.Option(
+            metavar="default|paper",
+            help="default: gate and weights as far as the calibration vouches for them; paper: the paper's rule.",
+            callback=safeguard_name,
+        ),
+    ] = "default",
     max_samples: Annotated[int, typer.Option(min=1, help="Samples at most.")] = 16,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
     system: System = None,
@@ -96,6 +105,7 @@ def ask(
             concurrency=concurrency,
             answer=answer,
             fixed_prompt=prompt.fixed,
+            safeguard=cast(Literal["default", "paper"], safeguard),
             allow_fingerprint_mismatch=allow_mismatch,
         )
         result = reasc.solve(prompt.messages(text), on_response=_show_sample if trace else None)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,7 +32,7 @@ from langchain_reasc.cli.options import (
 from langchain_reasc.cli.record import record_with_progress
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibration import Calibration
+    from langchain_reasc.calibration import AUROC, Calibration
     from langchain_reasc.evaluation.pool import Pool, PoolQuestion
     from langchain_reasc.evaluation.scoring import MeasureSpec
 
@@ -61,6 +61,9 @@ def calibrate(
     window: Window = 128,
     p_target: PTarget = 0.9,
     limit: Annotated[int, typer.Option(min=2, help="Questions to calibrate on.")] = 128,
+    samples: Annotated[
+        int, typer.Option(min=1, help="Responses per question; several show whether votes may be weighed.")
+    ] = 1,
     system: System = None,
     template: TemplateText = None,
     answer: AnswerSpec = "auto",
@@ -73,14 +76,15 @@ def calibrate(
 ) -> None:
     """Measure how far a model's confidence can be trusted, on questions whose answers you know.
 
-    One response to each of 128 questions is enough. A calibration holds for this model file, these sampling parameters
-    and this system message; ReASCRunnable refuses it elsewhere. Responses are kept beside the calibration, so that an
-    interrupted run goes on, corrected labels count without new responses, and another signal can be tried without the
-    model (--pool).
+    One response to each of 128 questions is enough for the gate. With --samples 4, Stage 2 weighs votes, too, where
+    the confidence separates right from wrong responses to the same question; else it counts them. A calibration holds
+    for this model file, these sampling parameters and this system message; ReASCRunnable refuses it elsewhere.
+    Responses are kept beside the calibration, so that an interrupted run goes on, corrected labels count without new
+    responses, and another signal can be tried without the model (--pool).
 
     [bold]Examples[/]
 
-    reasc calibrate gsm8k.jsonl --model qwen.gguf
+    reasc calibrate gsm8k.jsonl --model qwen.gguf --samples 4
 
     reasc calibrate quiz.csv --model qwen.gguf --answer choice --system "Answer with one letter." --out quiz.json
 
@@ -105,7 +109,7 @@ def calibrate(
                 chat_model,
                 questions,
                 responses,
-                samples=1,
+                samples=samples,
                 answer=answer,
                 system=system,
                 template=fixed,
@@ -132,6 +136,8 @@ def calibrate_pool(
 ) -> "Calibration":
     """Calibrate on the first responses of a pool's questions, and save.
 
+    Where it holds others beside, these show whether the confidence separates the responses to one question.
+
     Raises:
         PoolError: the pool's own scores are to be used, but it does not say how they were made.
     """
@@ -146,7 +152,9 @@ def calibrate_pool(
             'metadata needs "measure": {"signal": ..., "score": ..., "window": ...}'
         )
     firsts = [(at, 0) for at, question in enumerate(pool.questions) if only is None or question.id in only]
-    calibration = calibrate_offline_on(pool, PoolScores(pool), firsts, spec, p_target=p_target, seed=seed)
+    further = [(at, n) for at, _ in firsts for n in range(1, len(pool.questions[at].responses))]
+    options: dict[str, Any] = {"further": further, "p_target": p_target, "seed": seed}
+    calibration = calibrate_offline_on(pool, PoolScores(pool), firsts, spec, **options)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
     return calibration
@@ -187,21 +195,43 @@ def explained(calibration: "Calibration") -> Iterator[str]:
     """A calibration in a few readable lines."""
     from langchain_reasc.method.confidence import Measure
 
-    auroc, gate = calibration.auroc, calibration.gate
+    auroc, within = calibration.auroc, calibration.within
     if calibration.accuracy is not None:
         yield f"First responses     {calibration.n}, of which {calibration.accuracy:.1%} right"
     held_out = f", {auroc.cross_validated:.2f} held out" if auroc and auroc.cross_validated is not None else ""
     yield f"Confidence measure  {calibration.measure}"
     if auroc:
-        interval = f"[{auroc.low:.2f}, {auroc.high:.2f}]"
-        yield f"                    AUROC of right against wrong {auroc.value:.2f} {interval}{held_out}"
+        yield f"                    AUROC of right against wrong {_with_interval(auroc)}{held_out}"
+    if within:
+        yield f"                    within a question {_with_interval(within)}"
     for other in calibration.rejected:
         measure = Measure(other.signal, other.score, other.window)
         yield f"  rather than       {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})"
     yield f"Scores              mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}"
-    if gate.threshold is not None:
-        yield f"Gate                accepts a first response scoring {gate.threshold:.4g} or more"
-    else:
-        yield f"Gate                closed: {gate.closed_because}"
+    yield from _gate_explained(calibration)
     if calibration.fallback:
         yield f"Safeguard           a live run counts votes (ASC) instead: {calibration.fallback}"
+    elif calibration.unweighed:
+        yield f"Stage 2             counts votes: {calibration.unweighed}"
+    elif within:
+        yield f"Stage 2             weighs votes by their confidence ({calibration.weight})"
+
+
+def _with_interval(auroc: "AUROC") -> str:
+    return f"{auroc.value:.2f} [{auroc.low:.2f}, {auroc.high:.2f}]"
+
+
+def _gate_explained(calibration: "Calibration") -> Iterator[str]:
+    gate = calibration.gate
+    threshold, closed_because = gate.under("default")
+    if threshold is None:
+        yield f"Gate                closed: {closed_because}"
+    else:
+        yield f"Gate                accepts a first response scoring {threshold:.4g} or more"
+    if gate.lower_bound is not None:
+        yield (
+            f"                    {gate.accepted} do, and are right in {gate.lower_bound:.1%} or more "
+            f"({gate.level:.0%} sure)"
+        )
+    if gate.level is not None and gate.threshold is not None:
+        yield f"                    the paper's gate, of which that is not known: {gate.threshold:.4g}"

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import typer
 
-__all__ = ["all_signals", "answer_spec", "keep_apart", "output_file", "output_folder", "picture", "probability"]
+__all__ = [
+    "all_signals",
+    "answer_spec",
+    "keep_apart",
+    "output_file",
+    "output_folder",
+    "picture",
+    "probability",
+    "safeguard_name",
+]
 
 
 def probability(value: float) -> float:
@@ -19,6 +28,13 @@ def all_signals(value: str | None) -> str | None:
     """What ``--signals`` takes."""
     if value not in (None, "all"):
         raise typer.BadParameter(f"takes 'all', got {value!r}")
+    return value
+
+
+def safeguard_name(value: str) -> str:
+    """What ``--safeguard`` takes."""
+    if value not in ("default", "paper"):
+        raise typer.BadParameter(f"takes 'default' or 'paper', got {value!r}")
     return value
 
 

@@ -38,6 +38,9 @@ def replay(
     shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the pool this often; 0: recorded order.")] = 0,
     seed: Seed = 0,
     calibration_size: Annotated[int, typer.Option(min=2, help="Questions whose first response calibrates.")] = 128,
+    calibration_responses: Annotated[
+        int, typer.Option(min=1, help="Responses known of each: several show whether votes may be weighed.")
+    ] = 1,
     signal: SignalChoice = None,
     signals: AllSignals = None,
     score: Score = "bottom_group",
@@ -79,6 +82,7 @@ def replay(
         shuffles=shuffles,
         seed=seed,
         calibration_size=calibration_size,
+        calibration_responses=calibration_responses,
         max_samples=max_samples,
         p_target=p_target,
         parameters=parameters,
@@ -97,6 +101,7 @@ def run_replay(
     shuffles: int,
     seed: int,
     calibration_size: int,
+    calibration_responses: int = 1,
     max_samples: int = 16,
     p_target: float = 0.9,
     parameters: float | None = None,
@@ -106,7 +111,9 @@ def run_replay(
     from langchain_reasc.evaluation.metrics import summarize
     from langchain_reasc.evaluation.replay import replay as run_all
 
-    settings = MethodSettings(max_samples=max_samples, p_target=p_target, seed=seed)
+    settings = MethodSettings(
+        max_samples=max_samples, p_target=p_target, seed=seed, calibration_responses=calibration_responses
+    )
     with progress("Replaying", quiet=shuffles < 2) as move:
         run = run_all(
             pool,

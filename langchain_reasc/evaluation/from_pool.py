@@ -5,7 +5,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from langchain_reasc.calibration import Calibration, Fingerprint, answer_name, calibrate_mixture, calibrate_offline
+from langchain_reasc.calibration import (
+    AUROC,
+    Calibration,
+    Fingerprint,
+    answer_name,
+    auroc_within,
+    calibrate_mixture,
+    calibrate_offline,
+)
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
@@ -13,11 +21,18 @@ from langchain_reasc.method.confidence import Measure
 
 __all__ = ["calibrate_mixture_on", "calibrate_offline_on", "recorded_measure"]
 
-Firsts = Sequence[tuple[int, int]]
+Pairs = Sequence[tuple[int, int]]
 
 
 def calibrate_offline_on(
-    pool: Pool, scores: PoolScores, firsts: Firsts, spec: MeasureSpec, *, p_target: float = 0.9, seed: int = 0
+    pool: Pool,
+    scores: PoolScores,
+    firsts: Pairs,
+    spec: MeasureSpec,
+    *,
+    further: Pairs = (),
+    p_target: float = 0.9,
+    seed: int = 0,
 ) -> Calibration:
     """Algorithm 1 on recorded responses.
 
@@ -26,8 +41,10 @@ def calibrate_offline_on(
         scores: the scores of the same pool.
         firsts: (question, response) pairs, one per calibration question; those without a score are left out.
         spec: the measure; ``"auto"`` chooses it on these pairs alone.
+        further: pairs of other responses to these questions; with the first ones, they show whether the score separates
+            right from wrong within a question.
         p_target: accuracy asked of what the gate accepts.
-        seed: the seed of folds and intervals.
+        seed: the seed of the folds.
 
     Raises:
         CalibrationDataError: the responses do not determine a calibration, or a choice of measure.
@@ -49,13 +66,13 @@ def calibrate_offline_on(
         p_target=p_target,
         rejected=selection.rejected if selection else (),
         cross_validated=selection.cross_validated if selection else None,
-        seed=seed,
+        within=_within(pool, scores.scores(measure), (*firsts, *further)) if further else None,
         **_provenance(pool, named),
     )
 
 
 def calibrate_mixture_on(
-    pool: Pool, scores: PoolScores, firsts: Firsts, measure: Measure | str, *, p_target: float = 0.9, seed: int = 0
+    pool: Pool, scores: PoolScores, firsts: Pairs, measure: Measure | str, *, p_target: float = 0.9, seed: int = 0
 ) -> Calibration:
     """Algorithm 2 on recorded responses; arguments and errors as :func:`calibrate_offline_on`, labels unused."""
     held = scores.scores(measure)
@@ -68,6 +85,19 @@ def calibrate_mixture_on(
         components=(1, 2),  # more would take most of a replay's time, and nobody reads of them
         seed=seed,
         **_provenance(pool, named),
+    )
+
+
+def _within(pool: Pool, scores: Sequence[Sequence[float | None]], pairs: Pairs) -> AUROC | None:
+    """How well the scores separate the votes of one question; a response without an answer has no vote to weigh."""
+    votes: dict[int, list[tuple[float, bool]]] = {}
+    for question, response in pairs:
+        given, score = pool.questions[question].responses[response], scores[question][response]
+        if given.answer is not None and score is not None:
+            votes.setdefault(question, []).append((score, bool(given.correct)))
+    return auroc_within(
+        [[score for score, _ in cast] for cast in votes.values()],
+        [[right for _, right in cast] for cast in votes.values()],
     )
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from langchain_reasc.calibration import Calibration
+from langchain_reasc.calibration import Calibration, Safeguard
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
@@ -24,12 +25,15 @@ class MethodSettings:
     Attributes:
         max_samples: the budget; every method is ``| Cap(max_samples)``.
         p_target: accuracy asked of what ReASC's gate accepts.
-        seed: the seed of mixtures, folds and intervals within a calibration.
+        seed: the seed of mixtures and folds within a calibration.
+        calibration_responses: how many responses to each calibration question are known. Beyond the first, they show
+            whether Stage 2 may weigh votes.
     """
 
     max_samples: int = DEFAULT_BUDGET
     p_target: float = 0.9
     seed: int = 0
+    calibration_responses: int = 1
 
     @property
     def fixed_budget(self) -> str:
@@ -54,6 +58,10 @@ class Split:
     def firsts(self, questions: Sequence[int]) -> list[tuple[int, int]]:
         """The (question, response) pairs that come first."""
         return [(question, self.orders[question][0]) for question in questions]
+
+    def further(self, questions: Sequence[int], responses: int) -> list[tuple[int, int]]:
+        """The pairs that come next, up to so many responses to each question."""
+        return [(question, at) for question in questions for at in self.orders[question][1:responses]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +101,28 @@ def counting(settings: MethodSettings) -> list[Method]:
 def weighing(
     pool: Pool, scores: PoolScores, split: Split, spec: MeasureSpec, settings: MethodSettings
 ) -> Iterator[Method]:
-    """ReASC as the paper has it, calibrated on this split; and under the safeguard, where that changes it.
+    """ReASC as the paper has it, calibrated on this split; and as it runs by default, where the safeguard changes it.
 
-    Offline calibration sees the labelled first responses of the calibration questions; online calibration the
+    Offline calibration sees the labelled first responses of the calibration questions; the mixture's calibration the
     unlabelled first responses of the tested ones (it is transductive).
     """
     measure: Measure | str | None = None if spec == "auto" else spec
     labelled, unlabelled = split.firsts(split.calibration), split.firsts(split.tested)
+    further = split.further(split.calibration, settings.calibration_responses)
+    options: dict[str, Any] = {"p_target": settings.p_target, "seed": settings.seed}
     try:
-        offline = calibrate_offline_on(pool, scores, labelled, spec, p_target=settings.p_target, seed=settings.seed)
+        offline = calibrate_offline_on(pool, scores, labelled, spec, further=further, **options)
     except CalibrationDataError as error:
         yield _impossible(OFFLINE, spec, settings, error)
     else:
         measure = offline.measure if spec == "auto" else spec
         yield _calibrated(OFFLINE, spec, measure, settings, offline)
-        if offline.fallback:
+        if offline.rule() != offline.rule(safeguard="paper"):
             yield _calibrated(SAFEGUARDED, spec, measure, settings, offline)
     if measure is None:  # nothing could be chosen
         return
     try:
-        online = calibrate_mixture_on(pool, scores, unlabelled, measure, p_target=settings.p_target, seed=settings.seed)
+        online = calibrate_mixture_on(pool, scores, unlabelled, measure, **options)
         yield _calibrated(MIXTURE, spec, measure, settings, online)
     except CalibrationDataError as error:
         yield _impossible(MIXTURE, spec, settings, error)
@@ -121,7 +131,8 @@ def weighing(
 def _calibrated(
     name: str, spec: MeasureSpec, measure: Measure | str | None, settings: MethodSettings, calibration: Calibration
 ) -> Method:
-    rule = calibration.rule(safeguard=name == SAFEGUARDED, on_missing_confidence="count")
+    safeguard: Safeguard = "default" if name == SAFEGUARDED else "paper"
+    rule = calibration.rule(safeguard=safeguard, on_missing_confidence="count")
     return Method(name, rule | Cap(settings.max_samples), spec, measure, calibration)
 
 

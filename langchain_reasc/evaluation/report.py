@@ -69,5 +69,5 @@ def _estimate(estimate: Estimate) -> dict[str, float | None]:
 
 
 def _calibration(calibration: Calibration) -> dict[str, Any]:
-    kept = {"signal", "score", "window", "n", "mean", "std", "gate", "fallback", "auroc"}
+    kept = {"signal", "score", "window", "n", "mean", "std", "gate", "fallback", "unweighed", "auroc", "within"}
     return calibration.model_dump(mode="json", include=kept)

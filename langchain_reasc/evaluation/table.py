@@ -106,9 +106,15 @@ def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
     """Which of the offline rows a live run would be, and why."""
     held = run.outcomes.get((SAFEGUARDED, spec))
     if held is None:
-        return OFFLINE, "the safeguard against weak signals leaves it as it is"
-    times = "" if run.arrangements == 1 else f" in {len(held.calibrations)} of {run.arrangements} shuffles"
-    return SAFEGUARDED, f"it counts votes{times}: {held.calibrations[0].fallback}"
+        return OFFLINE, "the safeguard leaves it as it is"
+    changed, counted = len(held.calibrations), sum(calibration.counts() for calibration in held.calibrations)
+    why = "; ".join(held.calibrations[0].notices() or ("the gate is higher",))
+    if run.arrangements == 1:
+        return SAFEGUARDED, why
+    return SAFEGUARDED, (
+        f"the safeguard changes the rule in {changed} of {run.arrangements} shuffles, and counts all votes (ASC) in "
+        f"{counted}; the first: {why}"
+    )
 
 
 def _live_rules(run: Replay, rows: Sequence[Row]) -> Iterator[str]:

@@ -41,12 +41,12 @@ def pick_worked(pool: Pool, calibration: Calibration, *, max_samples: int = DEFA
 
     Args:
         pool: recorded responses with token signals.
-        calibration: the calibration that ReASC decides with.
+        calibration: the calibration that ReASC decides with, as the paper has it.
         max_samples: the budget of both.
     """
     responses = PoolScores(pool).responses(calibration.measure)
     cap = Cap(max_samples)
-    rule = calibration.rule(on_missing_confidence="count")
+    rule = calibration.rule(on_missing_confidence="count", safeguard="paper")
     worked = [
         Worked(question, seen, rule.weights(seen), trace(ASC() | cap, seen), trace(rule | cap, seen))
         for question, seen in zip(pool.questions, (row[:max_samples] for row in responses), strict=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["WEIGHTS", "Standardizer", "evidence_by_answer", "leader", "posterior"]
+__all__ = ["WEIGHTS", "Standardizer", "check_weight", "evidence_by_answer", "leader", "posterior"]
 
 _LARGEST_EXPONENT = 50.0  # e^50 decides any vote already; beyond it sums would overflow
 
@@ -37,10 +37,7 @@ def _exponential(score: float, by: Standardizer) -> float:
 
 
 def _mean_normalized(score: float, by: Standardizer) -> float:
-    if by.mean <= 0:
-        raise ConfigurationError(
-            f"weight='mean' divides by the mean score, which is {by.mean:g}; it needs a signal above zero"
-        )
+    check_weight("mean", by.mean)
     return max(0.0, score / by.mean)
 
 
@@ -57,6 +54,20 @@ WEIGHTS: Final[dict[str, Callable[[float, Standardizer], float]]] = {
     "count": lambda score, by: 1.0,
 }
 """Score -> evidence weight: the paper's update and the alternatives of its appendix; ``count`` makes it ASC."""
+
+
+def check_weight(weight: str, mean: float) -> None:
+    """Refuse a weight that does not exist, or that cannot be had of scores with this mean.
+
+    Raises:
+        ConfigurationError: it is no name in :data:`WEIGHTS`; or it divides by a mean that is not above zero.
+    """
+    if weight not in WEIGHTS:
+        raise ConfigurationError(f"unknown weight {weight!r}; choose one of {', '.join(WEIGHTS)}")
+    if weight == "mean" and mean <= 0:
+        raise ConfigurationError(
+            f"weight='mean' divides by the mean score, which is {mean:g}; it needs a signal above zero"
+        )
 
 
 def evidence_by_answer(votes: Iterable[tuple[str | None, float]]) -> dict[str, float]:

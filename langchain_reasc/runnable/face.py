@@ -8,7 +8,7 @@ from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, Field, model_validator
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibration import Calibration, MixtureCalibrator
+from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguard
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -50,6 +50,10 @@ class Face(Recreated):
     """C_threshold: the posterior at which the evidence is sufficient."""
     on_missing_confidence: Literal["error", "count"] = "error"
     """What to do with a response without logprobs where a calibration needs them: refuse, or count it as one vote."""
+    safeguard: Safeguard = "default"
+    """Whether what a calibration on labels found is believed only as far as its data vouch for it: a gate that holds
+    with 95 %, weights where the score separates the responses to one question, and votes counted where it does not
+    separate right from wrong. ``"paper"`` takes the paper's rule as it stands."""
     sample_timeout: float | None = Field(default=None, gt=0)
     """Seconds a sample may take from its launch. One that takes longer has failed, which costs only itself."""
     timeout: float | None = Field(default=None, gt=0)

@@ -98,7 +98,9 @@ class Labelled:
         fixed_prompt: FixedPrompt | None,
         measure: Measure | Literal["auto"],
         cutoff: Cutoff,
-        **options: Any,
+        *,
+        p_target: float,
+        seed: int,
     ) -> Calibration:
         """Algorithm 1 on the responses that came and carry what is asked for."""
         extract = extractor(answer)
@@ -118,11 +120,7 @@ class Labelled:
         right = graded(responses, extract, self.config, **compared, cutoff=cutoff)
         readings = [one for one, told in zip(read, right, strict=True) if one is not None and told is not None]
         correct = [told for told in right if told is not None]
-        chosen = (
-            select_measure([one.signals for one in readings], correct, seed=options["seed"])
-            if measure == "auto"
-            else None
-        )
+        chosen = select_measure([one.signals for one in readings], correct, seed=seed) if measure == "auto" else None
         used = chosen.measure if chosen else measure
         assert isinstance(used, Measure)
         scored = [
@@ -134,11 +132,11 @@ class Labelled:
             [score for score, _ in scored],
             [right for _, right in scored],
             measure=used,
+            p_target=p_target,
             rejected=chosen.rejected if chosen else (),
             cross_validated=chosen.cross_validated if chosen else None,
             fingerprint=self.model.fingerprint(self.prompts[0], prompt=fixed_prompt, answer=answer),
             **readings[0].provenance(used.signal),
-            **options,
         )
 
     def _wave(self, prompt: list[BaseMessage]) -> Wave:

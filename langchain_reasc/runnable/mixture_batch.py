@@ -37,8 +37,7 @@ def starts(firsts: Sequence[Sample], solver: Solver) -> list[Start]:
     calibration = None
     try:
         calibration = calibrate_mixture(scores, measure=measure, fingerprint=solver.fingerprint, **made_of)
-        if why := calibration.gate.closed_because:
-            notices += (f"the gate is closed: {why}",)
+        notices += calibration.notices(solver.safeguard)
     except CalibrationDataError as error:
         notices += (f"counting votes (ASC), because calibrating by mixture was not possible: {error}",)
     return [Start(sample, calibration, notices) for sample in firsts]

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes
-from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, check_fingerprint
+from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, Safeguard, check_fingerprint
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import LogprobsUnavailable, Undecided
 from langchain_reasc.method.stopping import ASC, StoppingRule
@@ -53,6 +53,7 @@ class Terms:
     sample_timeout: float | None
     timeout: float | None
     allow_fingerprint_mismatch: bool
+    safeguard: Safeguard = "default"
     on_undecided: Literal["answer", "raise", "abstain"] = "answer"
     token_budget: int | None = None
     time_budget: float | None = None
@@ -158,7 +159,7 @@ class Terms:
         """Whether votes are counted, whatever the confidence, and go on being so."""
         if self.calibrator is None and self.calibration is None:
             return True
-        return bool(calibration and calibration.fallback)
+        return bool(calibration and calibration.counts(self.safeguard))
 
     @property
     def _reads_statements(self) -> bool:
@@ -170,12 +171,12 @@ class Terms:
         if calibration is None:
             why = "the calibration by mixture has seen too few responses yet" if self.calibrator else "no calibration"
             return ASC(self.confidence), (f"{why}: counting votes (ASC)",)
-        rule = calibration.rule(confidence=self.confidence, on_missing_confidence=self.on_missing_confidence)
-        if calibration.fallback:
-            return rule, (f"counting votes (ASC): {calibration.fallback}",)
-        if calibration.gate.closed_because:
-            return rule, (f"the gate is closed: {calibration.gate.closed_because}",)
-        return rule, ()
+        rule = calibration.rule(
+            confidence=self.confidence,
+            on_missing_confidence=self.on_missing_confidence,
+            safeguard=self.safeguard,
+        )
+        return rule, calibration.notices(self.safeguard)
 
     def limit(self, session: Session, question: Question) -> None:
         """Let no more samples be launched where the question has had its time, or spent its budget."""
