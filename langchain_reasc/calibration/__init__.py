@@ -1,12 +1,14 @@
 """Calibration: where the gate stands and how scores are standardized, found once and kept as JSON."""
 
 from langchain_reasc.calibration.asked import FixedPrompt, answer_name, fixed_prompt
+from langchain_reasc.calibration.correctness import agreement_with_rest, fit_correctness
 from langchain_reasc.calibration.fingerprint import check_fingerprint, check_made_of, fingerprint_of
 from langchain_reasc.calibration.mixture import MixtureCalibrator, calibrate_mixture
 from langchain_reasc.calibration.offline import calibrate_offline
 from langchain_reasc.calibration.schema import (
     AUROC,
     Calibration,
+    Correctness,
     Fingerprint,
     Gate,
     HashedPart,
@@ -21,6 +23,7 @@ from langchain_reasc.calibration.storage import load_calibration, save_calibrati
 __all__ = [
     "AUROC",
     "Calibration",
+    "Correctness",
     "Fingerprint",
     "FixedPrompt",
     "Gate",
@@ -31,12 +34,14 @@ __all__ = [
     "RejectedMeasure",
     "RuleBlock",
     "Selection",
+    "agreement_with_rest",
     "answer_name",
     "calibrate_mixture",
     "calibrate_offline",
     "check_fingerprint",
     "check_made_of",
     "fingerprint_of",
+    "fit_correctness",
     "fixed_prompt",
     "load_calibration",
     "save_calibration",

@@ -5,6 +5,7 @@
 
 import json
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "READABLE_VERSIONS",
     "SCHEMA_VERSION",
     "Calibration",
+    "Correctness",
     "Fingerprint",
     "Gate",
     "HashedPart",
@@ -155,6 +157,39 @@ class RuleBlock(_Named):
     """The stopping rule that the file was made for, by its name, with its parameters."""
 
 
+class Correctness(_Record):
+    """How likely an answer is right, by how strongly the decision for it is supported."""
+
+    source: Literal["labels", "consensus"] = Field(
+        description="labels: it was right; consensus: it agreed with the other responses, which is not correctness."
+    )
+    statistic: Literal["support"] = Field(
+        default="support", description="The winner's share of the evidence, (v + 1)/(Σv + 2)."
+    )
+    points: Annotated[tuple[tuple[FiniteFloat, Probability], ...], Field(min_length=1)] = Field(
+        description="(support, P(correct)), both rising; straight lines between, constant outside."
+    )
+    n: int = Field(ge=2, description="Decisions it was fitted on.")
+    right: Probability = Field(description="Share of them that were right; by consensus: that agreed.")
+    rule: str | None = Field(default=None, description="The rule that decided; null where it holds for any.")
+
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        for before, after in pairwise(self.points):
+            if not (before[0] < after[0] and before[1] <= after[1]):
+                raise ValueError(f"P(correct) rises with the support, but {after} comes after {before}")
+        return self
+
+    def probability(self, support: float) -> float:
+        """P(correct) at this support."""
+        known, probabilities = zip(*self.points, strict=True)
+        return float(np.interp(support, known, probabilities))
+
+    def holds_for(self, rule: str) -> bool:
+        """Whether it was measured on decisions of the rule of this name."""
+        return self.rule in (None, rule)
+
+
 class Calibration(_Record):
     """μ, σ and τ_gate for one model, prompt and sampling, with how they were found. Immutable."""
 
@@ -197,6 +232,9 @@ class Calibration(_Record):
     )
     rule_: RuleBlock | None = Field(
         default=None, alias="rule", description="The stopping rule; recorded, and not yet used by any decision."
+    )
+    correctness: Correctness | None = Field(
+        default=None, description="How likely an answer is right; null where that was not measured."
     )
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
     library_version: str

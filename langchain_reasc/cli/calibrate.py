@@ -76,7 +76,7 @@ def calibrate(
     One response to each of 128 questions is enough. A calibration holds for this model file, these sampling parameters
     and this system message; ReASCRunnable refuses it elsewhere. Responses are kept beside the calibration, so that an
     interrupted run goes on, corrected labels count without new responses, and another signal can be tried without the
-    model (--pool).
+    model (--pool). A pool with several responses per question also tells how likely an answer is right (P(correct)).
 
     [bold]Examples[/]
 
@@ -130,13 +130,13 @@ def calibrate(
 def calibrate_pool(
     pool: "Pool", spec: "MeasureSpec", out: Path, *, p_target: float = 0.9, seed: int = 0, only: set[str] | None = None
 ) -> "Calibration":
-    """Calibrate on the first responses of a pool's questions, and save.
+    """Calibrate on the first responses of a pool's questions, and on all where there are several; and save.
 
     Raises:
         PoolError: the pool's own scores are to be used, but it does not say how they were made.
     """
     from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.evaluation.from_pool import calibrate_offline_on, recorded_measure
+    from langchain_reasc.evaluation.from_pool import calibrate_offline_on, recorded_measure, with_correctness
     from langchain_reasc.evaluation.scoring import PoolScores
     from langchain_reasc.exceptions import PoolError
 
@@ -146,7 +146,11 @@ def calibrate_pool(
             'metadata needs "measure": {"signal": ..., "score": ..., "window": ...}'
         )
     firsts = [(at, 0) for at, question in enumerate(pool.questions) if only is None or question.id in only]
-    calibration = calibrate_offline_on(pool, PoolScores(pool), firsts, spec, p_target=p_target, seed=seed)
+    scores = PoolScores(pool)
+    calibration = calibrate_offline_on(pool, scores, firsts, spec, p_target=p_target, seed=seed)
+    measure = calibration.measure if spec == "auto" else spec
+    assert measure is not None  # Algorithm 1 has one
+    calibration = with_correctness(pool, scores, [question for question, _ in firsts], calibration, measure)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
     return calibration
@@ -203,5 +207,11 @@ def explained(calibration: "Calibration") -> Iterator[str]:
         yield f"Gate                accepts a first response scoring {gate.threshold:.4g} or more"
     else:
         yield f"Gate                closed: {gate.closed_because}"
+    if known := calibration.correctness:
+        low, high = known.points[0], known.points[-1]
+        yield (
+            f"P(correct)          {low[1]:.2f} where {low[0]:.0%} of the votes support the answer, {high[1]:.2f} where "
+            f"{high[0]:.0%} do; by {known.source} of {known.n} questions"
+        )
     if calibration.fallback:
         yield f"Safeguard           a live run counts votes (ASC) instead: {calibration.fallback}"

@@ -228,6 +228,18 @@ def test_calibrate_from_a_pool(tmp_path: Path) -> None:
     assert str(load_calibration(out).measure) == "token_logprob/mean"
 
 
+def test_several_responses_per_question_tell_how_likely_an_answer_is_right(tmp_path: Path) -> None:
+    path, out = write_pool(tmp_path / "p.jsonl", questions=80), tmp_path / "c.json"
+    shown = reasc("calibrate", "--pool", path, "--out", out)
+    told = load_calibration(out).correctness
+    assert told is not None
+    assert (told.source, told.rule, told.n) == ("labels", load_calibration(out).rule().name, 80)
+    assert told.probability(0.5) < told.right < told.probability(0.9)
+    assert "P(correct)" in shown.stdout and "by labels of 80 questions" in shown.stdout
+    reasc("calibrate", "--pool", write_pool(tmp_path / "one.jsonl", 80, samples=1), "--out", out)
+    assert load_calibration(out).correctness is None
+
+
 def test_calibrate_refuses_scores_of_unknown_making(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=20, signals=False, scores=True)
     result = reasc("calibrate", "--pool", path, "--signal", "recorded", "--out", tmp_path / "c.json", code=1)
