@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +19,16 @@ from langchain_reasc.evaluation.methods import (
     weighing,
 )
 from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.evaluation.risk import Risk, likelihoods, risk_of
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import Response, decide
 
 __all__ = ["COLUMNS", "Outcomes", "Replay", "replay", "splits"]
 
-COLUMNS = ("correct", "samples", "tokens", "prompt_tokens", "gated")
+COLUMNS = ("correct", "samples", "tokens", "prompt_tokens", "gated", "support")
 Cells = npt.NDArray[np.float64]
 RowKey = tuple[str, MeasureSpec | None]
 
@@ -35,12 +38,15 @@ class Outcomes:
     """What one method did on every question of every shuffle.
 
     Attributes:
-        cells: shape (shuffles, questions, 5), the columns of :data:`COLUMNS`; NaN where a question was not tested.
+        cells: shape (shuffles, questions, 6), the columns of :data:`COLUMNS`; NaN where a question was not tested.
+        p_correct: shape (shuffles, questions), how likely the answer is right, as the labels of the calibration
+            questions tell; NaN where a question was not tested, or nothing tells.
         calibrations: those of a method that needs them, one per shuffle.
         problems: why there was none, in shuffles where it counted votes instead.
     """
 
     cells: Cells
+    p_correct: Cells
     calibrations: list[Calibration] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -48,6 +54,11 @@ class Outcomes:
     def chosen(self) -> Counter[str]:
         """Measures of the calibrations, with the number of shuffles that had each."""
         return Counter(str(calibration.measure) for calibration in self.calibrations)
+
+    @cached_property
+    def risk(self) -> Risk | None:
+        """What P(correct) is worth; None where nothing tells it."""
+        return risk_of(self.p_correct, self.cells[:, :, COLUMNS.index("correct")])
 
 
 @dataclass(frozen=True)
@@ -119,8 +130,9 @@ def replay(
         for spec in measures:
             methods += weighing(pool, scores, split, spec, settings)
         for method in methods:
-            cells = recorded.outcome(method, scores.responses(method.measure), split, settings.max_samples)
-            _enter(run, at, method, cells)
+            decided = partial(recorded.outcome, method, scores.responses(method.measure), split.orders)
+            cells = decided(split.tested, settings.max_samples)
+            _enter(run, at, method, cells, _likely(decided(split.calibration, settings.max_samples), cells))
         if on_progress:
             on_progress(at + 1, run.arrangements)
     _drop_idle_safeguards(run)
@@ -152,11 +164,18 @@ class _Recorded:
         ]
         self._questions = len(pool.questions)
 
-    def outcome(self, method: Method, responses: Sequence[Sequence[Response]], split: Split, budget: int) -> Cells:
-        """What a method does on the tested questions, shape (questions, 5); NaN elsewhere."""
+    def outcome(
+        self,
+        method: Method,
+        responses: Sequence[Sequence[Response]],
+        orders: Sequence[Sequence[int]],
+        questions: Sequence[int],
+        budget: int,
+    ) -> Cells:
+        """What a method does on these questions, shape (questions of the pool, 6); NaN elsewhere."""
         cells = np.full((self._questions, len(COLUMNS)), np.nan)
-        for question in split.tested:
-            order = split.orders[question][:budget]
+        for question in questions:
+            order = orders[question][:budget]
             decision = decide(method.rule, [responses[question][at] for at in order])
             used = order[: decision.samples]
             prompts = [tokens for at in used if (tokens := self._prompts[question][at]) is not None]
@@ -166,19 +185,26 @@ class _Recorded:
                 sum(self._tokens[question][at] for at in used),
                 sum(prompts) if len(prompts) == len(used) else np.nan,
                 decision.reason == "gate",
+                np.nan if (share := support(decision)) is None else share,
             )
         return cells
 
 
-def _enter(run: Replay, at: int, method: Method, cells: Cells) -> None:
+def _likely(calibrating: Cells, tested: Cells) -> Cells:
+    columns = [COLUMNS.index("support"), COLUMNS.index("correct")]
+    return likelihoods(calibrating[:, columns], tested[:, columns])
+
+
+def _enter(run: Replay, at: int, method: Method, cells: Cells, p_correct: Cells) -> None:
     # Where the safeguard does not bite, its row repeats the paper's; where it does, its own outcome comes next.
     names = (OFFLINE, SAFEGUARDED) if method.name == OFFLINE else (method.name,)
     for name in names:
         key = (name, method.spec)
         if key not in run.outcomes:
-            run.outcomes[key] = Outcomes(np.full((run.arrangements, *cells.shape), np.nan))
+            empty = np.full((run.arrangements, *cells.shape), np.nan)
+            run.outcomes[key] = Outcomes(empty, empty[:, :, 0].copy())
         held = run.outcomes[key]
-        held.cells[at] = cells
+        held.cells[at], held.p_correct[at] = cells, p_correct
         held.problems += [method.problem] if method.problem else []
         held.calibrations += [method.calibration] if method.calibration and name == method.name else []
 
