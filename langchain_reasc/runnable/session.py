@@ -133,6 +133,16 @@ class Session:
         return max(self._launched, len(self._samples))
 
     @property
+    def room(self) -> int:
+        """Samples that may still be launched."""
+        return max(0, self._max_samples - self.launched)
+
+    @property
+    def standing(self) -> Decision:
+        """What the responses so far come to."""
+        return self.decision or decide(self._capped, list(self._responses.values()))
+
+    @property
     def tokens(self) -> int:
         """Tokens that the samples so far have cost, prompts too, and what a judge of them has."""
         samples = total_usage(list(self._samples.values()), used=(), lost=self._lost)

@@ -1,0 +1,129 @@
+"""One budget for all inputs of a batch: which of them are sampled next, until it is spent."""
+
+from typing import NamedTuple
+
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.method.allocation import most_gain_first
+from langchain_reasc.runnable.session import Session
+
+__all__ = ["Total", "TotalBudget"]
+
+_ROUNDS = 8  # that each input is looked at, on average, while each takes a sample: fewer lose accuracy
+
+
+class Total(NamedTuple):
+    """What all inputs of a call may cost together; None for any number.
+
+    Attributes:
+        tokens: prompt and generated tokens.
+        samples: samples, failed ones too.
+    """
+
+    tokens: int | None
+    samples: int | None
+
+
+class TotalBudget:
+    """Tokens or samples that all inputs of a call share.
+
+    Each input is sampled once; then, round after round, those are that gain most (see
+    :mod:`langchain_reasc.method.allocation`), one sample each.
+
+    Args:
+        total: what they may cost. Tokens in flight may go beyond, as nobody knows before how long a response is.
+        inputs: how many inputs share them.
+        together: samples of a round at most; None for an eighth of the inputs.
+        concurrency: inputs that are sampled first, to learn what a sample costs, where tokens count.
+
+    Attributes:
+        waiting: the inputs that have not been sampled yet.
+
+    Raises:
+        ConfigurationError: not even a sample, or a token, for each input.
+    """
+
+    def __init__(self, total: Total, *, inputs: int, together: int | None, concurrency: int) -> None:
+        for name, given in (("total_samples", total.samples), ("total_tokens", total.tokens)):
+            if given is not None and given < inputs:
+                raise ConfigurationError(
+                    f"{name}={given} is not enough for {inputs} inputs, each of which takes one sample at least"
+                )
+        self._tokens, self._samples, self._inputs = total.tokens, total.samples, inputs
+        self.waiting = range(inputs)
+        self._together = together or max(concurrency, -(-inputs // _ROUNDS))
+        self._concurrency = concurrency
+        self._begun: dict[int, Session] = {}
+        self._open: set[int] = set()
+
+    def sampled(self, index: int, session: Session | None, *, ended: bool) -> None:
+        """Take note of what became of an input.
+
+        Args:
+            index: which one.
+            session: what it was sampled in; None where it failed before.
+            ended: whether it has its answer, or has failed, and takes no more samples.
+        """
+        if session is not None:
+            self._begun[index] = session
+        (self._open.discard if ended else self._open.add)(index)
+
+    def next(self) -> list[int]:
+        """The inputs that are sampled now, once each; none when the budget is spent, or no sample would do any good."""
+        if not self.waiting:
+            return self._others()
+        count = self._firsts()
+        sampled, self.waiting = list(self.waiting[:count]), self.waiting[count:]
+        return sampled
+
+    def unaffordable(self) -> SamplingError:
+        """Why an input was not even sampled once."""
+        return SamplingError(
+            f"not answered: of total_tokens={self._tokens}, {self._spent} are spent and {len(self.waiting)} of "
+            f"{self._inputs} inputs have not been sampled once, at about {self._cost:.0f} tokens each; allow more, or "
+            "give fewer inputs"
+        )
+
+    def _firsts(self) -> int:
+        if self._tokens is None:
+            return self._inputs
+        return max(0, int(self._tokens_left // self._cost)) if self._launched else self._concurrency
+
+    def _others(self) -> list[int]:
+        room = self._inputs if self._samples is None else self._samples - self._launched
+        open_ = sorted(self._open)
+        sessions = [self._begun[index] for index in open_]
+        ranked = most_gain_first(
+            [session.standing for session in sessions],
+            [min(session.room, room) for session in sessions],
+            [self._cost_of(session) for session in sessions],
+        )
+        left, taken = self._tokens_left, list[int]()
+        for at in ranked:
+            cost = self._cost_of(sessions[at])
+            if len(taken) < min(room, self._together) and cost <= left:
+                taken.append(open_[at])
+                left -= cost
+        return taken
+
+    def _cost_of(self, session: Session) -> float:
+        """What a further sample of an input is expected to cost: tokens where they count, else 1."""
+        if self._tokens is None:
+            return 1.0
+        return session.tokens / session.launched if session.tokens else max(1.0, self._cost)
+
+    @property
+    def _launched(self) -> int:
+        return sum(session.launched for session in self._begun.values())
+
+    @property
+    def _spent(self) -> int:
+        return sum(session.tokens for session in self._begun.values())
+
+    @property
+    def _cost(self) -> float:
+        """Tokens of a sample, so far."""
+        return max(1.0, self._spent / max(1, self._launched))
+
+    @property
+    def _tokens_left(self) -> float:
+        return float("inf") if self._tokens is None else self._tokens - self._spent
