@@ -1,12 +1,12 @@
 """One budget for all inputs of a batch: which of them are sampled next, until it is spent."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.method.allocation import most_gain_first
-from langchain_reasc.runnable.session import Session
+from langchain_reasc.method.decision import Decision
 
-__all__ = ["Total", "TotalBudget"]
+__all__ = ["Sampled", "Total", "TotalBudget"]
 
 _ROUNDS = 8  # that each input is looked at, on average, while each takes a sample: fewer lose accuracy
 
@@ -21,6 +21,29 @@ class Total(NamedTuple):
 
     tokens: int | None
     samples: int | None
+
+
+class Sampled(Protocol):
+    """What a budget needs to know of an input: a :class:`~.session.Session` tells it, and so do recorded responses.
+
+    Attributes:
+        standing: what the responses so far come to.
+        launched: samples so far.
+        room: samples that may still be launched.
+        tokens: what the samples have cost.
+    """
+
+    @property
+    def standing(self) -> Decision: ...
+
+    @property
+    def launched(self) -> int: ...
+
+    @property
+    def room(self) -> int: ...
+
+    @property
+    def tokens(self) -> int: ...
 
 
 class TotalBudget:
@@ -52,10 +75,10 @@ class TotalBudget:
         self.waiting = range(inputs)
         self._together = together or max(concurrency, -(-inputs // _ROUNDS))
         self._concurrency = concurrency
-        self._begun: dict[int, Session] = {}
+        self._begun: dict[int, Sampled] = {}
         self._open: set[int] = set()
 
-    def sampled(self, index: int, session: Session | None, *, ended: bool) -> None:
+    def sampled(self, index: int, session: Sampled | None, *, ended: bool) -> None:
         """Take note of what became of an input.
 
         Args:
@@ -105,7 +128,7 @@ class TotalBudget:
                 left -= cost
         return taken
 
-    def _cost_of(self, session: Session) -> float:
+    def _cost_of(self, session: Sampled) -> float:
         """What a further sample of an input is expected to cost: tokens where they count, else 1."""
         if self._tokens is None:
             return 1.0

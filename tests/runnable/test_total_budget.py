@@ -2,9 +2,11 @@
 
 import threading
 from collections import Counter
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided
@@ -171,6 +173,47 @@ def test_waiting_for_others_is_none_of_a_questions_time(runner: Any) -> None:
     slow, *others = runner.batch(given, ["slow", *EASY], total_samples=60, return_exceptions=True)
     assert isinstance(slow, SamplingError)
     assert {account["reason"] for account in accounts(others)} == {"evidence"}
+
+
+class Runs(BaseCallbackHandler):
+    """How many runs have begun, and how many have ended."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.begun: set[Any] = set()
+        self.ended: set[Any] = set()
+
+    def on_chain_start(self, *args: Any, run_id: Any, **kwargs: Any) -> None:
+        self.begun.add(run_id)
+
+    def on_chain_end(self, *args: Any, run_id: Any, **kwargs: Any) -> None:
+        self.ended.add(run_id)
+
+    on_chat_model_start = on_chain_start
+    on_chain_error = on_llm_end = on_llm_error = on_chain_end
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_every_run_ends(runner: Any, fails: bool) -> None:
+    def script(question: str, index: int) -> Reply:
+        return Reply("", error=ConnectionError("down")) if fails and question == EASY[3] else drawn(question, index)
+
+    runs, given = Runs(), reasc(model=Scripted(script=script))
+    with pytest.raises(SamplingError) if fails else nullcontext():
+        runner.batch(given, EASY + CLOSE, {"callbacks": [runs]}, total_samples=30)
+    assert runs.begun == runs.ended
+    if not fails:
+        assert len(runs.begun) == len(EASY + CLOSE) + 30
+
+
+def test_what_nobody_waits_for_any_more_ends() -> None:
+    runs, given = Runs(), reasc()
+    outcomes = given.batch_as_completed(EASY + CLOSE, {"callbacks": [runs], "max_concurrency": 2}, total_samples=60)
+    next(outcomes)
+    outcomes.close()  # type: ignore[attr-defined]
+    assert runs.begun == runs.ended
+    assert spent(given).total() < 60
 
 
 def test_progress_and_no_inputs(runner: Any) -> None:
