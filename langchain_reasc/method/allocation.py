@@ -1,8 +1,8 @@
 """Which of several questions is sampled next, where one budget is spent on all of them.
 
-Spending a budget over a whole data set instead of question by question is the subject of Blend-ASC (Feng et al. 2025,
-arXiv 2511.12309), which samples by Bayesian certainty about each question's most frequent answer, and of UAB (Nguyen et
-al. 2026, arXiv 2605.26849), which maximises a concave gain greedily. Here the gain is that of the knowledge gradient.
+Spending a budget on a whole data set instead of question by question is the subject of Blend-ASC (Feng et al. 2025,
+arXiv 2511.12309), which allocates samples dynamically to find the mode of each question's answers, and of UAB (Nguyen
+et al. 2026, arXiv 2605.26849), which maximises a concave gain greedily. The gain here is the knowledge gradient's.
 """
 
 from collections.abc import Sequence

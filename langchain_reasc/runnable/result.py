@@ -18,7 +18,7 @@ from langchain_reasc.models.contract import (
 from langchain_reasc.models.usage import estimated_usage, is_estimated, output_tokens, reported_usage
 from langchain_reasc.sampling import Sample
 
-__all__ = ["PCorrect", "ReASCResult", "SampledResponse", "Usage"]
+__all__ = ["PROMISES", "PCorrect", "ReASCResult", "SampledResponse", "Usage"]
 
 _SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT})
 _LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
@@ -83,6 +83,10 @@ class Usage:
     def output_tokens(self) -> int:
         """Generated tokens."""
         return self.bill["output_tokens"]
+
+
+PROMISES: Final = {"labels": "is right", "consensus": "agrees with further responses"}
+"""What a probability is one of, by what it was learned from: agreement is no correctness."""
 
 
 class PCorrect(TypedDict):

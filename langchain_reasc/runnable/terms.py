@@ -20,7 +20,7 @@ from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.ballot import Ballot, DeservesVote
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.question import Question, SpendingListener, Start
-from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.runnable.result import PROMISES, ReASCResult
 from langchain_reasc.runnable.session import ResponseListener, Session
 from langchain_reasc.sampling.time_limit import QuestionClock
 
@@ -244,6 +244,5 @@ class Terms:
             return "no response gave an answer"
         if result.p_correct is None or result.p_correct >= self.abstain_below:
             return None
-        source = result.message.response_metadata["reasc"]["p_correct"]["source"]
-        what = "is right" if source == "labels" else "agrees with further responses"
-        return f"the answer {what} with a probability of {result.p_correct:.3g}, below {self.abstain_below:g}"
+        promise = PROMISES[result.message.response_metadata["reasc"]["p_correct"]["source"]]
+        return f"the answer {promise} with a probability of {result.p_correct:.3g}, below {self.abstain_below:g}"

@@ -1,5 +1,6 @@
 """One budget for all inputs of a batch: which of them are sampled next, until it is spent."""
 
+import math
 from typing import NamedTuple, Protocol
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
@@ -8,7 +9,7 @@ from langchain_reasc.method.decision import Decision
 
 __all__ = ["Sampled", "Total", "TotalBudget"]
 
-_ROUNDS = 8  # that each input is looked at, on average, while each takes a sample: fewer lose accuracy
+_ROUNDS = 8  # in which as many samples are drawn as there are inputs; with fewer, too many go where they do no good
 
 
 class Total(NamedTuple):
@@ -112,26 +113,24 @@ class TotalBudget:
         return max(0, int(self._tokens_left // self._cost)) if self._launched else self._concurrency
 
     def _others(self) -> list[int]:
-        room = self._inputs if self._samples is None else self._samples - self._launched
         open_ = sorted(self._open)
         sessions = [self._begun[index] for index in open_]
-        ranked = most_gain_first(
-            [session.standing for session in sessions],
-            [min(session.room, room) for session in sessions],
-            [self._cost_of(session) for session in sessions],
-        )
-        left, taken = self._tokens_left, list[int]()
-        for at in ranked:
-            cost = self._cost_of(sessions[at])
-            if len(taken) < min(room, self._together) and cost <= left:
+        costs = [self._cost_of(session) for session in sessions]
+        samples, tokens = self._samples_left, self._tokens_left
+        horizons = [
+            int(min(session.room, samples, tokens // cost)) for session, cost in zip(sessions, costs, strict=True)
+        ]
+        taken: list[int] = []
+        for at in most_gain_first([session.standing for session in sessions], horizons, costs):
+            if len(taken) < min(samples, self._together) and costs[at] <= tokens:
                 taken.append(open_[at])
-                left -= cost
+                tokens -= costs[at]
         return taken
 
     def _cost_of(self, session: Sampled) -> float:
         """What a further sample of an input is expected to cost: tokens where they count, else 1."""
         if self._tokens is None:
-            return 1.0
+            return 1.0  # so that the most gain comes first, whatever it costs
         return session.tokens / session.launched if session.tokens else max(1.0, self._cost)
 
     @property
@@ -149,4 +148,8 @@ class TotalBudget:
 
     @property
     def _tokens_left(self) -> float:
-        return float("inf") if self._tokens is None else self._tokens - self._spent
+        return math.inf if self._tokens is None else self._tokens - self._spent
+
+    @property
+    def _samples_left(self) -> float:
+        return math.inf if self._samples is None else self._samples - self._launched

@@ -84,6 +84,20 @@ def test_tokens_are_counted_with_their_prompts(runner: Any) -> None:
     assert sum(message.usage_metadata["total_tokens"] for message in messages) == 30 * each
 
 
+def test_a_single_input_may_have_it_all(runner: Any) -> None:
+    for total in ({"total_tokens": 100 * (PROMPT_TOKENS + 4)}, {"total_samples": 100}):
+        [message] = runner.batch(reasc(), EASY[:1], **total)
+        assert accounts([message])[0]["reason"] == "evidence"
+
+
+def test_both_bounds_hold(runner: Any) -> None:
+    each = PROMPT_TOKENS + 4
+    for total in ({"total_tokens": 16 * each, "total_samples": 30}, {"total_tokens": 30 * each, "total_samples": 16}):
+        given = reasc()
+        runner.batch(given, EASY + CLOSE, **total)
+        assert spent(given).total() == 16
+
+
 def test_expensive_inputs_wait_where_tokens_count(runner: Any) -> None:
     def script(question: str, index: int) -> Reply:
         reply = drawn(question, index)
