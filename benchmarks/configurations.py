@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration import Calibration, calibrate_mixture, calibrate_offline
+from langchain_reasc.calibration.parts import Safeguard
 from langchain_reasc.evaluation import horizon_on_arrays  # noqa: F401  (lets arrays know these rules)
 from langchain_reasc.evaluation.decide_many import Decisions, decide_many
 from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, SAFEGUARDED
@@ -63,7 +64,7 @@ def _mixture(warm_up: Responses) -> Calibration:
     return calibrate_mixture(warm_up.scores[0, :, 0], measure=NAMED[0])
 
 
-def _calibrated(calibrate: Callable[[Responses], Calibration], *, safeguard: bool = False) -> Configuration:
+def _calibrated(calibrate: Callable[[Responses], Calibration], *, safeguard: Safeguard = "paper") -> Configuration:
     """The rule of a calibration on first responses; ASC where they determine none."""
 
     def learned(warm_up: Responses) -> tuple[StoppingRule, int]:
@@ -80,7 +81,7 @@ CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "Finite horizon (.95)": lambda warm_up: (FiniteHorizon(0.95), 0),
     "ASC or cannot catch up": lambda warm_up: (ASC() | CannotCatchUp(), 0),
     OFFLINE: _calibrated(_offline),
-    SAFEGUARDED: _calibrated(_offline, safeguard=True),
+    SAFEGUARDED: _calibrated(_offline, safeguard="default"),
     MIXTURE: _calibrated(_mixture),
 }
 """Name -> what it learns from a warm-up. All are compared with ASC."""

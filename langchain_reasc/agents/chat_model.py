@@ -231,8 +231,8 @@ def _told(result: ReASCResult, question: Question) -> AIMessage:
     message = result.message
     if message.response_metadata["reasc"].get("abstained") and demands_call(question.model.kwargs):
         raise Undecided(
-            "the evidence is not sufficient, and an empty message is no call of a tool, which is demanded here "
-            "(tool_choice, or structured output by a tool); the error's result has every response",
+            f"{result.doubt or 'the evidence is not sufficient'}, and an empty message is no call of a tool, which is "
+            "demanded here (tool_choice, or structured output by a tool); the error's result has every response",
             result,
         )
     # What OpenAI's clients say of tokens there, too, is that of the winner alone.

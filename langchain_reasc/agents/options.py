@@ -34,6 +34,7 @@ class VoteOptions(TypedDict, total=False):
     timeout: float | None
     allow_fingerprint_mismatch: bool
     on_undecided: Literal["answer", "raise", "abstain"]
+    abstain_below: float | None
     token_budget: int | None
     time_budget: float | None
     ask_confidence: bool

@@ -1,12 +1,14 @@
 """Calibration: where the gate stands and how scores are standardized, found once and kept as JSON."""
 
 from langchain_reasc.calibration.asked import FixedPrompt, answer_name, fixed_prompt
+from langchain_reasc.calibration.correctness import agreement_with_rest, fit_correctness
 from langchain_reasc.calibration.fingerprint import check_fingerprint, check_made_of, fingerprint_of
 from langchain_reasc.calibration.mixture import MixtureCalibrator, calibrate_mixture
 from langchain_reasc.calibration.offline import auroc_within, calibrate_offline
 from langchain_reasc.calibration.schema import (
     AUROC,
     Calibration,
+    Correctness,
     Fingerprint,
     Gate,
     HashedPart,
@@ -22,6 +24,7 @@ from langchain_reasc.calibration.storage import load_calibration, save_calibrati
 __all__ = [
     "AUROC",
     "Calibration",
+    "Correctness",
     "Fingerprint",
     "FixedPrompt",
     "Gate",
@@ -33,6 +36,7 @@ __all__ = [
     "RuleBlock",
     "Safeguard",
     "Selection",
+    "agreement_with_rest",
     "answer_name",
     "auroc_within",
     "calibrate_mixture",
@@ -40,6 +44,7 @@ __all__ = [
     "check_fingerprint",
     "check_made_of",
     "fingerprint_of",
+    "fit_correctness",
     "fixed_prompt",
     "load_calibration",
     "save_calibration",

@@ -1,12 +1,24 @@
 """The parts of a calibration: what it holds for, its gate, its mixture, how far its measure separates."""
 
-from typing import Literal
+from itertools import pairwise
+from typing import Annotated, Literal, Self
 
+import numpy as np
 from pydantic import Field, FiniteFloat, model_validator
 
 from langchain_reasc.calibration.records import Named, Positive, Probability, Record
 
-__all__ = ["AUROC", "Fingerprint", "Gate", "HashedPart", "MeasureBlock", "Mixture", "RejectedMeasure", "Safeguard"]
+__all__ = [
+    "AUROC",
+    "Correctness",
+    "Fingerprint",
+    "Gate",
+    "HashedPart",
+    "MeasureBlock",
+    "Mixture",
+    "RejectedMeasure",
+    "Safeguard",
+]
 
 Safeguard = Literal["default", "paper"]
 """What decides on labels: ``default`` lets a gate, a weight or a measure count only where the data vouch for it;
@@ -143,6 +155,39 @@ class RejectedMeasure(Record):
     window: int
     auroc: Probability
     behind: FiniteFloat = Field(description="Chosen measure's AUROC minus this one's.")
+
+
+class Correctness(Record):
+    """How likely an answer is right, by how strongly the decision for it is supported."""
+
+    source: Literal["labels", "consensus"] = Field(
+        description="labels: it was right; consensus: it agreed with the other responses, which is not correctness."
+    )
+    statistic: Literal["support"] = Field(
+        default="support", description="The winner's share of the evidence, (v + 1)/(Σv + 2)."
+    )
+    points: Annotated[tuple[tuple[FiniteFloat, Probability], ...], Field(min_length=1)] = Field(
+        description="(support, P(correct)), both rising; straight lines between, constant outside."
+    )
+    n: int = Field(ge=2, description="Decisions it was fitted on.")
+    right: Probability = Field(description="Share of them that were right; by consensus: that agreed.")
+    rule: str | None = Field(default=None, description="The rule that decided; null where it holds for any.")
+
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        for before, after in pairwise(self.points):
+            if not (before[0] < after[0] and before[1] <= after[1]):
+                raise ValueError(f"P(correct) rises with the support, but {after} comes after {before}")
+        return self
+
+    def probability(self, support: float) -> float:
+        """P(correct) at this support."""
+        known, probabilities = zip(*self.points, strict=True)
+        return float(np.interp(support, known, probabilities))
+
+    def holds_for(self, rule: str) -> bool:
+        """Whether it was measured on decisions of the rule of this name."""
+        return self.rule in (None, rule)
 
 
 class MeasureBlock(Named):

@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, Field, FiniteFloat, field_validator, model_v
 from langchain_reasc._version import __version__
 from langchain_reasc.calibration.parts import (
     AUROC,
+    Correctness,
     Fingerprint,
     Gate,
     HashedPart,
@@ -35,6 +36,7 @@ __all__ = [
     "READABLE_VERSIONS",
     "SCHEMA_VERSION",
     "Calibration",
+    "Correctness",
     "Fingerprint",
     "Gate",
     "HashedPart",
@@ -109,6 +111,9 @@ class Calibration(Record):
         default=None, description="By consensus: why no measure of confidence is used; null where one is."
     )
     guarantee: str | None = Field(default=None, description="By consensus: what is promised, in words.")
+    correctness: Correctness | None = Field(
+        default=None, description="How likely an answer is right; null where that was not measured."
+    )
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
     library_version: str
     created_at: AwareDatetime

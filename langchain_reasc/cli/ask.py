@@ -137,14 +137,19 @@ def _without_answer(result: "ReASCResult") -> str:
 
 def outcome(result: "ReASCResult") -> str:
     """What was spent and why it stopped, in a line."""
+    from langchain_reasc.runnable.result import PROMISES
+
     decision, usage = result.decision, result.usage
     launched = len(result.responses)
     beside = f" ({launched} launched)" if launched > decision.samples else ""
     evidence = ", ".join(f"{answer}: {weight:.2f}" for answer, weight in decision.evidence.items()) or "none"
     about = "about " if usage.estimated else ""
+    told = result.message.response_metadata["reasc"].get("p_correct")
+    likely = f"; the answer {PROMISES[told['source']]} with a probability of {told['value']:.2f}" if told else ""
     return (
         f"{decision.samples} sample{'s' if decision.samples > 1 else ''}{beside}, {about}{usage.output_tokens} tokens; "
         f"stopped because {_WHY[decision.reason or 'budget']} (P = {decision.posterior:.3f}; evidence {evidence})"
+        f"{likely}"
     )
 
 

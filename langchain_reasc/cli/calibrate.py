@@ -77,10 +77,11 @@ def calibrate(
     """Measure how far a model's confidence can be trusted, on questions whose answers you know.
 
     One response to each of 128 questions is enough for the gate. With --samples 4, Stage 2 weighs votes, too, where
-    the confidence separates right from wrong responses to the same question; else it counts them. A calibration holds
-    for this model file, these sampling parameters and this system message; ReASCRunnable refuses it elsewhere.
-    Responses are kept beside the calibration, so that an interrupted run goes on, corrected labels count without new
-    responses, and another signal can be tried without the model (--pool).
+    the confidence separates right from wrong responses to the same question; else it counts them; and P(correct) is
+    known, how likely an answer is right. A calibration holds for this model file, these sampling parameters and this
+    system message; ReASCRunnable refuses it elsewhere. Responses are kept beside the calibration, so that an
+    interrupted run goes on, corrected labels count without new responses, and another signal can be tried without the
+    model (--pool).
 
     [bold]Examples[/]
 
@@ -134,7 +135,7 @@ def calibrate(
 def calibrate_pool(
     pool: "Pool", spec: "MeasureSpec", out: Path, *, p_target: float = 0.9, seed: int = 0, only: set[str] | None = None
 ) -> "Calibration":
-    """Calibrate on the first responses of a pool's questions, and save.
+    """Calibrate on the first responses of a pool's questions, and on all where there are several; and save.
 
     Where it holds others beside, these show whether the confidence separates the responses to one question.
 
@@ -142,7 +143,7 @@ def calibrate_pool(
         PoolError: the pool's own scores are to be used, but it does not say how they were made.
     """
     from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.evaluation.from_pool import calibrate_offline_on, recorded_measure
+    from langchain_reasc.evaluation.from_pool import calibrate_offline_on, recorded_measure, with_correctness
     from langchain_reasc.evaluation.scoring import PoolScores
     from langchain_reasc.exceptions import PoolError
 
@@ -152,9 +153,13 @@ def calibrate_pool(
             'metadata needs "measure": {"signal": ..., "score": ..., "window": ...}'
         )
     firsts = [(at, 0) for at, question in enumerate(pool.questions) if only is None or question.id in only]
+    scores = PoolScores(pool)
     further = [(at, n) for at, _ in firsts for n in range(1, len(pool.questions[at].responses))]
     options: dict[str, Any] = {"further": further, "p_target": p_target, "seed": seed}
-    calibration = calibrate_offline_on(pool, PoolScores(pool), firsts, spec, **options)
+    calibration = calibrate_offline_on(pool, scores, firsts, spec, **options)
+    measure = calibration.measure if spec == "auto" else spec
+    assert measure is not None  # Algorithm 1 has one
+    calibration = with_correctness(pool, scores, [question for question, _ in firsts], calibration, measure)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
     return calibration
@@ -209,6 +214,12 @@ def explained(calibration: "Calibration") -> Iterator[str]:
         yield f"  rather than       {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})"
     yield f"Scores              mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}"
     yield from _gate_explained(calibration)
+    if known := calibration.correctness:
+        low, high = known.points[0], known.points[-1]
+        yield (
+            f"P(correct)          {low[1]:.2f} where {low[0]:.0%} of the votes support the answer, {high[1]:.2f} where "
+            f"{high[0]:.0%} do; by {known.source} of {known.n} questions"
+        )
     if calibration.fallback:
         yield f"Safeguard           a live run counts votes (ASC) instead: {calibration.fallback}"
     elif calibration.unweighed:

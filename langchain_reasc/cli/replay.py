@@ -53,6 +53,15 @@ def replay(
     plot: Annotated[
         Path | None, typer.Option(metavar="PNG", help="Draw accuracy against tokens.", callback=picture)
     ] = None,
+    risk: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot-risk",
+            metavar="PNG",
+            help="Draw which share of answers is wrong where the unlikely ones are left out.",
+            callback=picture,
+        ),
+    ] = None,
 ) -> None:
     """Compare pass@1, SC, ESC, ASC and ReASC on recorded responses, without the model.
 
@@ -92,6 +101,10 @@ def replay(
         from langchain_reasc.evaluation.plots import plot_tradeoff
 
         remark(f"wrote {plot_tradeoff(rows, plot)}")
+    if risk is not None:
+        from langchain_reasc.evaluation.plots import plot_risk
+
+        remark(f"wrote {plot_risk(rows, risk)}")
 
 
 def run_replay(

@@ -1,6 +1,7 @@
 """The agreement rule and the Bayesian vote on arrays; importing this lets ``decide_many`` know them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,14 +21,14 @@ def _agreement(rule: Agreement, votes: Votes) -> Verdicts | None:
     settled = _stays(rule, counts, votes.width) >= rule.threshold
     if votes.width:
         settled[:, 0] &= ~votes.cut_off[:, 0]
-    agreed = Verdicts.stopping(counts.leader, settled, "agreement")
+    agreed = Verdicts.stopping(counts, settled, "agreement")
     if rule.vote is None:
         return agreed
     voted = after_each(rule.vote, votes)
     if voted is None:
         return None
     same = np.where(voted.answers == agreed.answers, agreed.reasons, np.int8(GOES_ON))
-    return voted.elsewhere(Verdicts(agreed.answers, same))
+    return voted.elsewhere(replace(agreed, reasons=same))
 
 
 def _stays(rule: Agreement, counts: Tally, width: int) -> Floats:
@@ -55,7 +56,7 @@ def _bayesian_vote(rule: BayesianVote, votes: Votes) -> Verdicts | None:
     sufficient = _sufficient(rule, sums, _seen(votes.answers, sums.evidence.shape[2]))
     if votes.width:
         sufficient[:, 0] &= ~votes.cut_off[:, 0]
-    return Verdicts.stopping(sums.leader, sufficient, "evidence")
+    return Verdicts.stopping(sums, sufficient, "evidence")
 
 
 def _seen(answers: Integers, known: int) -> Booleans:

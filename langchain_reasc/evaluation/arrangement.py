@@ -19,7 +19,7 @@ from langchain_reasc.method.stopping import Response
 
 __all__ = ["COLUMNS", "Arrangement", "Cells", "RecordedPool"]
 
-COLUMNS = ("correct", "samples", "tokens", "prompt_tokens", "gated")
+COLUMNS = ("correct", "samples", "tokens", "prompt_tokens", "gated", "support")
 Cells = npt.NDArray[np.float64]
 
 
@@ -45,18 +45,19 @@ class RecordedPool:
 
 
 class Arrangement:
-    """One arrangement of a recorded pool, as far as it is tested: T questions, n responses to each at most.
+    """Some questions of an arranged pool: T questions, n responses to each at most.
 
     Args:
         recorded: the pool.
-        split: which questions are tested, and in which order their responses are seen.
+        split: in which order responses are seen.
+        questions: indices of the questions, such as those that are tested.
         budget: the most responses that any method sees.
     """
 
-    def __init__(self, recorded: RecordedPool, split: Split, budget: int) -> None:
+    def __init__(self, recorded: RecordedPool, split: Split, questions: Sequence[int], budget: int) -> None:
         self._recorded = recorded
-        self._tested = np.asarray(split.tested, dtype=np.int64)
-        self._orders = [split.orders[question][:budget] for question in split.tested]
+        self._tested = np.asarray(questions, dtype=np.int64)
+        self._orders = [split.orders[question][:budget] for question in questions]
         self._order = padded(self._orders, 0)
         self._lengths = np.minimum(recorded.lengths[self._tested], budget)
         self._right = self._arranged(recorded.right, False)
@@ -66,7 +67,7 @@ class Arrangement:
         self._votes = Votes(numbered(answers), np.full(answers.shape, np.nan), cut_off, self._lengths)
 
     def outcome(self, method: Method) -> Cells:
-        """What a method does on the tested questions, shape (questions of the pool, 5); NaN elsewhere."""
+        """What a method does on the questions, shape (questions of the pool, 6); NaN elsewhere."""
         decisions = self.decisions(method)
         paid = np.minimum(-(-decisions.samples // method.at_once) * method.at_once, self._lengths)
         each = np.arange(self._tested.size)
@@ -79,12 +80,13 @@ class Arrangement:
                 self._tokens[each, paid - 1],
                 self._prompts[each, paid - 1],
                 decisions.because("gate"),
+                decisions.support,
             )
         )
         return cells
 
     def decisions(self, method: Method) -> Decisions:
-        """The decision of its rule on each tested question."""
+        """The decision of its rule on each of the questions."""
         held = self._recorded.scores
 
         def responses(row: int) -> Sequence[Response]:

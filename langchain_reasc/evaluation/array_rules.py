@@ -8,7 +8,7 @@ function, say what it says of every prefix, and nothing of when it stopped first
     def _finite_horizon(rule: FiniteHorizon, votes: Votes) -> Verdicts:
         counts = tally(votes)  # or tally(votes, weights), of shape (Q, n)
         left = rule.budget - np.arange(1, votes.width + 1)
-        return Verdicts.stopping(counts.leader, stays_ahead(counts.first, counts.second, left) >= rule.phi, "agreement")
+        return Verdicts.stopping(counts, stays_ahead(counts.first, counts.second, left) >= rule.phi, "agreement")
 
 Such a function computes with the very operations of the rule, in their order: ``tests/evaluation/test_decide_many.py``
 holds each one against ``decide``, decision by decision, and wants a line for a new rule. ``math.exp`` and ``numpy.exp``
@@ -16,13 +16,13 @@ differ in the last bit, so scalar functions are mapped over arrays. A function r
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.evaluation.vote_arrays import Booleans, Floats, Integers, Votes, tally
+from langchain_reasc.evaluation.vote_arrays import Booleans, Floats, Integers, Tally, Votes, tally
 from langchain_reasc.method.decision import Reason
 from langchain_reasc.method.evidence import WEIGHTS
 from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, StoppingRule, _Both, _Either
@@ -40,19 +40,21 @@ class Verdicts:
     Attributes:
         answers: shape (Q, n), the answer as :class:`~.vote_arrays.Votes` numbers it; -1 while there is none.
         reasons: shape (Q, n), why it stops, as an index of :data:`REASONS`; :data:`GOES_ON` where it does not.
+        evidence: shape (Q, n, K), the accumulated weight of each answer.
     """
 
     answers: Integers
     reasons: npt.NDArray[np.int8]
+    evidence: Floats
 
     @classmethod
-    def stopping(cls, answers: Integers, where: Booleans, reason: Reason) -> "Verdicts":
-        """Stops with these answers wherever ``where`` says so, shape (Q, n), for one and the same reason."""
-        return cls(answers, np.where(where, np.int8(REASONS.index(reason)), np.int8(GOES_ON)))
+    def stopping(cls, sums: Tally, where: Booleans, reason: Reason) -> "Verdicts":
+        """Stops with the leader wherever ``where`` says so, shape (Q, n), for one and the same reason."""
+        return cls(sums.leader, np.where(where, np.int8(REASONS.index(reason)), np.int8(GOES_ON)), sums.evidence)
 
     def elsewhere(self, other: "Verdicts") -> "Verdicts":
-        """These where they stop; else the reasons of others, with the answers of these."""
-        return Verdicts(self.answers, np.where(self.reasons == GOES_ON, other.reasons, self.reasons))
+        """These where they stop; else the reasons of others, with the answers and the evidence of these."""
+        return replace(self, reasons=np.where(self.reasons == GOES_ON, other.reasons, self.reasons))
 
 
 OnArrays = Callable[[Any, Votes], Verdicts | None]
@@ -79,24 +81,25 @@ def after_each(rule: StoppingRule, votes: Votes) -> Verdicts | None:
 @on_arrays(Cap)
 def _cap(rule: Cap, votes: Votes) -> Verdicts:
     spent = np.broadcast_to(np.arange(1, votes.width + 1) >= rule.samples, votes.answers.shape)
-    return Verdicts.stopping(tally(votes).leader, spent, "budget")
+    return Verdicts.stopping(tally(votes), spent, "budget")
 
 
 @on_arrays(ASC)
 def _asc(rule: ASC, votes: Votes) -> Verdicts:
     counts = tally(votes)
-    return Verdicts.stopping(counts.leader, counts.reaches(rule.confidence), "evidence")
+    return Verdicts.stopping(counts, counts.reaches(rule.confidence), "evidence")
 
 
 @on_arrays(ESC)
 def _esc(rule: ESC, votes: Votes) -> Verdicts:
-    answers, stops = tally(votes).leader, np.zeros(votes.answers.shape, dtype=bool)
+    counts, stops = tally(votes), np.zeros(votes.answers.shape, dtype=bool)
+    answers = counts.leader
     for start in reversed(range(0, votes.width - rule.window + 1, rule.window)):  # the first one has the last word
         window, after = votes.answers[:, start : start + rule.window], start + rule.window - 1
         unanimous = (window[:, 0] >= 0) & (window == window[:, :1]).all(axis=1)
         stops[unanimous, after:] = True
         answers[unanimous, after:] = window[unanimous, :1]
-    return Verdicts.stopping(answers, stops, "window")
+    return Verdicts.stopping(replace(counts, leader=answers), stops, "window")
 
 
 @on_arrays(ReASC)
@@ -109,8 +112,8 @@ def _reasc(rule: ReASC, votes: Votes) -> Verdicts | None:
     if rule.gate is not None:
         first = votes.first(1)
         gated[:, :1] = (first.answers >= 0) & ~first.cut_off & (first.scores >= rule.gate)
-    by_gate = Verdicts.stopping(sums.leader, gated, "gate")
-    return by_gate.elsewhere(Verdicts.stopping(sums.leader, sums.reaches(rule.confidence), "evidence"))
+    by_gate = Verdicts.stopping(sums, gated, "gate")
+    return by_gate.elsewhere(Verdicts.stopping(sums, sums.reaches(rule.confidence), "evidence"))
 
 
 def _weights(rule: ReASC, votes: Votes) -> Floats | None:
@@ -143,4 +146,4 @@ def _both(rule: _Both, votes: Votes) -> Verdicts | None:
     if left is None or right is None:
         return None
     both = (left.reasons != GOES_ON) & (right.reasons != GOES_ON)
-    return Verdicts(left.answers, np.where(both, left.reasons, np.int8(GOES_ON)))
+    return replace(left, reasons=np.where(both, left.reasons, np.int8(GOES_ON)))

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.evaluation.array_rules import GOES_ON, REASONS, after_each
-from langchain_reasc.evaluation.vote_arrays import Booleans, Integers, Votes
+from langchain_reasc.evaluation.vote_arrays import Booleans, Floats, Integers, Votes
+from langchain_reasc.method.correctness import support
 from langchain_reasc.method.decision import Reason, Response
 from langchain_reasc.method.stopping import StoppingRule, decide
 
@@ -25,11 +26,14 @@ class Decisions:
         samples: shape (Q,), responses the decision rests on.
         answers: shape (Q,), the answer as :class:`~.vote_arrays.Votes` numbers it; -1 where there is none.
         reasons: shape (Q,), why it stopped, as an index of :data:`~.array_rules.REASONS`; -1 where it goes on.
+        support: shape (Q,), how strongly it is supported (:func:`~langchain_reasc.method.correctness.support`); NaN
+            where there was no vote.
     """
 
     samples: Integers
     answers: Integers
     reasons: npt.NDArray[np.int8]
+    support: Floats
 
     def because(self, reason: Reason) -> Booleans:
         """Which ones stopped for this reason, shape (Q,)."""
@@ -52,7 +56,12 @@ def decide_many(
         one_by_one: shape (Q,), the questions whose responses have a kind or fields or are to be taken alone, which
             arrays do not show.
     """
-    made = Decisions(votes.lengths.copy(), np.full(len(votes), -1), np.full(len(votes), GOES_ON, dtype=np.int8))
+    made = Decisions(
+        votes.lengths.copy(),
+        np.full(len(votes), -1),
+        np.full(len(votes), GOES_ON, dtype=np.int8),
+        np.full(len(votes), np.nan),
+    )
     plain = np.flatnonzero(np.ones(len(votes), dtype=bool) if one_by_one is None else ~one_by_one)
     left = [] if one_by_one is None else [np.flatnonzero(one_by_one)]
     for start in range(0, plain.size, _AT_ONCE):
@@ -80,6 +89,7 @@ def _decide(rule: StoppingRule, votes: Votes, rows: Integers, made: Decisions) -
         made.samples[rows] = last + 1
         made.answers[rows] = np.where(held, verdicts.answers[each, last], -1)
         made.reasons[rows] = np.where(stopped, verdicts.reasons[each, last], np.int8(GOES_ON))
+        made.support[rows] = np.where(held, _support(verdicts.evidence[each, last], made.answers[rows]), np.nan)
         rows = rows[~stopped & (votes.lengths[rows] > width)]
         width = min(2 * width, votes.width)
     return True
@@ -91,3 +101,11 @@ def _decide_one(rule: StoppingRule, votes: Votes, responses: Sequence[Response],
     made.samples[row] = decision.samples
     made.answers[row] = numbers.get(decision.answer, -1)
     made.reasons[row] = GOES_ON if decision.reason is None else REASONS.index(decision.reason)
+    supported = support(decision)
+    made.support[row] = np.nan if supported is None else supported
+
+
+def _support(evidence: Floats, answers: Integers) -> Floats:
+    """``(v + 1) / (Σv + 2)`` of these answers, from evidence of shape (Q, K); NaN where there is no answer."""
+    won = np.take_along_axis(evidence, np.maximum(answers, 0)[:, None], axis=1)[:, 0]
+    return np.where(answers >= 0, (won + 1.0) / (evidence.sum(axis=1) + 2.0), np.nan)

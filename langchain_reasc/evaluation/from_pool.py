@@ -13,13 +13,16 @@ from langchain_reasc.calibration import (
     auroc_within,
     calibrate_mixture,
     calibrate_offline,
+    fit_correctness,
 )
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.correctness import support
+from langchain_reasc.method.stopping import decide
 
-__all__ = ["calibrate_mixture_on", "calibrate_offline_on", "recorded_measure"]
+__all__ = ["calibrate_mixture_on", "calibrate_offline_on", "recorded_measure", "with_correctness"]
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -99,6 +102,38 @@ def _within(pool: Pool, scores: Sequence[Sequence[float | None]], pairs: Pairs) 
         [[score for score, _ in cast] for cast in votes.values()],
         [[right for _, right in cast] for cast in votes.values()],
     )
+
+
+def with_correctness(
+    pool: Pool, scores: PoolScores, questions: Sequence[int], calibration: Calibration, measure: Measure | str
+) -> Calibration:
+    """The calibration, with P(correct) of what its rule decides on labelled questions with several responses each.
+
+    The gate and the statistics come from the first responses to the same questions, so that it is a little too good.
+
+    Args:
+        pool: recorded responses.
+        scores: the scores of the same pool.
+        questions: indices of the questions to decide; those with a single response are left out.
+        calibration: made on the same pool.
+        measure: how it scores responses.
+
+    Returns:
+        The calibration as it was where fewer than 2 questions tell.
+    """
+    rule = calibration.rule(on_missing_confidence="count")
+    told: list[tuple[float, bool]] = []
+    for at in questions:
+        recorded = pool.questions[at].responses
+        decision = decide(rule, scores.responses(measure)[at])
+        share = support(decision)
+        if len(recorded) > 1 and share is not None:
+            told.append((share, any(one.correct for one in recorded if one.answer == decision.answer)))
+    if len(told) < 2:
+        return calibration
+    shares, right = zip(*told, strict=True)
+    correctness = fit_correctness(shares, right, source="labels", rule=rule.name)
+    return calibration.model_copy(update={"correctness": correctness})
 
 
 def recorded_measure(pool: Pool) -> Measure | None:

@@ -17,7 +17,7 @@ RESAMPLES = 2000
 _BATCH = 100  # resamples at a time, so that memory stays small on large pools
 
 Array = npt.NDArray[np.float64]
-_CORRECT, _SAMPLES, _TOKENS, _PROMPTS, _GATED = range(5)
+_CORRECT, _SAMPLES, _TOKENS, _PROMPTS, _GATED, _ = range(6)
 
 
 @dataclass(frozen=True, slots=True)

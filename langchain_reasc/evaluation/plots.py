@@ -1,4 +1,4 @@
-"""Two pictures: accuracy against tokens, and the Beta posteriors of a worked question (the paper's Fig. 4)."""
+"""Pictures: accuracy against tokens, risk against coverage, the Beta posteriors of a question (the paper's Fig. 4)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,17 +9,18 @@ import numpy as np
 from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, SAFEGUARDED
 from langchain_reasc.evaluation.metrics import Row
 from langchain_reasc.evaluation.worked import Worked
-from langchain_reasc.exceptions import missing_extra
+from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, Decision
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["picture_formats", "plot_posteriors", "plot_tradeoff"]
+__all__ = ["picture_formats", "plot_posteriors", "plot_risk", "plot_tradeoff"]
 
 _COLOURS = {"ASC": "tab:green", "ReASC": "tab:red"}
 _MARKERS = {OFFLINE: "o", SAFEGUARDED: "h", MIXTURE: "^", "pass@1": "v", "ASC": "D", "ESC (w=4)": "P"}
+_DASHES = ("-", "--", "-.", ":", (0, (1, 4)), (0, (6, 4)))
 _PANELS = 8  # posteriors in a row, at most
 
 
@@ -61,10 +62,43 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
         )
     axes.set_xlabel("generated tokens per question")
     axes.set_ylabel("accuracy (%)")
-    axes.grid(alpha=0.25)
-    # Rows lie close together: a legend beside the axes names them without covering any.
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False, borderaxespad=0)
-    return _save(figure, path)
+    return _save_named(figure, axes, path)
+
+
+def plot_risk(rows: Sequence[Row], path: Path) -> Path:
+    """Risk-coverage curves: the share of wrong answers among those that are given, where the unlikely are left out.
+
+    Args:
+        rows: what :func:`~langchain_reasc.evaluation.metrics.summarize` returns; those without P(correct) are left out.
+        path: where the picture goes; its ending says which kind it is.
+
+    Raises:
+        ConfigurationError: no row has one.
+        MissingExtraError: matplotlib is not installed.
+    """
+    told = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
+    if not told:
+        raise ConfigurationError(
+            "there is no P(correct) to draw: it is learned from calibration questions, which only methods that read "
+            "confidence have; replay a pool with scores or token signals"
+        )
+    figure = _figure(9.5, 5)
+    axes = figure.subplots()
+    measures = list(dict.fromkeys(row.spec for row, _ in told if row.spec is not None))
+    for at, (row, risk) in enumerate(told):
+        counted = row.spec is None  # and told apart by its dashes
+        axes.plot(
+            100 * np.arange(1, risk.risk.size + 1) / risk.risk.size,
+            100 * risk.risk,
+            color="0.35" if row.spec is None else f"C{measures.index(row.spec)}",
+            linestyle=_DASHES[at % len(_DASHES)] if counted else ":" if row.method == MIXTURE else "-",
+            linewidth=1.4,
+            label=f"{_title(row)}: AURC {100 * risk.aurc:.1f} %",
+        )
+    axes.set_xlabel("coverage: answers given, the likeliest first (% of all questions)")
+    axes.set_ylabel("risk: wrong among them (%)")
+    axes.set_ylim(bottom=0)
+    return _save_named(figure, axes, path)
 
 
 def plot_posteriors(worked: Worked, path: Path) -> Path:
@@ -130,6 +164,13 @@ def _figure(width: float, height: float) -> "Figure":
     figure = Figure(figsize=(width, height), dpi=150)
     FigureCanvasAgg(figure)  # draws without a display, and touches no global state
     return figure
+
+
+def _save_named(figure: "Figure", axes: "Axes", path: Path) -> Path:
+    axes.grid(alpha=0.25)
+    # Rows lie close together: a legend beside the axes names them without covering any.
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False, borderaxespad=0)
+    return _save(figure, path)
 
 
 def _save(figure: "Figure", path: Path) -> Path:

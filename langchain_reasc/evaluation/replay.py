@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from langchain_reasc.evaluation.methods import (
     weighing,
 )
 from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.evaluation.risk import Risk, likelihoods, risk_of
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -32,12 +34,15 @@ class Outcomes:
     """What one method did on every question of every shuffle.
 
     Attributes:
-        cells: shape (shuffles, questions, 5), the columns of :data:`COLUMNS`; NaN where a question was not tested.
+        cells: shape (shuffles, questions, 6), the columns of :data:`COLUMNS`; NaN where a question was not tested.
+        p_correct: shape (shuffles, questions), how likely the answer is right, as the labels of the calibration
+            questions tell; NaN where a question was not tested, or nothing tells.
         calibrations: those of a method that needs them, one per shuffle.
         problems: why there was none, in shuffles where it counted votes instead.
     """
 
     cells: Cells
+    p_correct: Cells
     calibrations: list[Calibration] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -45,6 +50,11 @@ class Outcomes:
     def chosen(self) -> Counter[str]:
         """Measures of the calibrations, with the number of shuffles that had each."""
         return Counter(str(calibration.measure) for calibration in self.calibrations)
+
+    @cached_property
+    def risk(self) -> Risk | None:
+        """What P(correct) is worth; None where nothing tells it."""
+        return risk_of(self.p_correct, self.cells[:, :, COLUMNS.index("correct")])
 
 
 @dataclass(frozen=True)
@@ -115,9 +125,11 @@ def replay(
         methods = counting(settings)
         for spec in measures:
             methods += weighing(pool, scores, split, spec, settings)
-        arrangement = Arrangement(recorded, split, settings.max_samples)
+        tested = Arrangement(recorded, split, split.tested, settings.max_samples)
+        calibrating = Arrangement(recorded, split, split.calibration, settings.max_samples)
         for method in methods:
-            _enter(run, at, method, arrangement.outcome(method))
+            cells = tested.outcome(method)
+            _enter(run, at, method, cells, _likely(calibrating.outcome(method), cells))
         if on_progress:
             on_progress(at + 1, run.arrangements)
     _drop_idle_safeguards(run)
@@ -137,15 +149,21 @@ def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> It
         yield Split(order[:calibration_size], order[calibration_size:], orders)
 
 
-def _enter(run: Replay, at: int, method: Method, cells: Cells) -> None:
+def _likely(calibrating: Cells, tested: Cells) -> Cells:
+    columns = [COLUMNS.index("support"), COLUMNS.index("correct")]
+    return likelihoods(calibrating[:, columns], tested[:, columns])
+
+
+def _enter(run: Replay, at: int, method: Method, cells: Cells, p_correct: Cells) -> None:
     # Where the safeguard does not bite, its row repeats the paper's; where it does, its own outcome comes next.
     names = (OFFLINE, SAFEGUARDED) if method.name == OFFLINE else (method.name,)
     for name in names:
         key = (name, method.spec)
         if key not in run.outcomes:
-            run.outcomes[key] = Outcomes(np.full((run.arrangements, *cells.shape), np.nan))
+            empty = np.full((run.arrangements, *cells.shape), np.nan)
+            run.outcomes[key] = Outcomes(empty, empty[:, :, 0].copy())
         held = run.outcomes[key]
-        held.cells[at] = cells
+        held.cells[at], held.p_correct[at] = cells, p_correct
         held.problems += [method.problem] if method.problem else []
         held.calibrations += [method.calibration] if method.calibration and name == method.name else []
 

@@ -10,6 +10,7 @@ from langchain_reasc.calibration import Calibration
 from langchain_reasc.evaluation.methods import OFFLINE
 from langchain_reasc.evaluation.metrics import RESAMPLES, Estimate, Row
 from langchain_reasc.evaluation.replay import Replay
+from langchain_reasc.evaluation.risk import BINS, Risk
 from langchain_reasc.evaluation.scoring import MeasureSpec
 from langchain_reasc.evaluation.table import live_rule
 from langchain_reasc.method.confidence import Measure
@@ -50,8 +51,22 @@ def _row(row: Row) -> dict[str, Any]:
         "accuracy_vs_asc": _estimate(row.accuracy_vs_asc),
         "gated": row.gated,
         "tflops": row.tflops,
+        "p_correct": _risk(row.outcomes.risk),
         "calibrations": [_calibration(calibration) for calibration in row.outcomes.calibrations],
         "problems": row.outcomes.problems,
+    }
+
+
+def _risk(risk: Risk | None) -> dict[str, Any] | None:
+    """Calibration of P(correct), and the risk-coverage curve: its share of wrong answers among the k likeliest."""
+    if risk is None:
+        return None
+    return {
+        "source": "labels of the calibration questions",
+        "arrangements": risk.arrangements,
+        "ece": {"bins": BINS, "equal_width": risk.ece_width, "quantile": risk.ece_quantile},
+        "aurc": risk.aurc,
+        "risk_coverage": [round(value, 6) for value in risk.risk.tolist()],
     }
 
 

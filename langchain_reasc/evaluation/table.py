@@ -12,6 +12,7 @@ from rich.text import Text
 from langchain_reasc.evaluation.methods import OFFLINE, SAFEGUARDED
 from langchain_reasc.evaluation.metrics import RESAMPLES, Estimate, Row
 from langchain_reasc.evaluation.replay import Replay
+from langchain_reasc.evaluation.risk import BINS
 from langchain_reasc.evaluation.scoring import MeasureSpec
 from langchain_reasc.evaluation.worked import Worked
 
@@ -95,6 +96,7 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     if any(row.spec == "auto" for row in rows):
         yield "auto: signal, score and window chosen on the labelled calibration responses, for both ReASC rows."
     yield from _live_rules(run, rows)
+    yield from _risks(rows)
     for row in rows:
         if problems := row.outcomes.problems:
             yield f"{row.method} counted votes in {len(problems)} of {run.arrangements} arrangements: {problems[0]}"
@@ -125,6 +127,23 @@ def _live_rules(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     for (name, why), names in rules.items():
         which = "" if len(specs) == 1 else f" (by {', '.join(names)})"
         yield f"A live run{which} is the row '{name}': {why}."
+
+
+def _risks(rows: Sequence[Row]) -> Iterator[str]:
+    told = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
+    if not told:
+        return
+    yield (
+        "P(correct), from how strongly decisions on the calibration questions were supported, and their labels: "
+        f"expected calibration error in {BINS} bins of equal width / with equally many questions, in points; AURC: the "
+        "mean share of wrong answers among the likeliest 1, 2, ... of all, in %."
+    )
+    for row, risk in told:
+        by = "" if row.spec is None else f" by {_name(row.spec)}"
+        yield (
+            f"  {row.method}{by}: ECE {100 * risk.ece_width:.1f} / {100 * risk.ece_quantile:.1f}, AURC "
+            f"{100 * risk.aurc:.1f}"
+        )
 
 
 def worked_table(worked: Worked, *, plain: bool = False) -> Table:

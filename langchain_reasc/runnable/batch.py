@@ -95,7 +95,7 @@ class Batch:
                     threads.shutdown(wait=False, cancel_futures=True)
         finally:
             for run in self._runs:
-                run.fail(_unanswered())
+                run.fail(unanswered())
 
     async def acompleted(self) -> AsyncGenerator[Outcome]:
         """The asynchronous :meth:`completed`."""
@@ -123,11 +123,11 @@ class Batch:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 for run in self._runs:
-                    await run.fail(_unanswered())
+                    await run.fail(unanswered())
 
     @property
     def _limit(self) -> int | None:
-        return self._configs[0].get("max_concurrency")
+        return self._configs[0].get("max_concurrency") if self._configs else None
 
     def _nothing_begun(self) -> list[_Begun | Exception | None]:
         return [None] * len(self._inputs)
@@ -212,5 +212,5 @@ async def _all(tasks: "list[asyncio.Future[Any]]") -> list[Any]:
         raise
 
 
-def _unanswered() -> SamplingError:
+def unanswered() -> SamplingError:
     return SamplingError("not answered, because the batch was interrupted or another input of it failed")

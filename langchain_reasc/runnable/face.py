@@ -64,6 +64,10 @@ class Face(Recreated):
     on_undecided: Literal["answer", "raise", "abstain"] = "answer"
     """What to do when the budget or the time is spent and the evidence is not sufficient: give the best answer so far,
     raise :class:`~langchain_reasc.exceptions.Undecided`, or give an empty message with ``reasc["abstained"]``."""
+    abstain_below: float | None = Field(default=None, gt=0, lt=1)
+    """The probability of being right below which an answer is none, in (0, 1): an empty message is given in its place,
+    with ``reasc["abstained"]`` and ``reasc["abstained_because"]``, or with ``on_undecided="raise"`` an error. Needs a
+    calibration that tells the probability (``reasc["p_correct"]``)."""
     token_budget: int | None = Field(default=None, ge=1)
     """Tokens, prompt and generated, that the samples of a question may cost. No sample is launched once they are spent;
     what a wave has in flight then may go beyond."""

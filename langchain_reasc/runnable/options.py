@@ -71,6 +71,7 @@ def prepared_solver(
     )
     solver.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made
     solver.require_confidence(prepared)
+    solver.require_correctness()
     return solver
 
 
@@ -78,8 +79,12 @@ def refuse_swallowed(kwargs: Mapping[str, Any]) -> None:
     """Refuse arguments that would go to the model and do nothing there.
 
     Raises:
-        ConfigurationError: ``on_response`` where the caller gets no responses.
+        ConfigurationError: ``on_response`` where the caller gets no responses; a batch's budget where there is none.
     """
+    if budgets := kwargs.keys() & {"total_tokens", "total_samples"}:
+        raise ConfigurationError(
+            f"{' and '.join(sorted(budgets))} bound a whole batch(); for one input, set token_budget or max_samples"
+        )
     if "on_response" in kwargs:
         raise ConfigurationError(
             "on_response goes with solve() and asolve(), one input at a time; batch() takes progress=..., and "

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
@@ -18,7 +18,7 @@ from langchain_reasc.models.contract import (
 from langchain_reasc.models.usage import estimated_usage, is_estimated, output_tokens, reported_usage
 from langchain_reasc.sampling import Sample
 
-__all__ = ["ReASCResult", "SampledResponse", "Usage"]
+__all__ = ["PROMISES", "PCorrect", "ReASCResult", "SampledResponse", "Usage"]
 
 _SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT})
 _LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
@@ -85,6 +85,17 @@ class Usage:
         return self.bill["output_tokens"]
 
 
+PROMISES: Final = {"labels": "is right", "consensus": "agrees with further responses"}
+"""What a probability is one of, by what it was learned from: agreement is no correctness."""
+
+
+class PCorrect(TypedDict):
+    """How likely an answer is right, and what that was learned from."""
+
+    value: float
+    source: Literal["labels", "consensus"]
+
+
 @dataclass(frozen=True, slots=True)
 class ReASCResult:
     """The outcome for one input.
@@ -95,6 +106,8 @@ class ReASCResult:
         responses: every sample launched, in launch order.
         usage: what was spent.
         notices: what the caller should know, such as that votes were counted for want of a calibration.
+        p_correct: how likely the answer is right; None where no calibration says so.
+        doubt: why the answer is not taken for one, where that is less likely than ``abstain_below``.
     """
 
     message: AIMessage
@@ -102,6 +115,8 @@ class ReASCResult:
     responses: tuple[SampledResponse, ...]
     usage: Usage
     notices: tuple[str, ...] = ()
+    p_correct: float | None = None
+    doubt: str | None = None
 
     @property
     def answer(self) -> str | None:
@@ -110,13 +125,16 @@ class ReASCResult:
 
     @property
     def undecided(self) -> bool:
-        """Whether budget or time was spent before the evidence was sufficient."""
-        return self.decision.reason in ("budget", "timeout")
+        """Whether budget or time was spent before the evidence was sufficient, or the answer is doubted."""
+        return self.decision.reason in ("budget", "timeout") or self.doubt is not None
 
     def abstained(self) -> "ReASCResult":
         """The same with an empty message in place of the winning one, with its account and its bill."""
         message = self.message
-        metadata = {**message.response_metadata, "reasc": {**message.response_metadata["reasc"], "abstained": True}}
+        account = {**message.response_metadata["reasc"], "abstained": True}
+        if self.doubt is not None:
+            account["abstained_because"] = self.doubt
+        metadata = {**message.response_metadata, "reasc": account}
         empty = AIMessage("", id=message.id, response_metadata=metadata, usage_metadata=message.usage_metadata)
         return replace(self, message=empty)
 
@@ -191,6 +209,7 @@ def accounted(
     method: str,
     without_confidence: int = 0,
     keep_logprobs: bool = True,
+    p_correct: PCorrect | None = None,
 ) -> AIMessage:
     """The winning response, carrying the account of the decision."""
     account: Mapping[str, Any] = {
@@ -204,6 +223,7 @@ def accounted(
         "without_confidence": without_confidence,
         "evidence": decision.evidence,
         "posterior": decision.posterior,
+        **({"p_correct": p_correct} if p_correct else {}),
         **({"parts": _parts(decision)} if decision.parts else {}),
         "tokens": {
             "input": usage.input_tokens,

@@ -14,6 +14,8 @@ from langchain_reasc.runnable.options import refuse_swallowed
 from langchain_reasc.runnable.progress import Progress
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import ResponseListener
+from langchain_reasc.runnable.shared_batch import SharedBatch
+from langchain_reasc.runnable.total_budget import Total
 from langchain_reasc.sampling.runs import AsyncRun, Run
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
@@ -102,6 +104,8 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         *,
         return_exceptions: bool = False,
         progress: Progress = None,
+        total_tokens: int | None = None,
+        total_samples: int | None = None,
         **kwargs: Any,
     ) -> list[AIMessage]:
         """One winning response per input; ``calibration="mixture"`` calibrates on all first responses (Algorithm 2).
@@ -112,9 +116,15 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             return_exceptions: whether an input that fails gives its error; else the first error ends the batch, and
                 what runs beside it is cut off.
             progress: True for a bar on stderr, or a function called with (inputs answered, inputs).
+            total_tokens: prompt and generated tokens that all inputs together may cost. Each is sampled once, then
+                round by round those are that gain most by it, until the tokens are spent or nothing is undecided; what
+                is undecided then has its best answer so far. A round is ``max_concurrency`` samples, else an eighth of
+                the inputs. What is in flight when the tokens are spent may go beyond them.
+            total_samples: samples that all inputs together may take, likewise.
             **kwargs: passed to every call of the model.
         """
-        outcomes = dict(self._batch(inputs, config, return_exceptions, progress, kwargs).completed())
+        batch = self._batch(inputs, config, return_exceptions, progress, Total(total_tokens, total_samples), kwargs)
+        outcomes = dict(batch.completed())
         return [cast(AIMessage, outcomes[index]) for index in range(len(inputs))]
 
     async def abatch(
@@ -124,10 +134,12 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         *,
         return_exceptions: bool = False,
         progress: Progress = None,
+        total_tokens: int | None = None,
+        total_samples: int | None = None,
         **kwargs: Any,
     ) -> list[AIMessage]:
         """The asynchronous :meth:`batch`."""
-        batch = self._batch(inputs, config, return_exceptions, progress, kwargs)
+        batch = self._batch(inputs, config, return_exceptions, progress, Total(total_tokens, total_samples), kwargs)
         outcomes = dict([outcome async for outcome in batch.acompleted()])
         return [cast(AIMessage, outcomes[index]) for index in range(len(inputs))]
 
@@ -138,10 +150,13 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         *,
         return_exceptions: bool = False,
         progress: Progress = None,
+        total_tokens: int | None = None,
+        total_samples: int | None = None,
         **kwargs: Any,
     ) -> Iterator[Outcome]:
         """(index, winning response) in order of completion; arguments as those of :meth:`batch`."""
-        return self._batch(inputs, config, return_exceptions, progress, kwargs).completed()
+        batch = self._batch(inputs, config, return_exceptions, progress, Total(total_tokens, total_samples), kwargs)
+        return batch.completed()
 
     def abatch_as_completed(  # type: ignore[override]
         self,
@@ -150,10 +165,13 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         *,
         return_exceptions: bool = False,
         progress: Progress = None,
+        total_tokens: int | None = None,
+        total_samples: int | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[Outcome]:
         """The asynchronous :meth:`batch_as_completed`."""
-        return self._batch(inputs, config, return_exceptions, progress, kwargs).acompleted()
+        batch = self._batch(inputs, config, return_exceptions, progress, Total(total_tokens, total_samples), kwargs)
+        return batch.acompleted()
 
     def _solved(
         self, input: LanguageModelInput, below: RunnableConfig, on_response: ResponseListener | None, kwargs: Any
@@ -179,15 +197,12 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         config: RunnableConfig | Sequence[RunnableConfig] | None,
         return_exceptions: bool,
         progress: Progress,
+        total: Total,
         kwargs: dict[str, Any],
     ) -> Batch:
         refuse_swallowed(kwargs)
-        return Batch(
-            self._solver,
-            self.get_name(),
-            inputs,
-            config,
-            kwargs,
-            return_exceptions=return_exceptions,
-            progress=progress,
-        )
+        asked = (self._solver, self.get_name(), inputs, config, kwargs)
+        options: Any = {"return_exceptions": return_exceptions, "progress": progress}
+        if total == Total(None, None):
+            return Batch(*asked, **options)
+        return SharedBatch(*asked, **options, total=total)

@@ -10,14 +10,16 @@ from typing import Literal
 
 from langchain_core.exceptions import ContextOverflowError
 
-from langchain_reasc.calibration import Calibration
+from langchain_reasc.calibration import Calibration, Correctness
 from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, decide
 from langchain_reasc.models.logprobs import Provenance
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.ballot import Ballot
 from langchain_reasc.runnable.result import (
+    PCorrect,
     ReASCResult,
     SampledResponse,
     accounted,
@@ -50,6 +52,7 @@ class Session:
         notices: what to tell the caller from the start.
         keep_logprobs: whether the winning message keeps the provider's logprobs, which are large.
         on_response: called with each response and the decision after it, in launch order.
+        correctness: tells how likely the answer is right; None where nothing does.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Session:
         notices: tuple[str, ...] = (),
         keep_logprobs: bool = True,
         on_response: ResponseListener | None = None,
+        correctness: Correctness | None = None,
     ) -> None:
         self._rule, self._ballot = rule, ballot
         self._capped = ballot.rule(rule | Cap(max_samples))
@@ -73,6 +77,7 @@ class Session:
         self._gated = rule.may_accept_first
         self._keep_logprobs = keep_logprobs
         self._on_response = on_response
+        self._correctness = correctness
         self._warned = False
         self._notices = tuple(dict.fromkeys(notices))
         self._samples: dict[int, Sample] = {}
@@ -128,6 +133,16 @@ class Session:
         return max(self._launched, len(self._samples))
 
     @property
+    def room(self) -> int:
+        """Samples that may still be launched."""
+        return max(0, self._max_samples - self.launched)
+
+    @property
+    def standing(self) -> Decision:
+        """What the responses so far come to."""
+        return self.decision or decide(self._capped, list(self._responses.values()))
+
+    @property
     def tokens(self) -> int:
         """Tokens that the samples so far have cost, prompts too, and what a judge of them has."""
         samples = total_usage(list(self._samples.values()), used=(), lost=self._lost)
@@ -161,6 +176,7 @@ class Session:
         usage = total_usage(samples, used=self._responses, lost=self._lost)
         usage = replace(usage, judge=self._ballot.bill, estimated=usage.estimated or self._ballot.estimated)
         responses = self._sampled(samples)
+        p_correct = self._p_correct(decision)
         notices = [
             *self._notices,
             *self._ballot.told(list(self._responses.values())),
@@ -177,9 +193,16 @@ class Session:
             method=self._rule.name,
             without_confidence=self._scorer.missed,
             keep_logprobs=self._keep_logprobs,
+            p_correct=p_correct,
         )
         logger.debug("answer %r after %d of %d samples: %s", decision.answer, decision.samples, len(samples), decision)
-        return ReASCResult(message, decision, responses, usage, tuple(notices))
+        return ReASCResult(message, decision, responses, usage, tuple(notices), p_correct and p_correct["value"])
+
+    def _p_correct(self, decision: Decision) -> PCorrect | None:
+        share = support(decision)
+        if share is None or self._correctness is None:
+            return None
+        return {"value": self._correctness.probability(share), "source": self._correctness.source}
 
     def _next_goes_alone(self, launched: int) -> bool:
         if self._ballot.may_need_none and not self._responses:

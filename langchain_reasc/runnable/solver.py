@@ -57,11 +57,7 @@ class Solver(Terms):
             if start and start.sample.status == "complete":
                 _considered(session, start.sample, question.model)
             while wanted := session.wanted:
-                with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
-                    for sample, wave in samples:
-                        if _considered(session, sample, question.model):
-                            wave.cutoff.stop()
-                self.limit(session, question)
+                self.advance(session, question, wanted, config, slots)
             return self.result(session)
 
     async def asolve(
@@ -73,14 +69,32 @@ class Solver(Terms):
             if start and start.sample.status == "complete":
                 await self._aconsidered(session, start.sample, question)
             while wanted := session.wanted:
-                async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
-                    async for sample, wave in samples:
-                        if await self._aconsidered(session, sample, question):
-                            wave.cutoff.stop()
-                self.limit(session, question)
-            if self.calibrator is None:
-                return self.result(session)
-            return await asyncio.to_thread(self.result, session)  # it may fit a mixture
+                await self.aadvance(session, question, wanted, config, slots)
+            return await self.aresult(session)
+
+    async def aresult(self, session: Session) -> ReASCResult:
+        """The asynchronous :meth:`result`."""
+        if self.calibrator is None:
+            return self.result(session)
+        return await asyncio.to_thread(self.result, session)  # it may fit a mixture
+
+    def advance(self, session: Session, question: Question, wanted: int, config: RunnableConfig, slots: Slots) -> None:
+        """Draw up to ``wanted`` samples, as many as there are places for, and decide on them."""
+        with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
+            for sample, wave in samples:
+                if _considered(session, sample, question.model):
+                    wave.cutoff.stop()
+        self.limit(session, question)
+
+    async def aadvance(
+        self, session: Session, question: Question, wanted: int, config: RunnableConfig, slots: AsyncSlots
+    ) -> None:
+        """The asynchronous :meth:`advance`."""
+        async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
+            async for sample, wave in samples:
+                if await self._aconsidered(session, sample, question):
+                    wave.cutoff.stop()
+        self.limit(session, question)
 
     async def _aconsidered(self, session: Session, sample: Sample, question: Question) -> bool:
         if not self.extract.blocks:

@@ -1,7 +1,7 @@
 """On what terms questions are decided: which model, which rule, which calibration, and what they must fit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes
 from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, Safeguard, check_fingerprint
 from langchain_reasc.calibration.asked import FixedPrompt
-from langchain_reasc.exceptions import LogprobsUnavailable, Undecided
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, Undecided
 from langchain_reasc.method.stopping import ASC, StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
@@ -20,7 +20,7 @@ from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.ballot import Ballot, DeservesVote
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.question import Question, SpendingListener, Start
-from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.runnable.result import PROMISES, ReASCResult
 from langchain_reasc.runnable.session import ResponseListener, Session
 from langchain_reasc.sampling.time_limit import QuestionClock
 
@@ -58,6 +58,7 @@ class Terms:
     token_budget: int | None = None
     time_budget: float | None = None
     tool_votes: ToolVotes = field(default_factory=ToolVotes)
+    abstain_below: float | None = None
 
     def question(
         self,
@@ -112,6 +113,25 @@ class Terms:
             running = model.fingerprint(messages, prompt=self.fixed_prompt, answer=self.answer)
             check_fingerprint(self.calibration, running if bound else running.unbound())
 
+    def require_correctness(self) -> None:
+        """Refuse to abstain by a probability that nothing tells.
+
+        Raises:
+            ConfigurationError: no calibration says how likely an answer of the rule is right.
+        """
+        if self.abstain_below is None:
+            return
+        rule, _ = self._rule(self.calibration)
+        if self.calibration and self._tells_of(self.calibration, rule):
+            return
+        known = self.calibration and self.calibration.correctness
+        why = f"this one says it of {known.rule!r}, not of {rule.name!r}" if known else "here is none that does"
+        raise ConfigurationError(
+            f"abstain_below={self.abstain_below:g} needs a calibration that says how likely an answer is right, and "
+            f"{why}; record several responses to each of some labelled questions (reasc record), and calibrate on them "
+            "(reasc calibrate --pool)"
+        )
+
     def session(self, question: Question, start: Start | None, config: RunnableConfig) -> Session:
         """What collects the samples of a question, and decides on them.
 
@@ -132,6 +152,7 @@ class Terms:
             notices=(*question.model.notices, *(start.notices if start else notices)),
             keep_logprobs=question.model.logprobs_wanted,
             on_response=question.on_response,
+            correctness=current.correctness if current and self._tells_of(current, rule) else None,
         )
         if start and start.sample.status != "complete":
             session.lose(start.sample)
@@ -178,6 +199,10 @@ class Terms:
         )
         return rule, calibration.notices(self.safeguard)
 
+    def _tells_of(self, calibration: Calibration, rule: StoppingRule) -> bool:
+        """Whether a calibration says how likely an answer of this rule is right."""
+        return calibration.correctness is not None and calibration.correctness.holds_for(rule.name)
+
     def limit(self, session: Session, question: Question) -> None:
         """Let no more samples be launched where the question has had its time, or spent its budget."""
         if question.clock.over:
@@ -196,14 +221,29 @@ class Terms:
         result = session.result()
         if self.calibrator and session.first_score is not None:
             self.calibrator.observe(session.first_score, **session.first_made_of)
-        if not result.undecided or self.on_undecided == "answer":
+        if doubt := self._doubt(result):
+            result = replace(result, doubt=doubt)
+        elif not result.undecided or self.on_undecided == "answer":
             return result
-        if self.on_undecided == "abstain":
+        if self.on_undecided != "raise":
             return result.abstained()
         decision = result.decision
+        if doubt:
+            raise Undecided(f"{doubt} (answer {decision.answer!r}); the error's result has every response", result)
         raise Undecided(
             f"the evidence is not sufficient after {decision.samples} samples ({decision.reason}): "
             f"{decision.answer!r} leads with a probability of {decision.posterior:.2f} of staying ahead, where "
             f"{self.confidence:g} is wanted; the error's result has every response",
             result,
         )
+
+    def _doubt(self, result: ReASCResult) -> str | None:
+        """Why an answer is not to be taken for one; what was not voted on is not doubted."""
+        if self.abstain_below is None or result.decision.reason == "alone":
+            return None
+        if result.answer is None:
+            return "no response gave an answer"
+        if result.p_correct is None or result.p_correct >= self.abstain_below:
+            return None
+        promise = PROMISES[result.message.response_metadata["reasc"]["p_correct"]["source"]]
+        return f"the answer {promise} with a probability of {result.p_correct:.3g}, below {self.abstain_below:g}"

@@ -160,7 +160,7 @@ def test_results_are_averaged_over_shuffles(tmp_path: Path) -> None:
     pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
     run = replay(pool, [Measure()], shuffles=4, calibration_size=10)
     cells = run.outcomes["ASC", None].cells
-    assert cells.shape == (4, 30, 5)
+    assert cells.shape == (4, 30, 6)
     assert (~np.isnan(cells[:, :, 0])).sum(axis=1).tolist() == [20] * 4
     assert _rows(run)["ASC"].accuracy.value == pytest.approx(np.nanmean(cells[:, :, 0]))
 

@@ -1,0 +1,155 @@
+"""One budget for all inputs of a batch: which of them are sampled next, until it is spent."""
+
+import math
+from typing import NamedTuple, Protocol
+
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.method.allocation import most_gain_first
+from langchain_reasc.method.decision import Decision
+
+__all__ = ["Sampled", "Total", "TotalBudget"]
+
+_ROUNDS = 8  # in which as many samples are drawn as there are inputs; with fewer, too many go where they do no good
+
+
+class Total(NamedTuple):
+    """What all inputs of a call may cost together; None for any number.
+
+    Attributes:
+        tokens: prompt and generated tokens.
+        samples: samples, failed ones too.
+    """
+
+    tokens: int | None
+    samples: int | None
+
+
+class Sampled(Protocol):
+    """What a budget needs to know of an input: a :class:`~.session.Session` tells it, and so do recorded responses.
+
+    Attributes:
+        standing: what the responses so far come to.
+        launched: samples so far.
+        room: samples that may still be launched.
+        tokens: what the samples have cost.
+    """
+
+    @property
+    def standing(self) -> Decision: ...
+
+    @property
+    def launched(self) -> int: ...
+
+    @property
+    def room(self) -> int: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+
+class TotalBudget:
+    """Tokens or samples that all inputs of a call share.
+
+    Each input is sampled once; then, round after round, those are that gain most (see
+    :mod:`langchain_reasc.method.allocation`), one sample each.
+
+    Args:
+        total: what they may cost. Tokens in flight may go beyond, as nobody knows before how long a response is.
+        inputs: how many inputs share them.
+        together: samples of a round at most; None for an eighth of the inputs.
+        concurrency: inputs that are sampled first, to learn what a sample costs, where tokens count.
+
+    Attributes:
+        waiting: the inputs that have not been sampled yet.
+
+    Raises:
+        ConfigurationError: not even a sample, or a token, for each input.
+    """
+
+    def __init__(self, total: Total, *, inputs: int, together: int | None, concurrency: int) -> None:
+        for name, given in (("total_samples", total.samples), ("total_tokens", total.tokens)):
+            if given is not None and given < inputs:
+                raise ConfigurationError(
+                    f"{name}={given} is not enough for {inputs} inputs, each of which takes one sample at least"
+                )
+        self._tokens, self._samples, self._inputs = total.tokens, total.samples, inputs
+        self.waiting = range(inputs)
+        self._together = together or max(concurrency, -(-inputs // _ROUNDS))
+        self._concurrency = concurrency
+        self._begun: dict[int, Sampled] = {}
+        self._open: set[int] = set()
+
+    def sampled(self, index: int, session: Sampled | None, *, ended: bool) -> None:
+        """Take note of what became of an input.
+
+        Args:
+            index: which one.
+            session: what it was sampled in; None where it failed before.
+            ended: whether it has its answer, or has failed, and takes no more samples.
+        """
+        if session is not None:
+            self._begun[index] = session
+        (self._open.discard if ended else self._open.add)(index)
+
+    def next(self) -> list[int]:
+        """The inputs that are sampled now, once each; none when the budget is spent, or no sample would do any good."""
+        if not self.waiting:
+            return self._others()
+        count = self._firsts()
+        sampled, self.waiting = list(self.waiting[:count]), self.waiting[count:]
+        return sampled
+
+    def unaffordable(self) -> SamplingError:
+        """Why an input was not even sampled once."""
+        return SamplingError(
+            f"not answered: of total_tokens={self._tokens}, {self._spent} are spent and {len(self.waiting)} of "
+            f"{self._inputs} inputs have not been sampled once, at about {self._cost:.0f} tokens each; allow more, or "
+            "give fewer inputs"
+        )
+
+    def _firsts(self) -> int:
+        if self._tokens is None:
+            return self._inputs
+        return max(0, int(self._tokens_left // self._cost)) if self._launched else self._concurrency
+
+    def _others(self) -> list[int]:
+        open_ = sorted(self._open)
+        sessions = [self._begun[index] for index in open_]
+        costs = [self._cost_of(session) for session in sessions]
+        samples, tokens = self._samples_left, self._tokens_left
+        horizons = [
+            int(min(session.room, samples, tokens // cost)) for session, cost in zip(sessions, costs, strict=True)
+        ]
+        taken: list[int] = []
+        for at in most_gain_first([session.standing for session in sessions], horizons, costs):
+            if len(taken) < min(samples, self._together) and costs[at] <= tokens:
+                taken.append(open_[at])
+                tokens -= costs[at]
+        return taken
+
+    def _cost_of(self, session: Sampled) -> float:
+        """What a further sample of an input is expected to cost: tokens where they count, else 1."""
+        if self._tokens is None:
+            return 1.0  # so that the most gain comes first, whatever it costs
+        return session.tokens / session.launched if session.tokens else max(1.0, self._cost)
+
+    @property
+    def _launched(self) -> int:
+        return sum(session.launched for session in self._begun.values())
+
+    @property
+    def _spent(self) -> int:
+        return sum(session.tokens for session in self._begun.values())
+
+    @property
+    def _cost(self) -> float:
+        """Tokens of a sample, so far."""
+        return max(1.0, self._spent / max(1, self._launched))
+
+    @property
+    def _tokens_left(self) -> float:
+        return math.inf if self._tokens is None else self._tokens - self._spent
+
+    @property
+    def _samples_left(self) -> float:
+        return math.inf if self._samples is None else self._samples - self._launched

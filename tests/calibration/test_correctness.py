@@ -1,0 +1,130 @@
+"""P(correct): from how strongly a decision is supported to how likely its answer is right."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from langchain_reasc.calibration import (
+    Calibration,
+    Correctness,
+    agreement_with_rest,
+    fit_correctness,
+    load_calibration,
+    save_calibration,
+)
+from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.method.correctness import support
+from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.stopping import ASC, ESC, Cap, decide
+
+
+def of(*answers: str | None) -> list[Response]:
+    return [Response(answer) for answer in answers]
+
+
+def simulated(n: int, seed: int = 0) -> tuple[Any, Any]:
+    """Decisions whose answer is right with probability support²."""
+    rng = np.random.default_rng(seed)
+    shares = rng.uniform(0.4, 0.95, n)
+    return shares, rng.random(n) < shares**2
+
+
+def test_support_is_the_winners_share_shrunk_by_how_much_there_is() -> None:
+    assert support(decide(ASC(), of("1", "1", "1", "1"))) == pytest.approx(5 / 6)
+    assert support(decide(Cap(16), of(*["1"] * 16))) == pytest.approx(17 / 18)
+    assert support(decide(Cap(2), of("1", "2"))) == 0.5
+    assert support(decide(Cap(3), of("1", None, "1"))) == 0.75
+
+
+def test_support_of_nothing_voted_on_is_unknown() -> None:
+    assert support(decide(Cap(2), of(None, None))) is None
+    assert support(decide(Cap(1), [])) is None
+    assert support(decide(Cap(1), [Response("1", alone=True)])) is None
+
+
+def test_support_is_that_of_the_answer_and_not_of_the_leader() -> None:
+    windowed = decide(ESC(2), of("1", "2", "2", "1", "1", "1"))
+    assert (windowed.answer, support(windowed)) == ("1", (4 + 1) / (6 + 2))
+
+
+def test_support_in_parts_is_that_of_the_least_supported_one() -> None:
+    sure, split = decide(Cap(4), of(*"1111")), decide(Cap(4), of(*"1122"))
+    whole = Decision(True, "x", "evidence", 4, {"x": 1.0}, parts={"kind": sure, "answer": split})
+    assert support(whole) == support(split) == 0.5
+    by_kind = decide(Cap(3), [Response("a", kind="search"), Response("b", kind="search"), Response("5")])
+    assert support(by_kind) == 0.5  # the kind has two votes of three, its answers one each
+
+
+def test_the_curve_is_calibrated_on_decisions_it_has_not_seen() -> None:
+    fitted = fit_correctness(*simulated(2000), source="labels")
+    for share in (0.5, 0.7, 0.9):
+        assert fitted.probability(share) == pytest.approx(share**2, abs=0.05)
+    assert (fitted.source, fitted.n, fitted.statistic, fitted.rule) == ("labels", 2000, "support", None)
+
+
+def test_it_rises_and_is_constant_outside_of_what_was_seen() -> None:
+    fitted = fit_correctness(*simulated(64), source="consensus", rule="asc")
+    curve = [fitted.probability(share) for share in np.linspace(0.01, 0.99, 50)]
+    assert (np.diff(curve) >= 0).all()
+    assert fitted.probability(0.01) == fitted.points[0][1]
+    assert fitted.probability(0.999) == fitted.points[-1][1]
+    assert (fitted.holds_for("asc"), fitted.holds_for("reasc")) == (True, False)
+
+
+@pytest.mark.parametrize(("right", "expected"), [(True, 0.9), (False, 0.1)])
+def test_where_all_are_right_or_wrong_the_rule_of_succession_speaks(right: bool, expected: float) -> None:
+    fitted = fit_correctness(np.linspace(0.5, 0.9, 8), [right] * 8, source="labels")
+    assert {p for _, p in fitted.points} == {expected}
+
+
+def test_separated_decisions_promise_no_more_than_their_number_allows() -> None:
+    shares = np.repeat([0.05, 0.95], 20)
+    fitted = fit_correctness(shares, shares > 0.5, source="labels")
+    assert [fitted.points[0][1], fitted.points[-1][1]] == pytest.approx([1 / 42, 41 / 42])
+
+
+def test_where_support_says_nothing_or_the_contrary_the_rate_is_told() -> None:
+    shares = np.linspace(0.5, 0.9, 40)
+    contrary = fit_correctness(shares, shares < 0.7, source="labels")
+    assert {p for _, p in contrary.points} == {0.5}
+    alike = fit_correctness([0.5] * 4, [True, False, True, True], source="labels")
+    assert alike.points == ((0.5, pytest.approx(4 / 6)),)
+
+
+@pytest.mark.parametrize(
+    ("shares", "right", "said"),
+    [
+        ([0.5], [True], "at least 2"),
+        ([], [], "at least 2"),
+        ([0.5, 0.6], [True], "needs one of each"),
+        ([0.5, float("nan")], [True, False], "support 1 is nan"),
+        ([1.0, 0.5], [True, False], "support 0 is 1.0"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(shares: Any, right: Any, said: str) -> None:
+    with pytest.raises(CalibrationDataError, match=said):
+        fit_correctness(shares, right, source="labels")
+
+
+def test_one_half_is_compared_with_the_other() -> None:
+    assert agreement_with_rest(ASC(), of(*"1111")) == (0.75, True)
+    assert agreement_with_rest(ASC(), of(*"1122")) == (0.75, False)
+    assert agreement_with_rest(ASC(), of(*"11121")) == (pytest.approx(0.8), False)  # 2 leads, seen first
+    for nothing_to_compare in ((), ("1",), ("1", None), (None, "1"), (None, None)):
+        assert agreement_with_rest(ASC(), of(*nothing_to_compare)) is None
+
+
+def test_it_is_kept_with_the_calibration(offline: Calibration, tmp_path: Any) -> None:
+    assert offline.correctness is None
+    known = offline.model_copy(update={"correctness": fit_correctness(*simulated(40), source="labels", rule="reasc")})
+    again = load_calibration(save_calibration(known, tmp_path / "c.json"))
+    assert again == known
+    assert '"source": "labels"' in (tmp_path / "c.json").read_text()
+
+
+@pytest.mark.parametrize("points", [(), ((0.5, 0.6), (0.7, 0.5)), ((0.5, 0.6), (0.5, 0.7)), ((0.5, 1.5),)])
+def test_points_that_do_not_rise_are_refused(points: Any) -> None:
+    with pytest.raises(ValidationError):
+        Correctness(source="labels", points=points, n=4, right=0.5)

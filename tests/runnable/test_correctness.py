@@ -1,0 +1,115 @@
+"""How likely the answer is right: in the account, and below which an answer is none."""
+
+from typing import Any
+
+import pytest
+
+from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc.calibration import Calibration, Correctness
+from langchain_reasc.exceptions import ConfigurationError, Undecided
+
+from .fakes import calibration, saying
+
+SPLIT = ("1", "2", "1", "2")  # support .5, P .3
+UNANIMOUS = ("1",)  # support 5/6, P .8 (.5 + .2/.6 of the way)
+
+
+def known(rule: str | None = "reasc", **fields: Any) -> Calibration:
+    told = Correctness(source="labels", points=((0.5, 0.3), (5 / 6, 0.8)), n=64, right=0.6, rule=rule)
+    return calibration(**{"schema_version": 2, "weight": "count", "correctness": told, **fields})
+
+
+def reasc(*answers: str, **options: Any) -> ReASCRunnable:
+    return ReASCRunnable(model=saying(*answers), max_samples=4, **{"calibration": known(), **options})
+
+
+def test_the_account_tells_how_likely_the_answer_is_right(runner: Any) -> None:
+    for answers, expected in ((UNANIMOUS, 0.8), (SPLIT, 0.3)):
+        result = runner.solve(reasc(*answers), "q")
+        account = result.message.response_metadata["reasc"]
+        assert account["p_correct"] == {"value": pytest.approx(expected), "source": "labels"}
+        assert result.p_correct == account["p_correct"]["value"]
+        assert result.message.text == "the answer is 1"
+
+
+@pytest.mark.parametrize("given", [None, calibration(), known(rule="agreement"), "mixture"])
+def test_where_nothing_tells_none_is_made_up(runner: Any, given: Any) -> None:
+    result = runner.solve(reasc(*UNANIMOUS, calibration=given, on_missing_confidence="count"), "q")
+    assert result.p_correct is None
+    assert "p_correct" not in result.message.response_metadata["reasc"]
+
+
+def test_of_no_answer_nothing_is_told(runner: Any) -> None:
+    result = runner.solve(reasc("none", answer=lambda text: None), "q")
+    assert (result.answer, result.p_correct) == (None, None)
+
+
+def test_what_a_safeguard_counts_has_the_probability_of_counts(runner: Any) -> None:
+    weak = "the score does not separate right from wrong"
+    assert runner.solve(reasc("1", calibration=known("asc", fallback=weak)), "q").p_correct == pytest.approx(0.8)
+    assert runner.solve(reasc("1", calibration=known("reasc", fallback=weak)), "q").p_correct is None
+
+
+def test_an_answer_that_is_not_likely_enough_is_none(runner: Any) -> None:
+    result = runner.solve(reasc(*SPLIT, abstain_below=0.5), "q")
+    account = result.message.response_metadata["reasc"]
+    assert (result.message.content, result.undecided, account["abstained"]) == ("", True, True)
+    assert account["abstained_because"] == "the answer is right with a probability of 0.3, below 0.5"
+    assert result.message.usage_metadata == result.usage.bill
+
+
+def test_even_one_the_evidence_was_sufficient_for(runner: Any) -> None:
+    result = runner.solve(reasc(*UNANIMOUS, abstain_below=0.9), "q")
+    assert (result.decision.reason, result.undecided, result.message.content) == ("evidence", True, "")
+
+
+def test_one_that_is_likely_enough_is_given(runner: Any) -> None:
+    for answers, below in ((UNANIMOUS, 0.75), (SPLIT, 0.3)):
+        message = runner.invoke(reasc(*answers, abstain_below=below), "q")
+        assert message.text == "the answer is 1"
+        assert "abstained" not in message.response_metadata["reasc"]
+
+
+def test_or_an_error_says_why(runner: Any) -> None:
+    with pytest.raises(Undecided, match=r"probability of 0.3, below 0.5 \(answer '1'\)") as raised:
+        runner.invoke(reasc(*SPLIT, abstain_below=0.5, on_undecided="raise"), "q")
+    assert raised.value.result.p_correct == pytest.approx(0.3)
+
+
+def test_agreement_is_not_called_correctness(runner: Any) -> None:
+    told = Correctness(source="consensus", points=((0.5, 0.3),), n=64, right=0.6)
+    message = runner.invoke(reasc("1", calibration=known(correctness=told), abstain_below=0.5), "q")
+    account = message.response_metadata["reasc"]
+    assert account["p_correct"] == {"value": 0.3, "source": "consensus"}
+    assert account["abstained_because"].startswith("the answer agrees with further responses with a probability of 0.3")
+
+
+def test_no_answer_is_not_likely_enough_either(runner: Any) -> None:
+    message = runner.invoke(reasc("none", answer=lambda text: None, abstain_below=0.1), "q")
+    assert message.response_metadata["reasc"]["abstained_because"] == "no response gave an answer"
+
+
+@pytest.mark.parametrize("given", [None, "mixture", calibration(), known("agreement")])
+def test_abstaining_without_a_probability_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"abstain_below=0.5 needs a calibration .*--pool"):
+        reasc("1", calibration=given, abstain_below=0.5, on_missing_confidence="count")
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.1, float("nan")])
+def test_it_is_a_probability(value: float) -> None:
+    with pytest.raises(ConfigurationError, match="abstain_below"):
+        reasc("1", abstain_below=value)
+
+
+def test_a_chat_model_has_it_too(runner: Any) -> None:
+    options: Any = {"calibration": known(), "max_samples": 4, "answer": "auto"}
+    told = runner.invoke(ChatReASC(model=saying(*UNANIMOUS), **options), "q").response_metadata["reasc"]
+    assert told["p_correct"]["value"] == pytest.approx(0.8)
+    assert runner.invoke(ChatReASC(model=saying(*SPLIT), abstain_below=0.5, **options), "q").content == ""
+
+
+def test_what_is_not_voted_on_is_not_doubted(runner: Any) -> None:
+    chat = ChatReASC(model=saying("1"), calibration=known(), abstain_below=0.9)  # a text, which is taken as it is
+    message = runner.invoke(chat, "q")
+    assert message.text == "the answer is 1"
+    assert "p_correct" not in message.response_metadata["reasc"]

@@ -1,0 +1,248 @@
+"""One budget for all inputs of a batch: what it is spent on, that it holds, and what is left undecided."""
+
+import threading
+from collections import Counter
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided
+
+from .fakes import PROMPT_TOKENS, Reply, Scripted, calibration
+
+EASY = [f"easy {at}" for at in range(8)]  # always the same answer: ASC stops at 4
+CLOSE = [f"close {at}" for at in range(4)]  # "2" has two votes of three, but "1" comes first
+
+
+def drawn(question: str, index: int) -> Reply:
+    if question.startswith("easy"):
+        return Reply("the answer is 1")
+    return Reply("the answer is 1" if index % 3 == 0 else "the answer is 2")
+
+
+def reasc(**options: Any) -> ReASCRunnable:
+    return ReASCRunnable(**{"model": Scripted(script=drawn), "max_samples": 9, **options})
+
+
+def accounts(messages: list[Any]) -> list[dict[str, Any]]:
+    return [message.response_metadata["reasc"] for message in messages]
+
+
+def spent(runnable: ReASCRunnable) -> Counter[str]:
+    return Counter(question for question, _ in runnable.model.log.calls)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("total", [12, 20, 33])
+def test_no_more_samples_are_drawn_and_each_input_has_one(runner: Any, total: int) -> None:
+    given = reasc()
+    messages = runner.batch(given, EASY + CLOSE, total_samples=total)
+    counted = spent(given)
+    assert set(counted) == {*EASY, *CLOSE}
+    assert counted.total() == sum(account["launched"] for account in accounts(messages)) == total
+    assert len(set(given.model.log.calls)) == total  # type: ignore[attr-defined]  # none is drawn twice
+
+
+def test_it_is_spent_where_it_changes_something(runner: Any) -> None:
+    given = reasc()
+    messages = runner.batch(given, EASY + CLOSE, {"max_concurrency": 2}, total_samples=40)
+    counted = spent(given)
+    assert max(counted[question] for question in EASY) <= 4 < min(counted[question] for question in CLOSE)
+    assert [message.text[-1] for message in messages] == ["1"] * 8 + ["2"] * 4
+    evenly = runner.batch(reasc(max_samples=3), EASY + CLOSE)  # 36 samples
+    assert {account["samples"] for account in accounts(evenly)} == {3}
+
+
+def test_what_is_left_undecided_has_its_best_answer_so_far(runner: Any) -> None:
+    messages = runner.batch(reasc(), EASY + CLOSE, total_samples=20)
+    assert {account["reason"] for account in accounts(messages)} == {"budget"}
+    assert all(message.text.startswith("the answer is") for message in messages)
+    plenty = runner.batch(reasc(), EASY, total_samples=1000)
+    assert {(account["reason"], account["samples"]) for account in accounts(plenty)} == {("evidence", 4)}
+
+
+def test_undecided_ones_are_given_as_wanted(runner: Any) -> None:
+    empty = runner.batch(reasc(on_undecided="abstain"), EASY, total_samples=10)
+    assert {message.text for message in empty} == {""}
+    outputs = runner.batch(reasc(on_undecided="raise"), EASY, total_samples=10, return_exceptions=True)
+    assert all(isinstance(output, Undecided) for output in outputs)
+
+
+def test_arrival_order_changes_nothing(runner: Any) -> None:
+    inputs = EASY + CLOSE
+    held = [accounts(runner.batch(reasc(), inputs, total_samples=40)) for _ in range(2)]
+    completed = dict(runner.batch_as_completed(reasc(), inputs, total_samples=40))
+    held.append(accounts([completed[at] for at in range(len(inputs))]))
+    assert held[0] == held[1] == held[2]
+
+
+def test_tokens_are_counted_with_their_prompts(runner: Any) -> None:
+    each = PROMPT_TOKENS + 4
+    messages = runner.batch(reasc(), EASY + CLOSE, total_tokens=30 * each + 5)
+    assert sum(message.usage_metadata["total_tokens"] for message in messages) == 30 * each
+
+
+def test_a_single_input_may_have_it_all(runner: Any) -> None:
+    for total in ({"total_tokens": 100 * (PROMPT_TOKENS + 4)}, {"total_samples": 100}):
+        [message] = runner.batch(reasc(), EASY[:1], **total)
+        assert accounts([message])[0]["reason"] == "evidence"
+
+
+def test_both_bounds_hold(runner: Any) -> None:
+    each = PROMPT_TOKENS + 4
+    for total in ({"total_tokens": 16 * each, "total_samples": 30}, {"total_tokens": 30 * each, "total_samples": 16}):
+        given = reasc()
+        runner.batch(given, EASY + CLOSE, **total)
+        assert spent(given).total() == 16
+
+
+def test_expensive_inputs_wait_where_tokens_count(runner: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        reply = drawn(question, index)
+        return Reply(f"{'well ' * 300}{reply.text}") if question == CLOSE[0] else reply
+
+    def samples(**total: int) -> list[int]:
+        given = reasc(model=Scripted(script=script))
+        runner.batch(given, CLOSE, {"max_concurrency": 1}, **total)
+        return [spent(given)[question] for question in CLOSE]
+
+    by_tokens = samples(total_tokens=2 * 330 + 15 * 11)
+    assert by_tokens[0] < min(by_tokens[1:])
+    assert max(by_number := samples(total_samples=20)) - min(by_number) <= 1
+
+
+def test_too_few_for_one_each_are_refused_before_any_is_paid_for(runner: Any) -> None:
+    given = reasc()
+    for total in ({"total_samples": 7}, {"total_tokens": 7}, {"total_samples": 0}, {"total_tokens": -1}):
+        with pytest.raises(ConfigurationError, match=rf"{next(iter(total))}=-?\d is not enough for 8 inputs"):
+            runner.batch(given, EASY, **total)
+    assert not spent(given)
+
+
+def test_tokens_that_end_before_all_were_asked_are_told_of(runner: Any) -> None:
+    given = reasc()
+    with pytest.raises(SamplingError, match=r"total_tokens=60, 55 are spent and 7 of 12 inputs have not been sampled"):
+        runner.batch(given, EASY + CLOSE, total_tokens=60)
+    outputs = runner.batch(reasc(), EASY + CLOSE, total_tokens=60, return_exceptions=True)
+    answered = [not isinstance(output, Exception) for output in outputs]
+    assert answered == [True] * 5 + [False] * 7  # the first four cost 11 each, so that one more was affordable
+
+
+def test_a_failing_input_costs_only_itself(runner: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        return Reply("", error=ConnectionError("down")) if question == EASY[1] else drawn(question, index)
+
+    def given() -> ReASCRunnable:
+        return reasc(model=Scripted(script=script))
+
+    outputs = runner.batch(given(), EASY, total_samples=100, return_exceptions=True)
+    assert [at for at, output in enumerate(outputs) if isinstance(output, Exception)] == [1]
+    assert {account["samples"] for account in accounts([*outputs[:1], *outputs[2:]])} == {4}
+    with pytest.raises(SamplingError, match="samples failed"):
+        runner.batch(given(), EASY, total_samples=100)
+
+
+def test_an_input_that_is_none_costs_only_itself(runner: Any) -> None:
+    outputs = runner.batch(reasc(), [EASY[0], object()], total_samples=20, return_exceptions=True)
+    assert outputs[0].text == "the answer is 1"
+    assert isinstance(outputs[1], ConfigurationError)
+
+
+def test_a_single_failure_is_drawn_again_as_it_may_be_bad_luck(runner: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        return Reply("", error=ConnectionError("down")) if index == 0 else drawn(question, index)
+
+    messages = runner.batch(reasc(model=Scripted(script=script)), EASY, total_samples=80)
+    assert {(account["failed"], account["samples"]) for account in accounts(messages)} == {(1, 4)}
+
+
+def test_no_more_are_in_flight_than_may_be(runner: Any) -> None:
+    given = reasc()
+    runner.batch(given, EASY + CLOSE, {"max_concurrency": 3}, total_samples=40)
+    assert given.model.log.most_live <= 3  # type: ignore[attr-defined]
+
+
+def test_an_open_gate_accepts_as_it_does_elsewhere(runner: Any) -> None:
+    def sure(question: str, index: int) -> Reply:
+        return Reply("the answer is 1", logprob=-3.0 if question.startswith("easy") else -1.0)
+
+    given = reasc(model=Scripted(script=sure), calibration=calibration(gate=2.0, weight="count"))
+    messages = runner.batch(given, EASY + CLOSE, total_samples=30)
+    reasons = [account["reason"] for account in accounts(messages)]
+    assert reasons == ["gate"] * 8 + ["evidence"] * 4
+
+
+def test_waiting_for_others_is_none_of_a_questions_time(runner: Any) -> None:
+    gate = threading.Event()
+
+    def script(question: str, index: int) -> Reply:
+        if question == "slow" and index == 0:
+            threading.Timer(0.4, gate.set).start()
+            return Reply("the answer is 1", opens=gate)
+        return Reply("the answer is 1")
+
+    given = reasc(model=Scripted(script=script), timeout=0.3)
+    slow, *others = runner.batch(given, ["slow", *EASY], total_samples=60, return_exceptions=True)
+    assert isinstance(slow, SamplingError)
+    assert {account["reason"] for account in accounts(others)} == {"evidence"}
+
+
+class Runs(BaseCallbackHandler):
+    """How many runs have begun, and how many have ended."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.begun: set[Any] = set()
+        self.ended: set[Any] = set()
+
+    def on_chain_start(self, *args: Any, run_id: Any, **kwargs: Any) -> None:
+        self.begun.add(run_id)
+
+    def on_chain_end(self, *args: Any, run_id: Any, **kwargs: Any) -> None:
+        self.ended.add(run_id)
+
+    on_chat_model_start = on_chain_start
+    on_chain_error = on_llm_end = on_llm_error = on_chain_end
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_every_run_ends(runner: Any, fails: bool) -> None:
+    def script(question: str, index: int) -> Reply:
+        return Reply("", error=ConnectionError("down")) if fails and question == EASY[3] else drawn(question, index)
+
+    runs, given = Runs(), reasc(model=Scripted(script=script))
+    with pytest.raises(SamplingError) if fails else nullcontext():
+        runner.batch(given, EASY + CLOSE, {"callbacks": [runs]}, total_samples=30)
+    assert runs.begun == runs.ended
+    if not fails:
+        assert len(runs.begun) == len(EASY + CLOSE) + 30
+
+
+def test_what_nobody_waits_for_any_more_ends() -> None:
+    runs, given = Runs(), reasc()
+    outcomes = given.batch_as_completed(EASY + CLOSE, {"callbacks": [runs], "max_concurrency": 2}, total_samples=60)
+    next(outcomes)
+    outcomes.close()  # type: ignore[attr-defined]
+    assert runs.begun == runs.ended
+    assert spent(given).total() < 60
+
+
+def test_progress_and_no_inputs(runner: Any) -> None:
+    told: list[tuple[int, int]] = []
+    runner.batch(reasc(), EASY, total_samples=20, progress=lambda *pair: told.append(pair))
+    assert told == [(at, 8) for at in range(1, 9)]
+    assert runner.batch(reasc(), [], total_samples=20) == []
+
+
+def test_a_mixture_of_all_first_responses_is_refused(runner: Any) -> None:
+    given = reasc(calibration="mixture", on_missing_confidence="count")
+    with pytest.raises(ConfigurationError, match="calibration='mixture' decides on each input from the first"):
+        runner.batch(given, EASY, total_samples=20)
+
+
+def test_a_budget_of_a_batch_is_refused_elsewhere(runner: Any) -> None:
+    with pytest.raises(ConfigurationError, match="total_tokens bound a whole batch"):
+        runner.invoke(reasc(), EASY[0], total_tokens=20)
