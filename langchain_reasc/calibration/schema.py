@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from langchain_reasc._version import __version__
-from langchain_reasc.method.confidence import SCORES, Measure
+from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer
 from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, ReASC, StoppingRule
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
@@ -167,7 +167,7 @@ class Calibration(_Record):
         description="Token signal; or verbalized, the confidence that the model states of itself; null where only "
         "answers count, and there is no measure."
     )
-    score: Literal[tuple(SCORES)] | None = Field(  # type: ignore[valid-type]
+    score: Literal[(*SCORES, *SPAN_SCORES)] | None = Field(  # type: ignore[valid-type]
         description="How token signals become one response score; null without a signal."
     )
     window: int | None = Field(ge=1, description="W, tokens per group; null without a signal.")

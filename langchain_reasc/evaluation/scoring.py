@@ -10,7 +10,7 @@ from langchain_reasc.answers import kind_of
 from langchain_reasc.calibration import Selection, select_measure
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
-from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.method.stopping import Response
 
 __all__ = ["RECORDED", "MeasureSpec", "PoolScores"]
@@ -68,19 +68,23 @@ class PoolScores:
         Raises:
             CalibrationDataError: too few correct or wrong responses to compare signals.
         """
-        signals, correct = [], []
+        signals, correct, spans = [], [], []
         for question, response in firsts:
             held = self._signals_of(question)[response]
             if all(np.size(values) for values in held.values()) and held:
+                one = self._pool.questions[question].responses[response]
                 signals.append(held)
-                correct.append(bool(self._pool.questions[question].responses[response].correct))
+                correct.append(bool(one.correct))
+                spans.append(None if one.answer is None else one.spans)
         if not signals:
             raise CalibrationDataError("no calibration response carries token signals")
-        return select_measure(signals, correct, seed=seed)
+        return select_measure(signals, correct, spans=spans, seed=seed)
 
     def unscored(self, measure: Measure | str) -> int:
-        """Responses without a score."""
-        return sum(score is None for row in self.scores(measure) for score in row)
+        """Responses that vote without a score."""
+        rows = zip(self._pool.questions, self.scores(measure), strict=True)
+        pairs = (pair for question, row in rows for pair in zip(question.responses, row, strict=True))
+        return sum(response.answer is not None and score is None for response, score in pairs)
 
     def shorter_than(self, window: int) -> float:
         """Share of the responses that have fewer tokens than a window; their windowed scores are plain means."""
@@ -93,9 +97,15 @@ class PoolScores:
         if measure.signal not in self.signals:
             held = ", ".join(self.signals) or "none; record it with `reasc record` to have them"
             raise PoolError(f"{self._pool.path} has no {measure.signal!r} signal (it has: {held})")
+        spans = [[response.spans for response in question.responses] for question in self._pool.questions]
+        if measure.of_span and all(getattr(one, measure.score) is None for row in spans for one in row):
+            raise PoolError(
+                f"{self._pool.path} does not say which tokens are the {measure.score!r}, because an earlier version "
+                "recorded it or its answers were found again since; record it anew to have them"
+            )
         return [
-            [_score(measure, signals) for signals in self._signals_of(question)]
-            for question in range(len(self._pool.questions))
+            [_score(measure, *one) for one in zip(self._signals_of(question), row, strict=True)]
+            for question, row in enumerate(spans)
         ]
 
     def _recorded(self) -> list[list[float | None]]:
@@ -111,8 +121,8 @@ class PoolScores:
         return self._pool.signals.of(self._pool.questions[question].id)
 
 
-def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike]) -> float | None:
+def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike], spans: Spans) -> float | None:
     try:
-        return measure(signals)
-    except (ConfidenceError, LogprobsUnavailable):  # an empty response, or one that came without log-probabilities
+        return measure(signals, spans)
+    except (ConfidenceError, LogprobsUnavailable):  # an empty response, or one without log-probabilities or the span
         return None
