@@ -34,7 +34,7 @@ _OTHER = str.maketrans(
 )
 _RUN = re.compile(r"[^\W_]+")
 _BETWEEN = r"(?:\\[a-zA-Z]+|[\W_]){0,6}"
-_STEP_END = re.compile(r"[.!?][\"'”)*_\]$]*\s+(?=[^\s\da-z])|[。！？]\s*|\s*\n\s*|</?[\w:]{1,20}>\s*")
+_STEP_END = re.compile(r"[.!?][\"'”)*_\]$]*\s+(?=[^\s\da-z])|[。！？]\s*|\n\s*|</?[\w:]{1,20}>\s*")
 _WORD = re.compile(r"[^\W_]")
 
 

@@ -87,7 +87,7 @@ def select_measure(
 
 def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike], spans: Spans | None) -> float:
     """S(y); NaN of an answer that there is not."""
-    return np.nan if measure.of_span and spans is None else measure(signals, spans or Spans())
+    return np.nan if measure.of_span and spans is None else measure(signals, spans)
 
 
 def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]], spans: Sequence[Spans | None]) -> list[Measure]:

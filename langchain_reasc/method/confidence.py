@@ -104,8 +104,14 @@ def response_score(token_signals: npt.ArrayLike, *, score: str = "bottom_group",
 class Measure:
     """How a response becomes one number S(y): a token signal, a score over it, and the score's window.
 
-    The default is the paper's own: self-certainty, bottom-10 % group confidence, W = 128. ``Measure("verbalized",
-    "mean")`` is what the model says of itself instead, where it was asked to (``ask_confidence=True``).
+    The default is the paper's own: self-certainty, bottom-10 % group confidence, W = 128. ``Measure("token_logprob",
+    "answer_span")`` reads the tokens that spell the answer alone. ``Measure("verbalized", "mean")`` is what the model
+    says of itself instead, where it was asked to (``ask_confidence=True``).
+
+    Attributes:
+        signal: a name in :data:`~langchain_reasc.method.token_signals.SIGNALS`, or ``verbalized``.
+        score: a name in :data:`SCORES` or :data:`SPAN_SCORES`.
+        window: tokens per group, W ≥ 1; ``mean`` and the scores of a span have none.
     """
 
     signal: str = "self_certainty"
@@ -130,7 +136,7 @@ class Measure:
         """Whether its window matters."""
         return self.score != "mean" and not self.of_span
 
-    def __call__(self, token_signals: Mapping[str, npt.ArrayLike], spans: Spans = Spans()) -> float:  # noqa: B008
+    def __call__(self, token_signals: Mapping[str, npt.ArrayLike], spans: Spans | None = None) -> float:
         """S(y) from a response's token signals (name -> shape (T,)), and its spans where the score is of one.
 
         Raises:
@@ -142,14 +148,15 @@ class Measure:
             raise LogprobsUnavailable(f"the response carries no {self.signal!r} signal (it carries: {held})")
         values = token_signals[self.signal]
         if self.of_span:
-            return self._over(getattr(spans, self.score), np.asarray(values))
+            return self._over(getattr(spans, self.score, None), np.asarray(values))
         return response_score(values, score=self.score, window=self.window)
 
     def _over(self, span: Span | None, values: npt.NDArray[np.floating[Any]]) -> float:
         if span is None:
             raise LogprobsUnavailable(
                 f"no {self.score!r} score: which tokens these are cannot be told (the answer is not spelled in the "
-                "response as it was found, or the tokens came without their text)"
+                "response as it was found, or the tokens came without their text); choose another score, or count such "
+                "votes with on_missing_confidence='count'"
             )
         if not 0 <= span[0] < span[1] <= len(values):
             raise ConfidenceError(f"the {self.score!r} tokens {list(span)} are none of the response's {len(values)}")

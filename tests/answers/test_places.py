@@ -116,8 +116,12 @@ def test_an_answer_that_stands_everywhere_is_looked_for_a_few_times_only() -> No
     assert len(asked) == 9
 
 
-def test_two_thousand_tokens_take_milliseconds() -> None:
-    text = "Then she has 3*14=42 apples and 17 pears, which makes 59 fruits. " * 125 + "The answer is \\boxed{59}."
+@pytest.mark.parametrize(
+    "unit",
+    ["Then she has 3*14=42 apples and 17 pears, which makes 59 fruits. ", " " * 60, ".))" * 20, "\\a" * 30, "59 " * 20],
+)
+def test_two_thousand_tokens_take_milliseconds(unit: str) -> None:
+    text = unit * 125 + "The answer is \\boxed{59}."
     taken = []
     for _ in range(5):
         begin = time.perf_counter()

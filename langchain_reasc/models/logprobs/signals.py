@@ -16,7 +16,7 @@ from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED, signals_fr
 from langchain_reasc.models.contract import TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, VERBALIZED_CONFIDENCE
 from langchain_reasc.models.logprobs.checks import TokenLogprobs, checked
 from langchain_reasc.models.logprobs.deciding import Mask, deciding_tokens, spelled_by
-from langchain_reasc.models.logprobs.shapes import tokens_of
+from langchain_reasc.models.logprobs.shapes import Token, tokens_of
 from langchain_reasc.models.logprobs.spans import spans_of
 
 __all__ = ["Provenance", "SignalReading", "count_tokens", "read_signals", "token_logprobs_of", "token_signals_of"]
@@ -55,7 +55,7 @@ class SignalReading:
     vocabulary_size: int | None = None
     withheld: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-    spans: Spans = Spans()  # noqa: RUF009
+    spans: Spans = field(default_factory=Spans)
 
     def score(self, measure: Measure) -> float:
         """S(y), the response's score by a measure.
@@ -132,13 +132,14 @@ def _read_tokens(message: BaseMessage, *, of_calls: bool, places: Places | None)
         reading = _recorded(recorded, message.response_metadata.get(TOKEN_SIGNALS_INFO))
         spelled = spelled_by(message.response_metadata) if calls or places else None
         return _told(reading, spelled, calls, places) if spelled else reading
-    found = token_logprobs_of(message)
+    tokens = tokens_of(message.response_metadata)
+    found = _checked(tokens, message)
     names = [name for name in ("top_k", "token_logprob", "neg_entropy") if name not in found.withheld]
     signals = signals_from_alternatives(found.chosen, found.alternatives, signals=names)
     known = () if _may_be_one_more(found) else ("top_k", "neg_entropy")
     k: dict[str, int] = {name: found.k for name in known if name in signals}
     reading = SignalReading(signals, k=k, withheld=found.withheld, notices=found.notices)
-    spelled = _spelled(message) if calls or places else None
+    spelled = _spelled(tokens) if calls or places else None
     return _told(reading, spelled, calls, places, kept=found.places) if spelled else reading
 
 
@@ -166,10 +167,10 @@ def _told(
     return replace(reading, spans=spans_of(spelled, places, kept))
 
 
-def _spelled(message: BaseMessage) -> list[bytes] | None:
+def _spelled(tokens: Sequence[Token]) -> list[bytes] | None:
     """What each of the provider's tokens spells; None where it does not say."""
-    spelled = [token.spelled for token in tokens_of(message.response_metadata)]
-    return None if any(piece is None for piece in spelled) else [piece or b"" for piece in spelled]
+    spelled = [token.spelled for token in tokens if token.spelled is not None]
+    return spelled if len(spelled) == len(tokens) else None
 
 
 def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
@@ -178,7 +179,10 @@ def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
     Raises:
         LogprobsUnavailable: none were returned, or they cannot be what they claim.
     """
-    tokens = tokens_of(message.response_metadata)
+    return _checked(tokens_of(message.response_metadata), message)
+
+
+def _checked(tokens: Sequence[Token], message: BaseMessage) -> TokenLogprobs:
     if not tokens:
         raise LogprobsUnavailable(_why_none(message))
     return checked(tokens, text=str(message.text))
