@@ -66,7 +66,7 @@ class MessageMaker:
             metadata["dropped_messages"] = self.dropped
         if completion.signals:
             metadata |= {TOKEN_SIGNALS: completion.signals, TOKEN_SIGNALS_INFO: dict(self.info)}
-        if called and completion.sizes is not None:  # which tokens are the calls can then be told
+        if completion.sizes is not None:  # which tokens are the calls, or the answer, can then be told
             metadata[GENERATED_TEXT] = {"text": completion.text, "sizes": completion.sizes}
         return metadata
 

@@ -109,7 +109,7 @@ class PromptedModel(LoadedModel):
             top_k_signal=options.top_k_signal,
             logprobs=options.alternatives,
             grammar=call.shape.grammar,
-            sized=call.shape.tools is not None and bool(options.signals),
+            sized=bool(options.signals),
             stream=stream,
         )
 

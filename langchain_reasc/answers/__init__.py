@@ -51,6 +51,7 @@ from langchain_reasc.answers.extractors import (
 from langchain_reasc.answers.free_text import free_text
 from langchain_reasc.answers.normalize import equivalent, normalize
 from langchain_reasc.answers.objects import ObjectVotes
+from langchain_reasc.answers.places import Places, places_of
 from langchain_reasc.answers.schemas import can_refuse
 from langchain_reasc.answers.tool_calls import ToolVotes, kind_of
 from langchain_reasc.answers.tool_schemas import schemas_of
@@ -64,6 +65,7 @@ __all__ = [
     "Classes",
     "Extractor",
     "ObjectVotes",
+    "Places",
     "ToolVotes",
     "Vote",
     "boxed",
@@ -80,6 +82,7 @@ __all__ = [
     "mathematical",
     "message_extractor",
     "normalize",
+    "places_of",
     "schemas_of",
     "vote_of",
     "whole_message",

@@ -51,6 +51,16 @@ class Extractor:
         given = _as_message(response) if self.reads_message else _as_text(response)
         return self._first(self.find(given), lambda other: other(response))
 
+    def spelled(self, text: str, *, cut_off: bool = False) -> str | None:
+        """The answer in a text as it was found there, before it takes the spelling in which equal answers agree."""
+        if cut_off:
+            found = self.explicit(text) if self.explicit else None
+        else:
+            found = self.find(_as_message(text) if self.reads_message else text)
+        if found is None:
+            return self.otherwise.spelled(text, cut_off=cut_off) if self.otherwise else None
+        return str(found)
+
     def label(self, right: str) -> str:
         """The right answer as those would spell it that it finds: ``18 dollars`` is 18 where units are left out."""
         return self.canonical(without_unit(right) if self.without_units else right)

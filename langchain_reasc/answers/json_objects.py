@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["field_of_last_object", "last_object", "parsed_object", "replaced_object"]
+__all__ = ["field_of_last_object", "last_object", "parsed_object", "replaced_object", "source_of_last_object"]
 
 _DEEPEST = 32
 """Levels of braces and brackets in an object that is read: so each character is parsed so many times at most."""
@@ -46,6 +46,11 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
 def last_object(text: str, *, cut_off: bool = False) -> dict[str, Any] | None:
     """The last object in a text; ``cut_off`` as in :func:`field_of_last_object`."""
     return next((value for _, value in _last_first(text, cut_off)), None)
+
+
+def source_of_last_object(text: str, *, cut_off: bool = False) -> str | None:
+    """The last object in a text, as it is written there; ``cut_off`` as in :func:`field_of_last_object`."""
+    return next((text[pair.start : pair.end] for pair, _ in _last_first(text, cut_off)), None)
 
 
 def replaced_object(text: str, value: dict[str, Any]) -> str | None:

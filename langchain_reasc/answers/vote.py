@@ -13,7 +13,7 @@ from langchain_reasc.answers.objects import REFUSED_OBJECT
 from langchain_reasc.answers.reasoning import without_reasoning
 from langchain_reasc.answers.tool_calls import Schemas, ToolVotes
 
-__all__ = ["Vote", "vote_of"]
+__all__ = ["Vote", "spoken_text", "vote_of"]
 
 CUT_OFF = "cut off before an explicit answer"
 FILTERED = "stopped by a content filter"
@@ -68,7 +68,7 @@ def vote_of(
         return Vote(None, why_none=FILTERED)
     malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
     calls = malformed or bool(message.tool_calls)
-    text = without_reasoning(_spoken(message))
+    text = without_reasoning(spoken_text(message))
     if text is not None and (extract.over_tool_calls or not calls):
         vote = _vote_of_text(text, extract, cut_off)
         if vote.answer is not None or not calls:
@@ -127,7 +127,7 @@ def _by_field(vote: Vote, extract: Extractor) -> Vote:
     return replace(vote, fields=extract.objects.fields(vote.answer))
 
 
-def _spoken(message: AIMessage) -> str:
+def spoken_text(message: AIMessage) -> str:
     """The text of the message, without what it says on the way to its answer."""
     if isinstance(message.content, list) and any(map(_is_commentary, message.content)):
         said = [block for block in message.content if not _is_commentary(block)]

@@ -26,7 +26,7 @@ from langchain_reasc.calibration.parts import (
 from langchain_reasc.calibration.records import Positive, Probability, Record
 from langchain_reasc.calibration.rule_block import RuleBlock
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.confidence import SCORES, Measure
+from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, ReASC, StoppingRule
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
@@ -65,7 +65,7 @@ class Calibration(Record):
         description="Token signal; or verbalized, the confidence that the model states of itself; null where only "
         "answers count, and there is no measure."
     )
-    score: Literal[tuple(SCORES)] | None = Field(  # type: ignore[valid-type]
+    score: Literal[(*SCORES, *SPAN_SCORES)] | None = Field(  # type: ignore[valid-type]
         description="How token signals become one response score; null without a signal."
     )
     window: int | None = Field(ge=1, description="W, tokens per group; null without a signal.")

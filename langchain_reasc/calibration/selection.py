@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from langchain_reasc.calibration.offline import auroc_of
 from langchain_reasc.calibration.schema import RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.confidence import DEFAULT_WINDOW, SCORES, Measure
+from langchain_reasc.method.confidence import DEFAULT_WINDOW, SCORES, SPAN_SCORES, Measure, Spans
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
 __all__ = ["Selection", "select_measure"]
@@ -36,7 +37,11 @@ class Selection:
 
 
 def select_measure(
-    token_signals: Sequence[Mapping[str, npt.ArrayLike]], correct: npt.ArrayLike, *, seed: int = 0
+    token_signals: Sequence[Mapping[str, npt.ArrayLike]],
+    correct: npt.ArrayLike,
+    *,
+    spans: Sequence[Spans | None] = (),
+    seed: int = 0,
 ) -> Selection:
     """Choose the measure with the highest cross-validated AUROC.
 
@@ -47,6 +52,9 @@ def select_measure(
         token_signals: per response, signal name -> shape (T,), or (1,) for ``verbalized``. Signals that some response
             lacks are not considered.
         correct: shape (n,), whether each response was right.
+        spans: per response, which tokens spell its answer, and which its last step; None where it casts no vote. A
+            score over such tokens is considered where all responses that vote have them, and judged on these alone.
+            Without spans there is none.
         seed: the seed of the folds.
 
     Raises:
@@ -63,8 +71,9 @@ def select_measure(
             f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
             f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
         )
-    candidates = _candidates(token_signals)
-    scores = np.array([[measure(signals) for signals in token_signals] for measure in candidates])
+    held: Sequence[Spans | None] = spans or [Spans()] * len(token_signals)
+    candidates = _candidates(token_signals, held)
+    scores = np.array([list(map(partial(_score, measure), token_signals, held)) for measure in candidates])
     held_out = _fold_aurocs(scores, labels, seed)
     mean = held_out.mean(axis=1)
     best = int(np.argmax(mean))
@@ -76,7 +85,12 @@ def select_measure(
     )
 
 
-def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]]) -> list[Measure]:
+def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike], spans: Spans | None) -> float:
+    """S(y); NaN of an answer that there is not."""
+    return np.nan if measure.of_span and spans is None else measure(signals, spans)
+
+
+def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]], spans: Sequence[Spans | None]) -> list[Measure]:
     common = [name for name in (*SIGNALS, VERBALIZED) if all(name in signals for signals in token_signals)]
     if "self_certainty" in common and "kl_uniform" in common:
         common.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
@@ -88,6 +102,9 @@ def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]]) -> list[Me
     of_tokens = [signal for signal in common if signal != VERBALIZED]
     measures = [Measure(signal, score, window) for signal in of_tokens for score in windowed for window in windows]
     measures += [Measure(signal, "mean", DEFAULT_WINDOW) for signal in common]
+    voting = [one for one in spans if one is not None]
+    told = [score for score in SPAN_SCORES if voting and all(getattr(one, score) is not None for one in voting)]
+    measures += [Measure(signal, score, DEFAULT_WINDOW) for signal in of_tokens for score in told]
     paper = Measure()
     return [paper, *(m for m in measures if m != paper)] if paper.signal in common else measures
 
@@ -98,7 +115,16 @@ def _fold_aurocs(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.bool_],
 
     folds = RepeatedStratifiedKFold(n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed)
     parts = [part for _, part in folds.split(labels, labels)]
-    return np.stack([auroc_of(scores[:, part[labels[part]]], scores[:, part[~labels[part]]]) for part in parts], axis=1)
+    return np.stack([_aurocs(scores[:, part[labels[part]]], scores[:, part[~labels[part]]]) for part in parts], axis=1)
+
+
+def _aurocs(right: npt.NDArray[np.float64], wrong: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """AUROC of each row over the scores that it has; ½ where it has none of a class."""
+    found = auroc_of(right, wrong)
+    for row in np.flatnonzero(np.isnan(right).any(axis=1) | np.isnan(wrong).any(axis=1)):
+        pair = [scores[row][~np.isnan(scores[row])] for scores in (right, wrong)]
+        found[row] = auroc_of(*pair) if all(scores.size for scores in pair) else 0.5
+    return found
 
 
 def _procedure_auroc(held_out: npt.NDArray[np.float64]) -> float:

@@ -87,7 +87,10 @@ Temperature = Annotated[float | None, typer.Option(help=r"Sampling temperature. 
 MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"Tokens per response at most. \[default: the model's]")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same one gives the same result.")]
 Score = Annotated[
-    str, typer.Option(help="Response score: bottom_group, mean, tail_group, average_group or lowest_group.")
+    str,
+    typer.Option(
+        help="Response score: bottom_group, mean, tail_group, average_group, lowest_group, answer_span or last_step."
+    ),
 ]
 Window = Annotated[int, typer.Option(min=1, help="Tokens per group of the score.")]
 PTarget = Annotated[

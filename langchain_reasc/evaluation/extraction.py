@@ -3,15 +3,19 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import EXTRACTION_VERSION, Extractor, Vote, extractor, vote_of
 from langchain_reasc.evaluation.pool import Pool, PoolQuestion, PoolResponse
 from langchain_reasc.exceptions import ConfigurationError, PoolError
+from langchain_reasc.method.confidence import SPAN_SCORES
 
-__all__ = ["extracted_again", "kept_of", "message_of", "votes_again"]
+__all__ = ["NO_SPANS", "extracted_again", "kept_of", "message_of", "votes_again"]
+
+NO_SPANS: Final = dict.fromkeys(SPAN_SCORES)
+"""For a response whose answer is looked for again: how long its tokens are was not kept, so where it is was lost."""
 
 # How responses end, in the words of OpenAI, Anthropic, Ollama, Bedrock, Gemini, OpenRouter and OpenAI's Responses API.
 _ENDINGS = (
@@ -95,7 +99,7 @@ def extracted_again(pool: Pool) -> Pool:
 
 def _with(question: PoolQuestion, votes: list[Vote]) -> PoolQuestion:
     responses = (
-        response.model_copy(update={"answer": vote.answer, "cut_off": vote.cut_off, "correct": None})
+        response.model_copy(update=NO_SPANS | {"answer": vote.answer, "cut_off": vote.cut_off, "correct": None})
         for response, vote in zip(question.responses, votes, strict=True)
     )
     return question.model_copy(update={"responses": tuple(responses)})

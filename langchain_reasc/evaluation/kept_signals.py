@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import Vote
+from langchain_reasc.answers import Extractor, Vote, places_of
 from langchain_reasc.evaluation.signals_file import TokenSignals, append_signals, signals_path
 from langchain_reasc.exceptions import LogprobsUnavailable, PoolError
 from langchain_reasc.models.contract import TOKEN_SIGNALS_INFO
@@ -36,21 +36,22 @@ class KeptSignals:
         """What they are made of, for the pool's metadata."""
         return self._info
 
-    def of(self, responses: Sequence[AIMessage], votes: Sequence[Vote]) -> list[TokenSignals]:
-        """The signals of each response, or nothing where it has none that go with the others.
+    def of(self, responses: Sequence[AIMessage], votes: Sequence[Vote], extract: Extractor) -> list[SignalReading]:
+        """The signals of each response and its spans, or nothing where it has none that go with the others.
 
         Args:
             responses: the responses to one question.
             votes: what each votes for. Of one that votes for its tool calls the calls' own tokens are kept, where they
                 can be told, as a live decision would weigh it.
+            extract: what found their answers.
 
         Raises:
             PoolError: the pool was begun with signals made of something else.
         """
-        readings = [_reading(message, vote) for message, vote in zip(responses, votes, strict=True)]
+        readings = [_reading(message, vote, extract) for message, vote in zip(responses, votes, strict=True)]
         if self._settled is None:
             self._settle(responses, readings)
-        return [dict(one.signals) if one and self._goes_with_the_others(one) else {} for one in readings]
+        return [one if one and self._goes_with_the_others(one) else SignalReading({}) for one in readings]
 
     def append(self, question: str, signals: Sequence[TokenSignals], *, earlier: Sequence[str]) -> None:
         """Write those of a question to disk; ``earlier`` questions that had none are written as having none."""
@@ -83,8 +84,8 @@ class KeptSignals:
         return all(now[name] == then.get(name) for name in now if None not in (now[name], then.get(name)))
 
 
-def _reading(message: AIMessage, vote: Vote) -> SignalReading | None:
+def _reading(message: AIMessage, vote: Vote, extract: Extractor) -> SignalReading | None:
     try:
-        return read_signals(message, of_calls=vote.calls)
+        return read_signals(message, of_calls=vote.calls, places=places_of(message, extract, vote))
     except LogprobsUnavailable:
         return None

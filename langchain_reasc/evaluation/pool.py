@@ -8,7 +8,9 @@ A pool is JSON Lines: optionally ``{"metadata": {...}}``, then one question a li
 
 Of a response only ``answer`` (null: none found) and ``completion_tokens`` are required; unknown keys are ignored, so
 that pools made by others can be read. Metadata that names an ``extraction_version`` says that answers are normalized,
-and by which rules they were found. Token signals may lie beside it (see :mod:`.signals_file`).
+and by which rules they were found. Token signals may lie beside it (see :mod:`.signals_file`); then
+``"answer_span": [57, 60]`` and ``"last_step": [31, 57]`` of a response say which of its tokens spell the answer, and
+which are the last step before it.
 """
 
 from collections.abc import Iterator
@@ -21,10 +23,12 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from langchain_reasc.evaluation.signals_file import PoolSignals, load_signals
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.method.confidence import Spans
 
 __all__ = ["Pool", "PoolQuestion", "PoolResponse"]
 
 Count = Annotated[int, Field(ge=0)]
+TokenSpan = tuple[Count, Count]
 
 
 class _Line(BaseModel):
@@ -50,6 +54,13 @@ class PoolResponse(_Line):
     correct: bool | None = Field(
         default=None, description="Whether it is right; from answer and reference when absent."
     )
+    answer_span: TokenSpan | None = Field(default=None, description="The tokens that spell the answer, half-open.")
+    last_step: TokenSpan | None = Field(default=None, description="Those of the last step before it, half-open.")
+
+    @property
+    def spans(self) -> Spans:
+        """Which of its tokens are which."""
+        return Spans(self.answer_span, self.last_step)
 
 
 class PoolQuestion(_Line):

@@ -19,10 +19,10 @@ from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.evaluation.reading import read_pool
 from langchain_reasc.evaluation.resume import resume
-from langchain_reasc.evaluation.signals_file import TokenSignals
 from langchain_reasc.evaluation.template import Template
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, ContextOverflowError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import output_tokens
 
@@ -55,7 +55,8 @@ def record_pool(
             notice.
         path: the pool; its signals lie beside it.
         samples: responses per question.
-        answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
+        answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. It is asked a few
+            times of each, see :func:`langchain_reasc.answers.places_of`.
         system: a system message in front of each question.
         template: what else stands around each question, such as worked examples.
         measure: makes the recorded ``score``; None for the paper's.
@@ -108,11 +109,11 @@ def record_pool(
             tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {drawn}")
         else:
             votes = [vote_of(message, extract) for message in drawn]
-            signals = kept.of(drawn, votes)
-            kept.append(question.id, signals, earlier=done)
+            readings = kept.of(drawn, votes, extract)
+            kept.append(question.id, [one.signals for one in readings], earlier=done)
             responses = [
-                _response(message, vote, _score(measure, held))
-                for message, vote, held in zip(drawn, votes, signals, strict=True)
+                _response(message, vote, reading, _score(measure, reading))
+                for message, vote, reading in zip(drawn, votes, readings, strict=True)
             ]
             line = {"id": question.id, "input": question.input, "reference": question.reference, "responses": responses}
             _append(target, {"metadata": metadata | {"signals_info": kept.info}}, line)
@@ -161,14 +162,14 @@ def _append(target: Path, metadata: Mapping[str, Any], line: Mapping[str, Any]) 
         os.fsync(file.fileno())
 
 
-def _score(measure: Measure, signals: TokenSignals) -> float | None:
+def _score(measure: Measure, reading: SignalReading) -> float | None:
     try:
-        return measure(signals)
+        return measure(reading.signals, reading.spans)
     except (LogprobsUnavailable, ConfidenceError):
         return None
 
 
-def _response(message: AIMessage, vote: Vote, score: float | None) -> dict[str, Any]:
+def _response(message: AIMessage, vote: Vote, reading: SignalReading, score: float | None) -> dict[str, Any]:
     usage = message.usage_metadata
     return {
         **kept_of(message),
@@ -177,4 +178,5 @@ def _response(message: AIMessage, vote: Vote, score: float | None) -> dict[str, 
         "score": score,
         "prompt_tokens": usage["input_tokens"] if usage else None,
         "completion_tokens": output_tokens(message),
+        **{name: span for name, span in reading.spans._asdict().items() if span is not None},
     }

@@ -6,10 +6,11 @@ from typing import Any
 
 from langchain_reasc.answers import extractor, normalize
 from langchain_reasc.calibration.storage import write_atomically
-from langchain_reasc.evaluation.extraction import votes_again
+from langchain_reasc.evaluation.extraction import NO_SPANS, votes_again
 from langchain_reasc.evaluation.pool import Pool, PoolQuestion
 from langchain_reasc.evaluation.questions import LabelledQuestion
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.method.confidence import Spans
 
 __all__ = ["regrade"]
 
@@ -49,6 +50,8 @@ def regrade(
         for stored, vote in zip(line["responses"], votes.get(held.id, ()), strict=held.id in votes):
             changed += stored["answer"] != vote["answer"]
             stored.update(vote)
+            for name in NO_SPANS:  # they were those of the answer found before
+                stored.pop(name, None)
     lines[0]["metadata"] |= {name: metadata[name] for name in (*_RULES, "fingerprint")}
     write_atomically(pool.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     if relabelled:
@@ -58,6 +61,8 @@ def regrade(
             f"the answers in {pool.path} were found by {_named(then)}, now they are by {_named(now)}: looked for again "
             f"in the stored text, {changed} changed"
         )
+        if any(response.spans != Spans() for held in pool.questions for response in held.responses):
+            tell(f"which tokens of {pool.path} spell those answers is not known: record anew for a score of them")
 
 
 def _votes(pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -198,7 +198,7 @@ def _notes(
     for measure in measures:
         if measure != "auto" and (unscored := scores.unscored(measure)):
             yield f"{unscored} responses have no score by {measure}; each counts as one vote, and none calibrates"
-    for window in {m.window for m in measures if isinstance(m, Measure) and m.score != "mean"}:
+    for window in {m.window for m in measures if isinstance(m, Measure) and m.windowed}:
         if (share := scores.shorter_than(window)) > 0.5:
             yield (
                 f"{share:.0%} of the responses are shorter than the window of {window} tokens, so their score is the "

@@ -1,7 +1,7 @@
 """Scores of a pool's responses under any measure, each computed once and kept."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final, Literal
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from langchain_reasc.answers import kind_of
 from langchain_reasc.calibration import Selection, select_measure
 from langchain_reasc.evaluation.pool import Pool
-from langchain_reasc.exceptions import CalibrationDataError, PoolError
-from langchain_reasc.method.confidence import SCORES, Measure
+from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
+from langchain_reasc.method.confidence import SCORES, Measure, Spans
 from langchain_reasc.method.stopping import Response
 
 __all__ = ["RECORDED", "MeasureSpec", "PoolScores"]
@@ -82,19 +82,23 @@ class PoolScores:
         Raises:
             CalibrationDataError: too few correct or wrong responses to compare signals.
         """
-        signals, correct = [], []
+        signals, correct, spans = [], [], []
         for question, response in firsts:
             held = self._signals_of(question)[response]
             if all(np.size(values) for values in held.values()) and held:
+                one = self._pool.questions[question].responses[response]
                 signals.append(held)
-                correct.append(bool(self._pool.questions[question].responses[response].correct))
+                correct.append(bool(one.correct))
+                spans.append(None if one.answer is None else one.spans)
         if not signals:
             raise CalibrationDataError("no calibration response carries token signals")
-        return select_measure(signals, correct, seed=seed)
+        return select_measure(signals, correct, spans=spans, seed=seed)
 
     def unscored(self, measure: Measure | str) -> int:
-        """Responses without a score."""
-        return sum(score is None for row in self.scores(measure) for score in row)
+        """Responses that vote without a score."""
+        rows = zip(self._pool.questions, self.scores(measure), strict=True)
+        pairs = (pair for question, row in rows for pair in zip(question.responses, row, strict=True))
+        return sum(response.answer is not None and score is None for response, score in pairs)
 
     def shorter_than(self, window: int) -> float:
         """Share of the responses that have fewer tokens than a window; their windowed scores are plain means."""
@@ -107,11 +111,25 @@ class PoolScores:
         if measure.signal not in self.signals:
             held = ", ".join(self.signals) or "none; record it with `reasc record` to have them"
             raise PoolError(f"{self._pool.path} has no {measure.signal!r} signal (it has: {held})")
+        if measure.of_span:
+            return self._scored_by_span(measure)
         assert self._pool.signals is not None
         questions = self._pool.questions
         scores = _scores_of_all(measure, *self._pool.signals.of_all(measure.signal, [one.id for one in questions]))
-        held = iter([None if math.isnan(score) else score for score in scores.tolist()])
-        return [list(islice(held, len(question.responses))) for question in questions]
+        each = iter([None if math.isnan(score) else score for score in scores.tolist()])
+        return [list(islice(each, len(question.responses))) for question in questions]
+
+    def _scored_by_span(self, measure: Measure) -> list[list[float | None]]:
+        spans = [[response.spans for response in question.responses] for question in self._pool.questions]
+        if all(getattr(one, measure.score) is None for row in spans for one in row):
+            raise PoolError(
+                f"{self._pool.path} does not say which tokens are the {measure.score!r}, because an earlier version "
+                "recorded it or its answers were found again since; record it anew to have them"
+            )
+        return [
+            [_score(measure, *one) for one in zip(self._signals_of(question), row, strict=True)]
+            for question, row in enumerate(spans)
+        ]
 
     def _recorded(self) -> list[list[float | None]]:
         if not self._pool.has_scores:
@@ -141,3 +159,10 @@ def _scores_of_all(
             finite = np.isfinite(tokens).all(axis=1)
             scores[rows[finite]] = SCORES[measure.score](tokens[finite], measure.window)
     return scores
+
+
+def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike], spans: Spans) -> float | None:
+    try:
+        return measure(signals, spans)
+    except (ConfidenceError, LogprobsUnavailable):  # an empty response, or one without log-probabilities or the span
+        return None

@@ -56,7 +56,7 @@ class Votes:
     @property
     def width(self) -> int:
         """The number n of responses that there is room for."""
-        return self.answers.shape[1]
+        return int(self.answers.shape[1])
 
     def of_questions(self, rows: Rows) -> Self:
         """Those of some of the questions."""

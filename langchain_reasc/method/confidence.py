@@ -1,11 +1,12 @@
 """Response scores: how confident the model was of a whole response.
 
 A response score S(y) condenses a token signal (:mod:`.token_signals`) into one float; higher means more confident.
+Most read all tokens (:data:`SCORES`); two are means over the tokens that matter most (:data:`SPAN_SCORES`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +14,29 @@ import numpy.typing as npt
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED, Floats, check_signals
 
-__all__ = ["SCORES", "Measure", "group_means", "response_score"]
+__all__ = ["SCORES", "SPAN_SCORES", "Measure", "Span", "Spans", "group_means", "response_score"]
 
 DEFAULT_WINDOW: Final = 128
+
+Span = tuple[int, int]
+"""A half-open range."""
+
+
+class Spans(NamedTuple):
+    """Which tokens of a response are which, as half-open ranges of their indices; None where that cannot be told.
+
+    Attributes:
+        answer_span: the tokens that spell any part of the answer, as in CoT-decoding (Wang & Zhou, arXiv 2402.10200).
+        last_step: the tokens from the beginning of the last line or sentence before the one in which the answer stands,
+            up to the answer.
+    """
+
+    answer_span: Span | None = None
+    last_step: Span | None = None
+
+
+SPAN_SCORES: Final = Spans._fields
+"""Scores that are the mean over one of the response's spans; they have no window."""
 
 
 def group_means(token_signals: Floats, window: int) -> npt.NDArray[np.float64]:
@@ -32,7 +53,7 @@ def group_means(token_signals: Floats, window: int) -> npt.NDArray[np.float64]:
     # Centring first keeps the running sum small, so its rounding stays below 1e-12 on long responses.
     centre = values.mean(axis=-1, keepdims=True)
     if values.shape[-1] <= window:
-        return centre
+        return np.asarray(centre)
     sums = np.concatenate((np.zeros_like(centre), np.cumsum(values - centre, axis=-1)), axis=-1)
     means: npt.NDArray[np.float64] = (sums[..., window:] - sums[..., :-window]) / window + centre
     return means
@@ -84,8 +105,14 @@ def response_score(token_signals: npt.ArrayLike, *, score: str = "bottom_group",
 class Measure:
     """How a response becomes one number S(y): a token signal, a score over it, and the score's window.
 
-    The default is the paper's own: self-certainty, bottom-10 % group confidence, W = 128. ``Measure("verbalized",
-    "mean")`` is what the model says of itself instead, where it was asked to (``ask_confidence=True``).
+    The default is the paper's own: self-certainty, bottom-10 % group confidence, W = 128. ``Measure("token_logprob",
+    "answer_span")`` reads the tokens that spell the answer alone. ``Measure("verbalized", "mean")`` is what the model
+    says of itself instead, where it was asked to (``ask_confidence=True``).
+
+    Attributes:
+        signal: a name in :data:`~langchain_reasc.method.token_signals.SIGNALS`, or ``verbalized``.
+        score: a name in :data:`SCORES` or :data:`SPAN_SCORES`.
+        window: tokens per group, W ≥ 1; ``mean`` and the scores of a span have none.
     """
 
     signal: str = "self_certainty"
@@ -94,26 +121,54 @@ class Measure:
 
     def __post_init__(self) -> None:
         check_signals([self.signal], known=(*SIGNALS, VERBALIZED))
-        _check_score(self.score, self.window)
+        _check_score(self.score, self.window, known=(*SCORES, *SPAN_SCORES))
+        if self.of_span and self.signal == VERBALIZED:
+            raise ConfigurationError(
+                f"the stated confidence belongs to no token, so it has no {self.score!r}: use mean"
+            )
 
-    def __call__(self, token_signals: Mapping[str, npt.ArrayLike]) -> float:
-        """S(y) from a response's token signals (name -> shape (T,)).
+    @property
+    def of_span(self) -> bool:
+        """Whether it reads one of the response's spans."""
+        return self.score in SPAN_SCORES
+
+    @property
+    def windowed(self) -> bool:
+        """Whether its window matters."""
+        return self.score != "mean" and not self.of_span
+
+    def __call__(self, token_signals: Mapping[str, npt.ArrayLike], spans: Spans | None = None) -> float:
+        """S(y) from a response's token signals (name -> shape (T,)), and its spans where the score is of one.
 
         Raises:
-            LogprobsUnavailable: the response does not carry this signal.
-            ConfidenceError: the signal is empty or not finite.
+            LogprobsUnavailable: the response does not carry this signal, or it cannot be told which tokens are meant.
+            ConfidenceError: the signal is empty or not finite, or ends before the span does.
         """
         if self.signal not in token_signals:
             held = ", ".join(token_signals) or "none"
             raise LogprobsUnavailable(f"the response carries no {self.signal!r} signal (it carries: {held})")
-        return response_score(token_signals[self.signal], score=self.score, window=self.window)
+        values = token_signals[self.signal]
+        if self.of_span:
+            return self._over(getattr(spans, self.score, None), np.asarray(values))
+        return response_score(values, score=self.score, window=self.window)
+
+    def _over(self, span: Span | None, values: npt.NDArray[np.floating[Any]]) -> float:
+        if span is None:
+            raise LogprobsUnavailable(
+                f"no {self.score!r} score: which tokens these are cannot be told (the answer is not spelled in the "
+                "response as it was found, or the tokens came without their text); choose another score, or count such "
+                "votes with on_missing_confidence='count'"
+            )
+        if not 0 <= span[0] < span[1] <= len(values):
+            raise ConfidenceError(f"the {self.score!r} tokens {list(span)} are none of the response's {len(values)}")
+        return response_score(values[slice(*span)], score="mean")
 
     def __str__(self) -> str:
-        return f"{self.signal}/mean" if self.score == "mean" else f"{self.signal}/{self.score}/W={self.window}"
+        return f"{self.signal}/{self.score}/W={self.window}" if self.windowed else f"{self.signal}/{self.score}"
 
 
-def _check_score(score: str, window: int) -> None:
-    if score not in SCORES:
-        raise ConfigurationError(f"unknown score {score!r}; choose one of {', '.join(SCORES)}")
+def _check_score(score: str, window: int, known: Collection[str] = SCORES) -> None:
+    if score not in known:
+        raise ConfigurationError(f"unknown score {score!r}; choose one of {', '.join(known)}")
     if window < 1:
         raise ConfigurationError(f"window must be at least 1 token, got {window}")

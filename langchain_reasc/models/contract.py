@@ -35,8 +35,8 @@ TOKEN_SIGNALS_INFO: Final = "token_signals_info"
 """What those are made of: ``top_k`` (k) and ``vocabulary_size`` (V)."""
 
 GENERATED_TEXT: Final = "generated_text"
-"""What the tokens of a response that calls tools spell, its calls included: ``text``, and ``sizes``, how many of its
-bytes (UTF-8) each token is, as many as there are values in :data:`TOKEN_SIGNALS`."""
+"""What the tokens of a response spell, its calls of tools included: ``text``, and ``sizes``, how many of its bytes
+(UTF-8) each token is, as many as there are values in :data:`TOKEN_SIGNALS`."""
 
 VERBALIZED_CONFIDENCE: Final = "verbalized_confidence"
 """The confidence that the model stated of its response, 0 to 1, where it was asked to; None where it stated none."""

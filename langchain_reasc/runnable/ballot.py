@@ -38,7 +38,7 @@ class Ballot:
         meanings: Meanings | None = None,
         deserves_vote: DeservesVote | None = None,
     ) -> None:
-        self._extract, self._tools, self._schemas = extract, tools, schemas
+        self.extract, self._tools, self._schemas = extract, tools, schemas
         self._meanings, self._deserves_vote = meanings, deserves_vote
         self._near = Classes(self._is_near)
         self._without: Counter[str] = Counter()  # why -> responses
@@ -61,13 +61,13 @@ class Ballot:
 
     def rule(self, rule: StoppingRule) -> StoppingRule:
         """The rule as it decides on such answers: by field, or as it is."""
-        return self._extract.objects.rule(rule) if self._extract.objects else rule
+        return self.extract.objects.rule(rule) if self.extract.objects else rule
 
     def vote(self, message: AIMessage) -> Vote:
         """What a response votes for, in its own words."""
         vote = Vote(None)
         try:
-            vote = vote_of(message, self._extract, self._tools, self._schemas)
+            vote = vote_of(message, self.extract, self._tools, self._schemas)
         except ReASCError:
             raise
         except Exception as error:  # the user's extractor: one odd response must not lose the others
@@ -84,13 +84,13 @@ class Ballot:
         """The answer of the first response that gave the same one in other words, or with numbers near to these."""
         if vote.answer is None:
             return None
-        if vote.calls or self._extract.objects:
+        if vote.calls or self.extract.objects:
             return self._near.of(vote.answer)
         return self._meanings.of(vote.answer) if self._meanings else vote.answer
 
     def written(self, message: AIMessage, answer: str) -> AIMessage | None:
         """A response with an object in it that was put together from several; None where that cannot be."""
-        return with_answer(message, answer, self._extract.objects) if self._extract.objects else None
+        return with_answer(message, answer, self.extract.objects) if self.extract.objects else None
 
     @property
     def bill(self) -> UsageMetadata | None:
@@ -116,5 +116,5 @@ class Ballot:
         return [*told, *(self._meanings.notices if self._meanings else ())]
 
     def _is_near(self, one: str, other: str) -> bool:
-        objects = self._extract.objects
+        objects = self.extract.objects
         return self._tools.same(one, other) or (objects is not None and objects.same(one, other))

@@ -12,7 +12,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_reasc.answers import AnswerSpec, ToolVotes, Vote, extractor, vote_of
+from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, Vote, extractor, places_of, vote_of
 from langchain_reasc.calibration import Calibration, calibrate_offline, select_measure
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, ConfigurationError, LogprobsUnavailable
@@ -105,10 +105,9 @@ class Labelled:
         """Algorithm 1 on the responses that came and carry what is asked for."""
         extract = extractor(answer)
         schemas = self.model.schemas
-        read = [
-            _reading(sample, partial(vote_of, extract=extract, tools=self.tool_votes, schemas=schemas))
-            for sample in samples
-        ]
+        vote = partial(vote_of, extract=extract, tools=self.tool_votes, schemas=schemas)
+        of_span = measure == "auto" or measure.of_span
+        read = [_reading(sample, vote, extract if of_span else None) for sample in samples]
         if all(reading is None for reading in read):
             first = next((sample.error for sample in samples if sample.error), None)
             raise CalibrationDataError(f"none of the {len(samples)} questions gave a response; the first: {first!r}")
@@ -118,9 +117,12 @@ class Labelled:
         ]
         compared: Any = {"tools": self.tool_votes, "schemas": schemas, "concurrency": self.concurrency}
         right = graded(responses, extract, self.config, **compared, cutoff=cutoff)
-        readings = [one for one, told in zip(read, right, strict=True) if one is not None and told is not None]
+        kept = [one for one, told in zip(read, right, strict=True) if one is not None and told is not None]
+        readings = [reading for reading, _ in kept]
         correct = [told for told in right if told is not None]
-        chosen = select_measure([one.signals for one in readings], correct, seed=seed) if measure == "auto" else None
+        spans = [reading.spans if votes else None for reading, votes in kept]
+        signals = [one.signals for one in readings]
+        chosen = select_measure(signals, correct, spans=spans, seed=seed) if measure == "auto" else None
         used = chosen.measure if chosen else measure
         assert isinstance(used, Measure)
         scored = [
@@ -145,12 +147,17 @@ class Labelled:
         return Wave(self.model, prompt, range(index, index + 1), self.config)
 
 
-def _reading(sample: Sample, vote: Callable[[AIMessage], Vote]) -> SignalReading | None:
+def _reading(
+    sample: Sample, vote: Callable[[AIMessage], Vote], extract: Extractor | None
+) -> tuple[SignalReading, bool] | None:
+    """The signals of a response, with its spans where the extractor is given; and whether it votes."""
     if sample.status != "complete" or sample.message is None:
         logger.warning("a question is left out of the calibration: %s", sample.error)
         return None
+    given = vote(sample.message)
+    places = places_of(sample.message, extract, given) if extract else None
     try:
-        return read_signals(sample.message, of_calls=vote(sample.message).calls)
+        return read_signals(sample.message, of_calls=given.calls, places=places), given.answer is not None
     except LogprobsUnavailable as error:
         logger.warning("a response is left out of the calibration: %s", error)
         return None

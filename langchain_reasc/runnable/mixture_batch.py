@@ -10,12 +10,12 @@ from contextlib import suppress
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import vote_of
+from langchain_reasc.answers import Vote, places_of, vote_of
 from langchain_reasc.calibration import calibrate_mixture
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc.models.logprobs import Provenance, read_signals
+from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 from langchain_reasc.runnable.question import Start
 from langchain_reasc.runnable.solver import Solver
 from langchain_reasc.sampling import Sample
@@ -29,7 +29,7 @@ def starts(firsts: Sequence[Sample], solver: Solver) -> list[Start]:
     measure = solver.calibrator.measure
     scores, shorter, made_of = _scores(firsts, solver, measure)
     notices: tuple[str, ...] = ()
-    if measure.score != "mean" and measure.signal != VERBALIZED and 2 * shorter > len(scores) > 0:
+    if measure.windowed and measure.signal != VERBALIZED and 2 * shorter > len(scores) > 0:
         notices = (
             f"{shorter} of {len(scores)} first responses are shorter than the window ({measure.window} tokens) and are "
             "scored by their plain mean; pass a measure with a smaller window",
@@ -53,7 +53,7 @@ def _scores(firsts: Sequence[Sample], solver: Solver, measure: Measure) -> tuple
         if sample.status != "complete" or sample.message is None:
             continue
         with suppress(LogprobsUnavailable, ConfidenceError):  # its own decision reports that
-            reading = read_signals(sample.message, of_calls=_votes_for_calls(sample.message, solver))
+            reading = _reading(sample.message, solver, measure)
             short = len(reading.signals.get(measure.signal, ())) < measure.window
             scored.append((reading.score(measure), short, reading.provenance(measure.signal)))
     k = _most_common(one["top_k"] for *_, one in scored)
@@ -66,12 +66,14 @@ def _scores(firsts: Sequence[Sample], solver: Solver, measure: Measure) -> tuple
     return [score for score, _ in kept], sum(short for _, short in kept), Provenance(top_k=k, vocabulary_size=size)
 
 
-def _votes_for_calls(message: AIMessage, solver: Solver) -> bool:
-    """Whether the answer is the calls; looked for only where there are some."""
-    if message.tool_calls:
+def _reading(message: AIMessage, solver: Solver, measure: Measure) -> SignalReading:
+    """The vote is looked for only where the signals depend on it."""
+    vote = Vote(None)
+    if message.tool_calls or measure.of_span:
         with suppress(Exception):  # the user's extractor: its own decision reports that
-            return vote_of(message, solver.extract, solver.tool_votes, solver.model.schemas).calls
-    return False
+            vote = vote_of(message, solver.extract, solver.tool_votes, solver.model.schemas)
+    places = places_of(message, solver.extract, vote) if measure.of_span else None
+    return read_signals(message, of_calls=vote.calls, places=places)
 
 
 def _most_common(values: Iterable[int | None]) -> int | None:

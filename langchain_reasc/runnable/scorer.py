@@ -4,7 +4,7 @@ from collections import Counter
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import Vote
+from langchain_reasc.answers import Extractor, Vote, places_of
 from langchain_reasc.calibration import Calibration, check_made_of
 from langchain_reasc.exceptions import ConfidenceError, FingerprintMismatch, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
@@ -21,13 +21,18 @@ class Scorer:
         calibration: what the scores will be compared with. The first response that shows another signal, k or V behind
             them is refused; a later one is without confidence. None compares nothing.
         required: whether a response without confidence is an error.
+        extract: what finds the answers; a score over the tokens of an answer, or of the last step, asks it where they
+            are.
 
     Attributes:
         first_made_of: the ``top_k`` and ``vocabulary_size`` that the first score was made of.
     """
 
-    def __init__(self, measure: Measure | None, *, calibration: Calibration | None, required: bool) -> None:
+    def __init__(
+        self, measure: Measure | None, *, calibration: Calibration | None, required: bool, extract: Extractor
+    ) -> None:
         self._measure, self._calibration, self._required = measure, calibration, required
+        self._extract = extract
         self._agreed = False
         self._odd: Counter[str] = Counter()  # what was odd about log-probabilities -> responses
         self._reasons: list[str] = []
@@ -49,7 +54,7 @@ class Scorer:
         if self._measure is None:
             return None
         try:
-            return self._read(message, self._measure, of_calls=vote.calls)
+            return self._read(message, self._measure, vote)
         except (LogprobsUnavailable, ConfidenceError) as error:
             if vote.answer is not None:
                 if self._required:
@@ -70,8 +75,9 @@ class Scorer:
             said.insert(0, f"{missing}: {self._reasons[0]}")
         return said
 
-    def _read(self, message: AIMessage, measure: Measure, *, of_calls: bool) -> float:
-        reading = read_signals(message, of_calls=of_calls)
+    def _read(self, message: AIMessage, measure: Measure, vote: Vote) -> float:
+        places = places_of(message, self._extract, vote) if measure.of_span else None
+        reading = read_signals(message, of_calls=vote.calls, places=places)
         self._compare(reading)
         score = reading.score(measure)
         self._odd.update(reading.notices)

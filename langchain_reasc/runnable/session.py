@@ -72,7 +72,7 @@ class Session:
     ) -> None:
         self._rule, self._ballot = rule, ballot
         self._capped = ballot.rule(rule | Cap(max_samples))
-        self._scorer = Scorer(measure, calibration=calibration, required=required)
+        self._scorer = Scorer(measure, calibration=calibration, required=required, extract=ballot.extract)
         self._max_samples, self._concurrency = max_samples, concurrency
         self._gated = rule.may_accept_first
         self._keep_logprobs = keep_logprobs

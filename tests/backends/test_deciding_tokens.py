@@ -85,13 +85,11 @@ def test_several_calls(path: Path, face: Face) -> None:
     assert "<tool_call>" not in kept
 
 
-def test_nothing_is_recorded_where_nothing_is_called(path: Path, face: Face) -> None:
+def test_what_the_tokens_spell_is_recorded_of_any_response_with_signals(path: Path, face: Face) -> None:
     with ChatLlamaCpp(model_path=path, chat_template=HERMES, max_tokens=20) as made:
-        assert "generated_text" not in face.invoke(made, "hi").response_metadata
-        bound = made.bind_tools([Weather])
-        assert "generated_text" not in face.invoke(bound, "hi").response_metadata, "it may call, and did not"
-        cut_off = face.invoke(made.bind_tools([Weather], tool_choice="any"), "hi")
-        assert cut_off.invalid_tool_calls and "generated_text" not in cut_off.response_metadata
+        for bound in (made, made.bind_tools([Weather]), made.bind_tools([Weather], tool_choice="any")):
+            metadata = face.invoke(bound, "hi").response_metadata
+            assert len(metadata["generated_text"]["sizes"]) == len(metadata["token_signals"]["token_logprob"]) == 20
         assert "generated_text" not in face.invoke(made.bind_tools([Weather], signals=()), "hi").response_metadata
 
 

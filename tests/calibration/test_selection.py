@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 
 from langchain_reasc.calibration import Selection, select_measure
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.method.token_signals import SIGNALS
 
 Responses = list[dict[str, npt.NDArray[np.float64]]]
@@ -101,3 +101,43 @@ def test_a_label_for_each_response(labels: int) -> None:
     responses, _ = noise(20, 10, ("top_k",), seed=5)
     with pytest.raises(CalibrationDataError, match=f"20 responses but {labels} labels"):
         select_measure(responses, np.arange(labels) % 2 == 0)
+
+
+def _spelled(responses: Responses, correct: npt.NDArray[np.bool_]) -> list[Spans | None]:
+    """Raises the signal of right answers at their tokens, where each response has its own."""
+    spans: list[Spans | None] = []
+    for at, (signals, right) in enumerate(zip(responses, correct, strict=True)):
+        begin = 3 * at % 30
+        signals["token_logprob"][begin : begin + 3] += 2.0 * right
+        spans.append(Spans(answer_span=(begin, begin + 3)))
+    return spans
+
+
+def test_the_answers_tokens_are_found_where_every_vote_has_them() -> None:
+    responses, correct = noise(80, 40, ("self_certainty", "token_logprob"), seed=5)
+    spans = _spelled(responses, correct)
+    found = select_measure(responses, correct, spans=spans)
+    assert found.measure == Measure("token_logprob", "answer_span") and found.auroc > 0.85
+    assert all(measure.score != "last_step" for measure in found.rejected)
+    spans[7] = Spans(last_step=(0, 3))
+    assert select_measure(responses, correct, spans=spans).measure.score != "answer_span"
+    assert select_measure(responses, correct) == select_measure(responses, correct, spans=[Spans()] * 80)
+
+
+def test_a_response_without_a_vote_needs_no_span() -> None:
+    responses, correct = noise(80, 40, ("self_certainty", "token_logprob"), seed=5)
+    spans = _spelled(responses, correct)
+    without = np.flatnonzero(~correct)[::2]
+    for at in without:
+        spans[at] = None
+    found = select_measure(responses, correct, spans=spans)
+    assert found.measure == Measure("token_logprob", "answer_span")
+    voting = [at for at in range(80) if at not in without]
+    scores = [found.measure(responses[at], spans[at] or Spans()) for at in voting]
+    assert found.auroc == pytest.approx(roc_auc_score(correct[voting], scores), abs=0.06)
+
+
+def test_where_no_wrong_response_votes_its_score_says_nothing() -> None:
+    responses, correct = noise(40, 12, ("token_logprob",), seed=6)
+    spans = [Spans(answer_span=(0, 2)) if right else None for right in correct]
+    assert select_measure(responses, correct, spans=spans).measure.score != "answer_span"

@@ -18,6 +18,7 @@ def test_everything_recorded_is_read_back(tmp_path: Path) -> None:
         "7", 12, text="so 7", score=1.5, prompt_tokens=9, finish_reason="length", cut_off=True, correct=True
     )
     full |= {"message": {"tool_calls": [{"name": "f", "args": {}, "id": "1"}]}}
+    full |= {"answer_span": (10, 12), "last_step": (3, 10)}
     path = write_lines(tmp_path / "p.jsonl", {"metadata": {"model": "m"}}, question("a", full) | {"input": "3 + 4?"})
 
     pool = read_pool(path)

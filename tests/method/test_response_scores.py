@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.confidence import SCORES, Measure, group_means, response_score
+from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure, Spans, group_means, response_score
 
 TOKENS = [4.0, 2.0, 6.0, 8.0, 1.0, 3.0]  # groups of 2: 3, 4, 7, 4.5, 2
 
@@ -99,3 +99,43 @@ def test_measure_reads_its_own_signal() -> None:
         measure({})
     with pytest.raises(ConfigurationError, match="'certainty'"):
         Measure("certainty")
+
+
+SPANS = Spans(answer_span=(4, 6), last_step=(1, 4))
+
+
+@pytest.mark.parametrize("window", [1, 128])
+def test_scores_of_a_span_by_hand(window: int) -> None:
+    signals = {"top_k": TOKENS}
+    assert Measure("top_k", "answer_span", window)(signals, SPANS) == pytest.approx((1 + 3) / 2)
+    assert Measure("top_k", "last_step", window)(signals, SPANS) == pytest.approx((2 + 6 + 8) / 3)
+    assert str(Measure("top_k", "last_step", window)) == "top_k/last_step"
+
+
+@pytest.mark.parametrize("score", SPAN_SCORES)
+def test_a_span_that_is_not_known_is_no_score(score: str) -> None:
+    with pytest.raises(LogprobsUnavailable, match=f"no '{score}' score: which tokens these are cannot be told"):
+        Measure("top_k", score)({"top_k": TOKENS})
+
+
+@pytest.mark.parametrize("span", [(4, 7), (2, 2), (5, 3), (6, 9)])
+def test_a_span_of_other_tokens_is_refused(span: tuple[int, int]) -> None:
+    with pytest.raises(ConfidenceError, match="are none of the response's 6"):
+        Measure("top_k", "answer_span")({"top_k": TOKENS}, Spans(answer_span=span))
+
+
+def test_what_is_not_finite_matters_only_within_the_span() -> None:
+    signals = {"top_k": [float("nan"), *TOKENS[1:]]}
+    assert Measure("top_k", "answer_span")(signals, SPANS) == 2.0
+    with pytest.raises(ConfidenceError):
+        Measure("top_k", "answer_span")(signals, Spans(answer_span=(0, 2)))
+
+
+def test_the_stated_confidence_has_no_span() -> None:
+    with pytest.raises(ConfigurationError, match="belongs to no token"):
+        Measure("verbalized", "answer_span")
+
+
+def test_a_response_score_is_of_all_tokens() -> None:
+    with pytest.raises(ConfigurationError, match="unknown score 'answer_span'"):
+        response_score(TOKENS, score="answer_span")

@@ -9,13 +9,15 @@ import numpy as np
 import numpy.typing as npt
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 
+from langchain_reasc.answers import Places
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED, signals_from_alternatives
 from langchain_reasc.models.contract import TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, VERBALIZED_CONFIDENCE
 from langchain_reasc.models.logprobs.checks import TokenLogprobs, checked
 from langchain_reasc.models.logprobs.deciding import Mask, deciding_tokens, spelled_by
-from langchain_reasc.models.logprobs.shapes import tokens_of
+from langchain_reasc.models.logprobs.shapes import Token, tokens_of
+from langchain_reasc.models.logprobs.spans import spans_of
 
 __all__ = ["Provenance", "SignalReading", "count_tokens", "read_signals", "token_logprobs_of", "token_signals_of"]
 
@@ -45,6 +47,7 @@ class SignalReading:
         vocabulary_size: V, where a backend knows it.
         withheld: name -> why a signal that such responses can carry is not here.
         notices: what was odd and what was done about it.
+        spans: which of the tokens spell the answer, and which the last step; none where nobody asked for them.
     """
 
     signals: Signals
@@ -52,27 +55,31 @@ class SignalReading:
     vocabulary_size: int | None = None
     withheld: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    spans: Spans = field(default_factory=Spans)
 
     def score(self, measure: Measure) -> float:
         """S(y), the response's score by a measure.
 
         Raises:
-            LogprobsUnavailable: the response carries no such signal, or it was withheld; the message says why.
+            LogprobsUnavailable: the response carries no such signal, or it was withheld, or has no span that the score
+                is of; the message says why.
             ConfidenceError: the signal is empty or not finite.
         """
         if why := self.withheld.get(measure.signal):
             raise LogprobsUnavailable(f"no {measure.signal!r} signal: {why}")
-        return measure(self.signals)
+        return measure(self.signals, self.spans)
 
     def within(self, tokens: Mask | None) -> "SignalReading":
-        """The same of some of the tokens; of all, where these cannot be told.
+        """The same of some of the tokens, which are then both spans; of all, where these cannot be told.
 
         Args:
             tokens: shape (T,), true for those to keep; None where they cannot be told.
         """
         if tokens is None or not tokens.any() or any(values.shape != tokens.shape for values in self.signals.values()):
             return self
-        return replace(self, signals={name: values[tokens] for name, values in self.signals.items()})
+        every = (0, int(np.count_nonzero(tokens)))
+        kept = {name: values[tokens] for name, values in self.signals.items()}
+        return replace(self, signals=kept, spans=Spans(answer_span=every, last_step=every))
 
     def provenance(self, signal: str) -> Provenance:
         """``top_k`` and ``vocabulary_size`` as a calibration made of this signal records them."""
@@ -88,7 +95,7 @@ def token_signals_of(message: BaseMessage) -> Signals:
     return read_signals(message).signals
 
 
-def read_signals(message: BaseMessage, *, of_calls: bool = False) -> SignalReading:
+def read_signals(message: BaseMessage, *, of_calls: bool = False, places: Places | None = None) -> SignalReading:
     """The token signals of a response, with what they are made of and what was odd.
 
     Reads ``response_metadata["token_signals"]`` where a backend recorded them; otherwise what the provider returned,
@@ -99,16 +106,17 @@ def read_signals(message: BaseMessage, *, of_calls: bool = False) -> SignalReadi
         message: the response.
         of_calls: whether it votes for its tool calls. Then only the tokens of their names and arguments are read, where
             they can be told from the others (:mod:`.deciding`); else all, as of any other response.
+        places: where its text has the answer and the last step, for a score over their tokens; None looks for none.
 
     Raises:
         LogprobsUnavailable: none were returned, or they cannot be what they claim, and no confidence was stated. Never
             a zero instead.
     """
     if VERBALIZED_CONFIDENCE not in message.response_metadata:
-        return _read_tokens(message, of_calls=of_calls)
+        return _read_tokens(message, of_calls=of_calls, places=places)
     stated = _number(message.response_metadata[VERBALIZED_CONFIDENCE])
     try:
-        reading = _read_tokens(message, of_calls=of_calls)
+        reading = _read_tokens(message, of_calls=of_calls, places=places)
     except LogprobsUnavailable as error:
         if stated is None:
             raise LogprobsUnavailable(f"{_NOT_STATED}; and {error}") from None
@@ -118,28 +126,51 @@ def read_signals(message: BaseMessage, *, of_calls: bool = False) -> SignalReadi
     return replace(reading, signals={**reading.signals, VERBALIZED: np.array([stated])})
 
 
-def _read_tokens(message: BaseMessage, *, of_calls: bool) -> SignalReading:
+def _read_tokens(message: BaseMessage, *, of_calls: bool, places: Places | None) -> SignalReading:
     calls = message.tool_calls if of_calls and isinstance(message, AIMessage) else []
     if recorded := message.response_metadata.get(TOKEN_SIGNALS):
         reading = _recorded(recorded, message.response_metadata.get(TOKEN_SIGNALS_INFO))
-        spelled = spelled_by(message.response_metadata) if calls else None
-        return reading.within(deciding_tokens(spelled, calls)) if spelled else reading
-    found = token_logprobs_of(message)
+        spelled = spelled_by(message.response_metadata) if calls or places else None
+        return _told(reading, spelled, calls, places) if spelled else reading
+    tokens = tokens_of(message.response_metadata)
+    found = _checked(tokens, message)
     names = [name for name in ("top_k", "token_logprob", "neg_entropy") if name not in found.withheld]
     signals = signals_from_alternatives(found.chosen, found.alternatives, signals=names)
     known = () if _may_be_one_more(found) else ("top_k", "neg_entropy")
     k: dict[str, int] = {name: found.k for name in known if name in signals}
     reading = SignalReading(signals, k=k, withheld=found.withheld, notices=found.notices)
-    return reading.within(_of_calls(message, calls, found.places)) if calls else reading
+    spelled = _spelled(tokens) if calls or places else None
+    return _told(reading, spelled, calls, places, kept=found.places) if spelled else reading
 
 
-def _of_calls(message: BaseMessage, calls: Sequence[ToolCall], places: npt.NDArray[np.intp]) -> Mask | None:
-    """Which of the tokens at these places hold the calls."""
-    spelled = [token.spelled for token in tokens_of(message.response_metadata)]
-    if any(piece is None for piece in spelled):
-        return None
-    mask = deciding_tokens([piece or b"" for piece in spelled], calls)
-    return None if mask is None else mask[places]
+def _told(
+    reading: SignalReading,
+    spelled: Sequence[bytes],
+    calls: Sequence[ToolCall],
+    places: Places | None,
+    kept: npt.NDArray[np.intp] | None = None,
+) -> SignalReading:
+    """A reading with what its tokens' text tells: those of the calls alone, or where the spans are.
+
+    Args:
+        reading: the signals of all tokens.
+        spelled: what each token spells.
+        calls: the calls that the response votes for.
+        places: where its text has the answer and the last step.
+        kept: which tokens carry a signal, where not all do.
+    """
+    if calls:
+        mask = deciding_tokens(spelled, calls)
+        return reading.within(mask if mask is None or kept is None else mask[kept])
+    if places is None or (kept is None and any(values.shape != (len(spelled),) for values in reading.signals.values())):
+        return reading
+    return replace(reading, spans=spans_of(spelled, places, kept))
+
+
+def _spelled(tokens: Sequence[Token]) -> list[bytes] | None:
+    """What each of the provider's tokens spells; None where it does not say."""
+    spelled = [token.spelled for token in tokens if token.spelled is not None]
+    return spelled if len(spelled) == len(tokens) else None
 
 
 def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
@@ -148,7 +179,10 @@ def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
     Raises:
         LogprobsUnavailable: none were returned, or they cannot be what they claim.
     """
-    tokens = tokens_of(message.response_metadata)
+    return _checked(tokens_of(message.response_metadata), message)
+
+
+def _checked(tokens: Sequence[Token], message: BaseMessage) -> TokenLogprobs:
     if not tokens:
         raise LogprobsUnavailable(_why_none(message))
     return checked(tokens, text=str(message.text))

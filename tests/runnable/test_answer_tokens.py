@@ -1,0 +1,124 @@
+"""Scores over the answer's tokens, live: with the scripted model, and as replayed with the shipped one."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from langchain_reasc import Calibration, Measure, ReASCRunnable, acalibrate, calibrate
+from langchain_reasc.answers import extractor, places_of, vote_of
+from langchain_reasc.evaluation.questions import LabelledQuestion
+from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.evaluation.scoring import PoolScores
+from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.models.logprobs import read_signals
+
+from .fakes import Reply, Scripted, calibration
+
+ANSWER, STEP = Measure("token_logprob", "answer_span"), Measure("token_logprob", "last_step")
+
+
+def expected(message: AIMessage, measure: Measure, spec: str = "auto") -> float:
+    extract = extractor(spec)
+    return read_signals(message, places=places_of(message, extract, vote_of(message, extract))).score(measure)
+
+
+class Hesitating(Scripted):
+    """Is less sure of numbers than of words, by its reply's log-probability."""
+
+    def _chunk(self, reply: Reply, token: str, key: tuple[str, int]) -> Any:
+        known = reply if any(letter.isdigit() for letter in token) else Reply(logprob=-0.01)
+        return super()._chunk(known, token, key)
+
+
+def replies(*logprobs: float) -> Hesitating:
+    said = [Reply(f"3 + 4 is 7. The answer is {7 if at < 2 else 8}", logprob) for at, logprob in enumerate(logprobs)]
+    return Hesitating(script=lambda question, index: said[index])
+
+
+def test_a_live_run_weighs_the_answers_tokens(runner: Any) -> None:
+    made = calibration(signal="token_logprob", score="answer_span", mean=-1.0, schema_version=2)
+    result = runner.solve(ReASCRunnable(model=replies(-2.0, -3.0, -0.5), calibration=made, max_samples=3), "q")
+    assert [response.score for response in result.responses] == [-2.0, -3.0, -0.5]
+    weights = [response.weight for response in result.responses]
+    assert weights[0] == weights[1] == 1.0 < weights[2]
+
+
+def test_what_cannot_be_told_is_missing(runner: Any) -> None:
+    made = calibration(signal="token_logprob", score="answer_span", mean=-1.0, schema_version=2)
+    counting = {"answer": lambda text: "about " + text.split()[-1], "max_samples": 3, "calibration": made}
+    with pytest.raises(LogprobsUnavailable, match="which tokens these are cannot be told"):
+        runner.solve(ReASCRunnable(model=replies(-2.0, -3.0, -0.5), **counting), "q")
+    result = runner.solve(
+        ReASCRunnable(model=replies(-2.0, -3.0, -0.5), on_missing_confidence="count", **counting), "q"
+    )
+    assert result.answer == "about 7"
+    assert [response.score for response in result.responses] == [None] * 3
+    assert any("3 of 3 responses carry no confidence" in notice for notice in result.notices)
+
+
+def test_the_mixture_is_fitted_to_them(runner: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        number = int(question[1:])
+        return Reply(f"so it is {number % 2}", -0.2 - 0.01 * number if number % 2 else -2.0 - 0.01 * number)
+
+    reasc = ReASCRunnable(model=Hesitating(script=script), calibration="mixture", measure=ANSWER, max_samples=3)
+    messages = runner.batch(reasc, [f"q{number}" for number in range(24)])
+    accounts = [message.response_metadata["reasc"] for message in messages]
+    assert {account["reason"] for account in accounts[1::2]} >= {"gate"}, accounts
+    assert not any("shorter than the window" in str(account) for account in accounts), "it has none"
+
+
+def _calibrated(*args: Any, **kwargs: Any) -> Calibration:
+    return asyncio.run(acalibrate(*args, **kwargs))
+
+
+@pytest.mark.parametrize("calibrated", [calibrate, _calibrated], ids=["sync", "async"])
+def test_a_calibration_is_made_of_them(calibrated: Any) -> None:
+    """Only the number tells right from wrong, and it stands among many words that say nothing."""
+
+    def script(question: str, index: int) -> Reply:
+        number = int(question[1:])
+        talk = "well " * (number * 7 % 31)
+        sure = -0.2 if number % 3 else -0.6
+        return Reply("I pass" if number == 6 else f"{talk}so it is {7 if number % 3 else 8} {talk}", sure)
+
+    pairs = [(f"q{number}", "7") for number in range(45)]
+    model = Hesitating(script=script)
+    named = calibrated(model, pairs, measure=ANSWER)
+    assert named.measure == ANSWER and named.n == 44, "the response without an answer has none to score"
+    assert named.auroc is not None and named.auroc.value == 1.0
+    chosen = calibrated(model, pairs)
+    assert chosen.score == "answer_span" and chosen.auroc is not None and chosen.auroc.value == 1.0
+
+
+backend = pytest.importorskip("langchain_reasc_llama_cpp")
+pytest.importorskip("llama_cpp")
+
+
+def test_the_shipped_models_recording_replays_what_a_live_run_scores(tmp_path: Path, runner: Any) -> None:
+    embedded = backend.embedded_model_path()
+    problems = [json.loads(line) for line in embedded.with_name("test.jsonl").read_text().splitlines()[:4]]
+    questions = [LabelledQuestion(str(at), one["question"], str(one["answer"])) for at, one in enumerate(problems)]
+    with backend.ChatLlamaCpp(seed=3) as model:
+        pool = record_pool(model, questions, tmp_path / "pool.jsonl", samples=4)
+        for measure in (ANSWER, STEP):
+            recorded = PoolScores(pool).scores(measure)
+            assert all(score is not None for row in recorded for score in row)
+            for held, row in zip(pool.questions, recorded, strict=True):
+                reasc = ReASCRunnable(model=model, calibration="mixture", measure=measure, max_samples=4)
+                by_text = {one.text: score for one, score in zip(held.responses, row, strict=True)}
+                for response in runner.solve(reasc, str(held.input)).responses:
+                    message = response.message
+                    assert message is not None and response.score == expected(message, measure)
+                    if str(message.text) in by_text:
+                        assert response.score == pytest.approx(
+                            by_text[str(message.text)], abs=1e-3
+                        )  # decoded beside others
+        for held in pool.questions:  # and the tokens are those of the answer
+            for one in held.responses:
+                assert one.answer_span is not None and one.last_step is not None
+                assert one.last_step[1] <= one.answer_span[0] + 1 < one.answer_span[1] + 1 <= one.completion_tokens + 1
