@@ -115,9 +115,11 @@ class Gate(_Record):
         "threshold was looked for, and the paper's stands.",
     )
     safe_threshold: FiniteFloat | None = Field(
-        default=None, description="Smallest threshold that holds at this level (offline); null where none does."
+        default=None,
+        description="Smallest threshold that holds at this level, or mean_part where that is larger (offline); null "
+        "where none holds.",
     )
-    accepted: int | None = Field(default=None, ge=1, description="Calibration responses that reach safe_threshold.")
+    accepted: int | None = Field(default=None, ge=1, description="Responses that the smallest threshold accepts.")
     lower_bound: Probability | None = Field(
         default=None, description="Clopper-Pearson lower bound of their accuracy, at this level."
     )
@@ -352,7 +354,7 @@ class Calibration(_Record):
         """One line for a person."""
         threshold, _ = self.gate.under("default")
         gate = f"gate {threshold:.4g}" if threshold is not None else "gate closed"
-        held = f" (holds at {self.gate.level:.0%})" if self.gate.safe_threshold is not None else ""
+        held = f" (holds at {100 * self.gate.level:g} %)" if self.gate.safe_threshold is not None else ""
         auroc = f", AUROC {self.auroc.value:.2f} [{self.auroc.low:.2f}, {self.auroc.high:.2f}]" if self.auroc else ""
         one_group = f"; {self.mixture.one_group}" if self.mixture and self.mixture.one_group else ""
         counted = f"; Stage 2 counts votes: {self.unweighed}" if self.unweighed else ""
