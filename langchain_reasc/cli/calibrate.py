@@ -228,7 +228,7 @@ def _gate_explained(calibration: "Calibration") -> Iterator[str]:
         yield f"Gate                closed: {closed_because}"
     else:
         yield f"Gate                accepts a first response scoring {threshold:.4g} or more"
-    if gate.lower_bound is not None:
+    if gate.level is not None and gate.lower_bound is not None:
         yield (
             f"                    held by the {gate.accepted} highest scores: right in {gate.lower_bound:.1%} or more, "
             f"{100 * gate.level:g} % sure"
