@@ -24,7 +24,8 @@ def labelled_gate(scores: Scores, correct: Labels, p_target: float) -> Gate:
     optimistic. The safe one is found by a fixed sequence of tests (Learn then Test, Angelopoulos et al. 2021): from the
     highest threshold downwards, each must have a Clopper-Pearson lower bound of at least ``p_target`` at
     :data:`LEVEL`, and the first that has not ends it. So the chance that any threshold passes whose accuracy is lower
-    is at most 1 - :data:`LEVEL`, however many are tried. It is never below the paper's.
+    is at most 1 - :data:`LEVEL`, however many are tried. It keeps the paper's other part, the mean score of correct
+    responses, above which accuracy is taken to be no lower; so it is never below the paper's.
 
     Args:
         scores: shape (n,), finite, not all equal.
@@ -55,7 +56,7 @@ def _accuracy_above(scores: Scores, correct: Labels) -> tuple[Scores, Scores]:
 
 
 def _safe(scores: Scores, correct: Labels, p_target: float, *, at_least: float) -> dict[str, Any]:
-    """The fields of the safe gate: the lowest threshold that passes, of those not below ``at_least``.
+    """The fields of the safe gate: the lowest threshold that passes, and not below ``at_least``.
 
     Of the k highest scores, those above the (k + 1)th are drawn independently from all scores above it, so how many of
     them are right is binomial although the threshold is one of the scores.
@@ -69,20 +70,17 @@ def _safe(scores: Scores, correct: Labels, p_target: float, *, at_least: float) 
     wrong = np.cumsum(~correct[np.argsort(-scores, kind="stable")])
     accepted = np.searchsorted(-descending, -descending[_counts(allowed) - 1], side="right")  # with all of equal score
     passed = np.logical_and.accumulate(wrong[accepted - 1] <= allowed[accepted - 1])
-    usable = accepted[passed & (descending[accepted - 1] >= at_least)]
-    if usable.size == 0:
+    if not passed[0]:
         first = int(accepted[0])
         why = (
-            f"{int(wrong[first - 1])} of the {first} responses with the highest scores are wrong; an accuracy of "
-            f"{p_target:g} at {LEVEL:.0%} allows {max(0, int(allowed[first - 1]))}"
-            if not passed[0]
-            else f"only thresholds below the mean score of right responses reach {p_target:g} at {LEVEL:.0%}"
+            f"{int(wrong[first - 1])} of the {first} highest-scoring responses are wrong; {p_target:g} at "
+            f"{100 * LEVEL:g} % allows {int(allowed[first - 1])}"
         )
         return {"level": LEVEL, "safe_closed_because": why}
-    count = int(usable[-1])
+    count = int(accepted[passed][-1])
     return {
         "level": LEVEL,
-        "safe_threshold": float(descending[count - 1]),
+        "safe_threshold": max(at_least, float(descending[count - 1])),
         "accepted": count,
         "lower_bound": _lower_bound(count - int(wrong[count - 1]), count),
     }

@@ -198,10 +198,10 @@ def _unweighed(within: AUROC | None, weight: str) -> str | None:
         return None
     if within is None:
         return (
-            "whether the score separates right from wrong responses to the same question is unknown; calibrate on "
-            "several responses per question to know it"
+            "it is unknown whether the score separates the responses to one question; calibrate on several of each "
+            "to know it (reasc calibrate --samples 4)"
         )
     return (
-        f"the score hardly separates right from wrong responses to the same question: AUROC {within.value:.2f}, 95 % "
-        f"interval [{within.low:.2f}, {within.high:.2f}], of which the lower end must be above {WITHIN_NEEDED:g}"
+        f"the score hardly separates the responses to one question: AUROC {within.value:.2f}, 95 % interval "
+        f"[{within.low:.2f}, {within.high:.2f}], of which the lower end must be above {WITHIN_NEEDED:g}"
     )

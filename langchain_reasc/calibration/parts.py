@@ -90,9 +90,11 @@ class Gate(Record):
         "threshold was looked for, and the paper's stands.",
     )
     safe_threshold: FiniteFloat | None = Field(
-        default=None, description="Smallest threshold that holds at this level (offline); null where none does."
+        default=None,
+        description="Smallest threshold that holds at this level, or mean_part where that is larger (offline); null "
+        "where none holds.",
     )
-    accepted: int | None = Field(default=None, ge=1, description="Calibration responses that reach safe_threshold.")
+    accepted: int | None = Field(default=None, ge=1, description="Responses that the smallest threshold accepts.")
     lower_bound: Probability | None = Field(
         default=None, description="Clopper-Pearson lower bound of their accuracy, at this level."
     )

@@ -226,7 +226,7 @@ class Calibration(Record):
         """One line for a person."""
         threshold, _ = self.gate.under("default")
         gate = f"gate {threshold:.4g}" if threshold is not None else "gate closed"
-        held = f" (holds at {self.gate.level:.0%})" if self.gate.safe_threshold is not None else ""
+        held = f" (holds at {100 * self.gate.level:g} %)" if self.gate.level and threshold is not None else ""
         auroc = f", AUROC {self.auroc.value:.2f} [{self.auroc.low:.2f}, {self.auroc.high:.2f}]" if self.auroc else ""
         one_group = f"; {self.mixture.one_group}" if self.mixture and self.mixture.one_group else ""
         counted = f"; Stage 2 counts votes: {self.unweighed}" if self.unweighed else ""

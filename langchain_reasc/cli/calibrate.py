@@ -239,10 +239,10 @@ def _gate_explained(calibration: "Calibration") -> Iterator[str]:
         yield f"Gate                closed: {closed_because}"
     else:
         yield f"Gate                accepts a first response scoring {threshold:.4g} or more"
-    if gate.lower_bound is not None:
+    if gate.level is not None and gate.lower_bound is not None:
         yield (
-            f"                    {gate.accepted} do, and are right in {gate.lower_bound:.1%} or more "
-            f"({gate.level:.0%} sure)"
+            f"                    held by the {gate.accepted} highest scores: right in {gate.lower_bound:.1%} or more, "
+            f"{100 * gate.level:g} % sure"
         )
-    if gate.level is not None and gate.threshold is not None:
-        yield f"                    the paper's gate, of which that is not known: {gate.threshold:.4g}"
+    if gate.threshold not in (None, threshold):
+        yield f"                    the paper's: {gate.threshold:.4g} or more, of which that is not known"

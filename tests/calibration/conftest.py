@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from langchain_reasc.calibration import Calibration, Fingerprint, RejectedMeasure, calibrate_mixture, calibrate_offline
+from langchain_reasc.calibration import (
+    AUROC,
+    Calibration,
+    Fingerprint,
+    RejectedMeasure,
+    calibrate_mixture,
+    calibrate_offline,
+)
 from langchain_reasc.method.confidence import Measure
 
 FINGERPRINT = Fingerprint(
@@ -28,6 +35,7 @@ def offline() -> Calibration:
         fingerprint=FINGERPRINT,
         rejected=[RejectedMeasure(signal="token_logprob", score="mean", window=128, auroc=0.7, behind=0.1)],
         cross_validated=0.8,
+        within=AUROC(value=0.8, low=0.7, high=0.9),
     )
 
 

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from langchain_reasc.calibration import Calibration, calibrate_mixture, calibrate_offline
+from langchain_reasc.calibration.offline import auroc_with_interval
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
@@ -60,7 +62,7 @@ def test_the_gate_is_closed_when_nothing_reaches_the_target() -> None:
     assert calibration.gate.threshold is None
     assert calibration.gate.closed_because == "no threshold reaches p_target 0.9; the best accuracy above any is 0.750"
     assert calibration.gate.mean_part == 2.0
-    assert calibration.rule(safeguard=False).gate is None
+    assert calibration.rule(safeguard="paper").gate is None
 
 
 def test_none_correct_closes_the_gate_and_counts_votes() -> None:
@@ -75,7 +77,7 @@ def test_all_correct_opens_the_gate_at_their_mean() -> None:
     calibration = calibrate([1, 2, 6], [1, 1, 1])
     assert calibration.gate.threshold == 3.0
     assert calibration.auroc is None and calibration.fallback is None and calibration.accuracy == 1.0
-    assert calibration.rule().gate == 3.0
+    assert calibration.rule(safeguard="paper").gate == 3.0
 
 
 @pytest.mark.parametrize("online", [False, True])
@@ -132,20 +134,44 @@ def test_auroc_equals_scikit_learns_within_its_interval(seed: int) -> None:
     assert auroc == calibrate(scores, correct).auroc, "the interval is reproducible"
 
 
-def test_perfect_separation_is_a_strong_signal_without_warnings() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "low", "strong"),
+    [((1,), 0.40, False), ((1, 2), 0.54, True), ((1, 2, 3, 4), 0.63, True)],
+)
+def test_perfect_separation_of_few_is_not_certain(wrong: tuple[int, ...], low: float, strong: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        calibration = calibrate(TEN, [score > 4 for score in TEN])
+        calibration = calibrate(TEN, all_but(*wrong))
     assert calibration.auroc is not None
-    assert (calibration.auroc.low, calibration.auroc.value, calibration.auroc.high) == (1.0, 1.0, 1.0)
-    assert calibration.fallback is None
+    assert (calibration.auroc.value, calibration.auroc.high) == (1.0, 1.0)
+    assert calibration.auroc.low == pytest.approx(low, abs=0.01)
+    assert (calibration.fallback is None) is strong
 
 
-def test_one_response_of_a_class_says_nothing_of_the_interval() -> None:
-    calibration = calibrate(TEN, all_but(1))
-    assert calibration.auroc is not None
-    assert (calibration.auroc.low, calibration.auroc.value, calibration.auroc.high) == (0.0, 1.0, 1.0)
-    assert calibration.fallback is not None
+@pytest.mark.parametrize(("right", "wrong"), [(20, 20), (120, 8), (8, 120)])
+@pytest.mark.parametrize("shift", [0.0, 1.0, 2.5])
+def test_the_interval_holds_the_true_auroc_as_often_as_it_says(right: int, wrong: int, shift: float) -> None:
+    rng = np.random.default_rng(7)
+    true, held, correct = norm.cdf(shift / 2**0.5), 0, np.arange(right + wrong) < right
+    for _ in range(200):
+        auroc = auroc_with_interval(rng.normal(shift * correct), correct)
+        assert auroc is not None
+        held += auroc.low <= true <= auroc.high
+    assert held >= 0.9 * 200
+
+
+def test_a_mean_that_rounds_above_equal_scores_leaves_a_gate_that_they_reach() -> None:
+    scores = np.array([0.1] * 3 + [0.0])
+    assert scores[:3].mean() > 0.1, "the case this is about"
+    assert calibrate(scores, scores > 0).gate.threshold == 0.1
+
+
+@pytest.mark.parametrize(("scores", "weight"), [([-2, -1, -3], "mean"), ([1, 2, 3], "no such weight")])
+def test_a_weight_that_cannot_be_had_is_refused_when_calibrating(scores: list[float], weight: str) -> None:
+    with pytest.raises(ConfigurationError, match="weight"):
+        calibrate_offline(scores, [0, 1, 0], measure=Measure(), weight=weight)
+    with pytest.raises(ConfigurationError, match="weight"):
+        calibrate_mixture(scores, measure=Measure(), weight=weight)
 
 
 def test_a_weak_signal_falls_back_to_counting_and_says_so() -> None:
@@ -158,8 +184,8 @@ def test_a_weak_signal_falls_back_to_counting_and_says_so() -> None:
     sure = [Response("a", calibration.gate.threshold + 9 * calibration.std)] * 3
     assert decide(calibration.rule(), sure).evidence == {"a": 3.0}
     assert not decide(calibration.rule(), sure).stop
-    assert decide(calibration.rule(safeguard=False), sure).reason == "gate"
-    assert calibration.rule(safeguard=False).weight == "reasc"
+    assert decide(calibration.rule(safeguard="paper"), sure).reason == "gate"
+    assert calibration.rule(safeguard="paper").weight == "reasc"
 
 
 whole = st.lists(st.tuples(st.integers(-20, 20), st.booleans()), min_size=4, max_size=12)
@@ -175,7 +201,7 @@ def test_decisions_do_not_depend_on_the_unit_of_the_score(
     scores, correct = np.array([s for s, _ in data], dtype=float), [c for _, c in data]
     assume(scores.std() > 0)
     plain, moved = calibrate(scores, correct), calibrate(a * scores + b, correct)
-    rules = [calibration.rule(safeguard=False) | Cap(8) for calibration in (plain, moved)]
+    rules = [calibration.rule(safeguard="paper") | Cap(8) for calibration in (plain, moved)]
     given = [Response(answer, float(score)) for answer, score in votes]
     shifted = [Response(answer, float(a * np.float64(score) + b)) for answer, score in votes]
     # A score exactly on the mean of the correct, or a posterior on 0.95, may round to either side.

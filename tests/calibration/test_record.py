@@ -85,9 +85,10 @@ def test_the_record_says_how_it_was_made(offline: Calibration) -> None:
 
 def test_the_rule_it_stands_for(offline: Calibration) -> None:
     statistics = Standardizer(offline.mean, offline.std, 0.7)
-    assert offline.rule() == ReASC(statistics, gate=offline.gate.threshold)
+    assert offline.rule() == ReASC(statistics, gate=offline.gate.safe_threshold)
+    assert offline.rule(safeguard="paper") == ReASC(statistics, gate=offline.gate.threshold)
     assert offline.rule(confidence=0.8, on_missing_confidence="count") == ReASC(
-        statistics, gate=offline.gate.threshold, confidence=0.8, on_missing_confidence="count"
+        statistics, gate=offline.gate.safe_threshold, confidence=0.8, on_missing_confidence="count"
     )
 
 
@@ -99,7 +100,7 @@ def test_its_options_reach_the_rule(offline: Calibration) -> None:
 def test_a_fallback_counts_votes_unless_the_safeguard_is_off(offline: Calibration) -> None:
     weak = offline.model_copy(update={"fallback": "the score does not separate"})
     assert weak.rule() == ASC()
-    assert weak.rule(safeguard=False) == offline.rule()
+    assert weak.rule(safeguard="paper") == offline.rule(safeguard="paper")
     assert "counts votes instead: the score does not separate" in weak.summary()
 
 

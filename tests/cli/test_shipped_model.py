@@ -52,6 +52,16 @@ def test_ask_prints_data() -> None:
     assert data["tokens"]["output"] == sum(one["output_tokens"] for one in data["responses"])
 
 
+def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -> None:
+    own = load_calibration(TEST.with_name("calibration.json"))
+    unsure = own.model_copy(update={"schema_version": 2, "unweighed": "nothing shows it"})
+    path = save_calibration(unsure, tmp_path / "c.json")
+    asked = ("ask", QUESTION, "--seed", 1, "--calibration", path, "--json")
+    assert json.loads(reasc(*asked).stdout)["notices"][0] == "Stage 2 counts votes: nothing shows it"
+    assert json.loads(reasc(*asked, "--safeguard", "paper").stdout)["notices"] == []
+    assert "takes 'default' or 'paper', got 'none'" in reasc(*asked, "--safeguard", "none", code=2).stderr
+
+
 def test_without_an_answer_ask_fails_and_says_what_to_do() -> None:
     refused = reasc("ask", QUESTION, "--seed", 1, "--answer", "regex:nowhere", "--max-samples", 2, code=1)
     assert refused.stdout == ""

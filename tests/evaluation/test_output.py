@@ -76,7 +76,7 @@ def test_ascii_has_lines_and_words_of_its_own(run: Replay, rows: list[Row]) -> N
 
 
 def test_one_line_says_which_rule_runs_live(run: Replay, rows: list[Row]) -> None:
-    assert _printed(run, rows).count("is the row 'ReASC (offline)'") == 1
+    assert _printed(run, rows).count("is the row 'ReASC (offline, safeguarded)': the gate is closed") == 2
 
 
 def test_the_data_is_complete_and_plain_json(run: Replay, rows: list[Row]) -> None:
@@ -91,7 +91,8 @@ def test_the_data_is_complete_and_plain_json(run: Replay, rows: list[Row]) -> No
     assert paper["calibrations"][0]["n"] == 40
     assert {"value", "low", "high"} == set(paper["accuracy_vs_asc"])
     assert data["metadata"] == {"model": "m"}
-    assert {entry["method"] for entry in data["live"]} == {"ReASC (offline)"}
+    assert {entry["method"] for entry in data["live"]} == {"ReASC (offline, safeguarded)"}
+    assert all("the gate is closed" in entry["why"] for entry in data["live"])
 
 
 def test_pictures_are_written(pool: Pool, rows: list[Row], tmp_path: Path) -> None:

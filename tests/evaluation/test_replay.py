@@ -8,8 +8,10 @@ import pytest
 
 from evaluation.pools import question, response, write_lines, write_pool
 from langchain_reasc.evaluation import Estimate, Replay, Row, read_pool, replay, summarize
+from langchain_reasc.evaluation.from_pool import calibrate_offline_on
 from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, SAFEGUARDED, MethodSettings
 from langchain_reasc.evaluation.replay import splits
+from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.evaluation.table import live_rule
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import Measure
@@ -125,10 +127,31 @@ def test_where_the_signal_is_weak_the_paper_keeps_its_row_and_the_safeguard_gets
     assert "AUROC" in why
 
 
-def test_where_the_signal_is_good_there_is_no_safeguarded_row(tmp_path: Path) -> None:
-    run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=80)), [Measure()], calibration_size=60)
-    assert SAFEGUARDED not in _rows(run)
-    assert live_rule(run, Measure())[0] == OFFLINE
+def test_what_runs_by_default_has_a_row_beside_the_papers(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=200, separation=2.0))
+    runs = {}
+    for responses in (1, 4):
+        settings = MethodSettings(calibration_responses=responses)
+        runs[responses] = replay(pool, [Measure()], calibration_size=128, settings=settings)
+    one, four = (run.outcomes[OFFLINE, Measure()].calibrations[0] for run in runs.values())
+    assert one.within is None and one.rule().weight == "count"  # type: ignore[attr-defined]
+    assert four.within is not None and four.rule().weight == "reasc"  # type: ignore[attr-defined]
+    assert live_rule(runs[1], Measure())[0] == SAFEGUARDED
+    assert _rows(runs[1])[OFFLINE].tokens.value < _rows(runs[1])[SAFEGUARDED].tokens.value
+    # So good a score passes every test: what runs by default is the paper's rule, and needs no row of its own.
+    assert four.rule() == four.rule(safeguard="paper")
+    assert live_rule(runs[4], Measure())[0] == OFFLINE and SAFEGUARDED not in _rows(runs[4])
+    papers = [run.outcomes[OFFLINE, Measure()].cells for run in runs.values()]
+    np.testing.assert_array_equal(*papers)
+
+
+def test_answers_missing_and_single_responses_say_nothing_within_questions(tmp_path: Path) -> None:
+    """A response without an answer has no vote to weigh, whatever its score."""
+    asked = [question(f"q{n}", response("7", score=2.0 + n % 7), response(None, score=0.0)) for n in range(20)]
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("w", response("1", score=0.5)), *asked))
+    firsts, further = [(at, 0) for at in range(21)], [(at, 1) for at in range(1, 21)]
+    made = calibrate_offline_on(pool, PoolScores(pool), firsts, "recorded", further=further)
+    assert made.within is None and "it is unknown" in (made.unweighed or "")
 
 
 def test_auto_chooses_on_the_calibration_questions_alone(tmp_path: Path) -> None:

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_reasc import ReASCRunnable, calibrate, save_calibration
-from langchain_reasc.calibration import Fingerprint
+from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable, calibrate, save_calibration
+from langchain_reasc.calibration import Fingerprint, Gate
 from langchain_reasc.calibration.fingerprint import prompt_hash
-from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch, LogprobsUnavailable
+from langchain_reasc.exceptions import (
+    CalibrationFileError,
+    ConfigurationError,
+    FingerprintMismatch,
+    LogprobsUnavailable,
+)
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
@@ -185,3 +190,56 @@ def test_a_conversations_own_history_is_never_part_of_it(runner: Any) -> None:
     measured = calibrate(model, [("q", "1"), ("qq", "2"), ("qqq", "1")], measure=TOP_K)
     talk = [("human", "hello"), ("ai", "hello"), ("human", "q")]
     assert runner.invoke(ReASCRunnable(model=model, calibration=measured), talk).response_metadata["reasc"]
+
+
+def guarded(**fields: Any) -> Any:
+    """The paper's gate accepts 2.5 or more, the safe one 3.5; votes are counted where ``unweighed`` says so."""
+    safe = {"level": 0.95, "safe_threshold": 3.5, "accepted": 46, "lower_bound": 0.9}
+    measured = calibration(gate=2.5, schema_version=2, **fields)
+    return measured.model_copy(update={"gate": Gate(threshold=2.5, **safe)})
+
+
+def test_the_safeguard_takes_the_safe_gate_and_the_paper_its_own(runner: Any) -> None:
+    for safeguard, samples in (("default", 4), ("paper", 1)):
+        reasc = ReASCRunnable(model=saying(SURE), calibration=guarded(mean=3.0), safeguard=safeguard, max_samples=4)
+        result = runner.solve(reasc, "q")
+        assert (result.decision.samples, result.decision.reason == "gate") == (samples, safeguard == "paper")
+        assert result.notices == ()
+    surer = ReASCRunnable(model=saying(Reply("it is 7", -4.0)), calibration=guarded(mean=3.0))
+    assert runner.solve(surer, "q").decision.reason == "gate"
+
+
+def test_votes_are_counted_where_weights_are_not_vouched_for(runner: Any) -> None:
+    made = guarded(unweighed="nothing shows it")
+    result = runner.solve(ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3), "q")
+    assert result.decision.evidence == {"8": 1.0, "7": 2.0}
+    assert result.notices == ("Stage 2 counts votes: nothing shows it",)
+    paper = ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3, safeguard="paper")
+    assert runner.solve(paper, "q").decision.evidence["7"] > 2
+
+
+def test_a_fallback_counts_votes_unless_the_paper_is_asked_for(runner: Any) -> None:
+    made = guarded(fallback="the score is worth nothing")
+    result = runner.solve(ReASCRunnable(model=saying(SURE), calibration=made), "q")
+    assert result.notices == ("counting votes (ASC): the score is worth nothing",) and result.decision.samples == 4
+    assert runner.solve(ReASCRunnable(model=saying(SURE), calibration=made, safeguard="paper"), "q").notices == ()
+
+
+def test_the_optimistic_gate_of_an_older_file_is_named(runner: Any) -> None:
+    old = calibration(gate=2.5, schema_version=2)
+    result = runner.solve(ReASCRunnable(model=saying(SURE), calibration=old), "q")
+    assert result.decision.reason == "gate" and "the gate is the paper's, which is optimistic" in result.notices[0]
+
+
+@pytest.mark.parametrize("given", ["Paper", True, None])
+def test_another_safeguard_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="safeguard"):
+        ReASCRunnable(model=saying(SURE), safeguard=given)
+    with pytest.raises(ConfigurationError, match="safeguard"):
+        ReASCMiddleware(safeguard=given)
+
+
+def test_every_face_takes_it() -> None:
+    made = guarded()
+    assert ChatReASC(model=saying(SURE), calibration=made, safeguard="paper").safeguard == "paper"
+    ReASCMiddleware(calibration=made, safeguard="paper")

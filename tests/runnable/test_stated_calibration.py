@@ -35,7 +35,7 @@ def test_it_is_calibrated_like_any_other_signal(run: Any, runner: Any, tmp_path:
     reasc = ReASCRunnable(model=Scripted(script=script), calibration=kept, ask_confidence=True)
     by_reason: dict[str, list[float]] = {}
     for question, _ in QUESTIONS:
-        result = runner.solve(reasc, question)
+        result = runner.solve(reasc.model_copy(update={"safeguard": "paper"}), question)
         stated = result.responses[0].message.response_metadata["verbalized_confidence"]
         assert result.responses[0].score == stated
         by_reason.setdefault(result.decision.reason, []).append(stated)
