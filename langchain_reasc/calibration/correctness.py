@@ -13,7 +13,7 @@ from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
 
 __all__ = ["agreement_with_rest", "fit_correctness"]
 
-_POINTS: Final = 17  # of the curve that is recorded; straight lines between them are within .01 of it
+_POINTS: Final = 17  # of the curve that is recorded; straight lines between them differ from it by .05 at the steepest
 _PENALTY: Final = 0.1  # on the square of the slope: perfectly separated decisions would make it infinite
 
 Array = npt.NDArray[np.float64]
