@@ -13,7 +13,8 @@ from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
 
 __all__ = ["agreement_with_rest", "fit_correctness"]
 
-_POINTS: Final = 17  # of the curve that is recorded; straight lines between them are within .01 of it
+_POINTS: Final = 17  # of the curve that is recorded; straight lines between them differ from it by .05 at the steepest
+_NEAREST: Final = 1e-4
 _PENALTY: Final = 0.1  # on the square of the slope: perfectly separated decisions would make it infinite
 
 Array = npt.NDArray[np.float64]
@@ -39,16 +40,16 @@ def fit_correctness(
         rule: the name of the rule that decided, where the curve holds for that alone.
 
     Raises:
-        CalibrationDataError: fewer than 2 decisions, unequal numbers of both, or a support that is not in (0, 1).
+        CalibrationDataError: fewer than 2 decisions, unequal numbers of both, or a support that is not in [0, 1].
     """
     shares, labels = np.asarray(statistics, dtype=np.float64), np.asarray(right, dtype=bool)
     if shares.ndim != 1 or shares.shape != labels.shape:
         raise CalibrationDataError(f"{shares.size} decisions but {labels.size} labels; each decision needs one of each")
     if shares.size < 2:
         raise CalibrationDataError(f"P(correct) needs at least 2 decisions, got {shares.size}; 128 is a good number")
-    if not ((shares > 0) & (shares < 1)).all():
-        at = int(np.flatnonzero(~((shares > 0) & (shares < 1)))[0])
-        raise CalibrationDataError(f"support {at} is {shares[at]}; it is above 0 and below 1")
+    if not (possible := (shares >= 0) & (shares <= 1)).all():
+        at = int(np.flatnonzero(~possible)[0])
+        raise CalibrationDataError(f"support {at} is {shares[at]}; it is a share from 0 to 1")
     grid = np.unique(np.linspace(shares.min(), shares.max(), _POINTS))
     nearest = 1 / (shares.size + 2)
     curve = np.clip(_logistic(shares, labels, grid), nearest, 1 - nearest)
@@ -92,4 +93,5 @@ def _logistic(shares: Array, right: npt.NDArray[np.bool_], at: Array) -> Array:
 
 
 def _logit(shares: Array) -> Array:
-    return np.asarray(np.log(shares / (1 - shares)))[:, None]
+    kept = np.clip(shares, _NEAREST, 1 - _NEAREST)  # a response may weigh so much that no share is left for others
+    return np.asarray(np.log(kept / (1 - kept)))[:, None]

@@ -6,7 +6,7 @@ __all__ = ["support"]
 
 
 def support(decision: Decision) -> float | None:
-    """The winner's share of the evidence, shrunk by how much there is: ``(v + 1) / (Σv + 2)``, between 0 and 1.
+    """The winner's share of the evidence, shrunk by how much there is: ``(v + 1) / (Σv + 2)``.
 
     It is the mean of the Beta posterior of that share under a uniform prior (Laplace's rule of succession), so that
     four votes of four (.83) say less than sixteen of sixteen (.94). Unlike the posterior of the Beta rules, which every

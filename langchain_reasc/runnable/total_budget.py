@@ -77,7 +77,8 @@ class TotalBudget:
         self._together = together or max(concurrency, -(-inputs // _ROUNDS))
         self._concurrency = concurrency
         self._begun: dict[int, Sampled] = {}
-        self._open: set[int] = set()
+        self._paid: dict[int, int] = {}  # tokens
+        self._open: dict[int, Decision] = {}
 
     def sampled(self, index: int, session: Sampled | None, *, ended: bool) -> None:
         """Take note of what became of an input.
@@ -87,9 +88,14 @@ class TotalBudget:
             session: what it was sampled in; None where it failed before.
             ended: whether it has its answer, or has failed, and takes no more samples.
         """
-        if session is not None:
-            self._begun[index] = session
-        (self._open.discard if ended else self._open.add)(index)
+        self._open.pop(index, None)
+        if session is None:
+            return
+        self._begun[index] = session
+        if self._tokens is not None:
+            self._paid[index] = session.tokens
+        if not ended:
+            self._open[index] = session.standing
 
     def next(self) -> list[int]:
         """The inputs that are sampled now, once each; none when the budget is spent, or no sample would do any good."""
@@ -114,24 +120,23 @@ class TotalBudget:
 
     def _others(self) -> list[int]:
         open_ = sorted(self._open)
-        sessions = [self._begun[index] for index in open_]
-        costs = [self._cost_of(session) for session in sessions]
+        costs = [self._cost_of(index) for index in open_]
         samples, tokens = self._samples_left, self._tokens_left
         horizons = [
-            int(min(session.room, samples, tokens // cost)) for session, cost in zip(sessions, costs, strict=True)
+            int(min(self._begun[index].room, samples, tokens / cost)) for index, cost in zip(open_, costs, strict=True)
         ]
         taken: list[int] = []
-        for at in most_gain_first([session.standing for session in sessions], horizons, costs):
+        for at in most_gain_first([self._open[index] for index in open_], horizons, costs):
             if len(taken) < min(samples, self._together) and costs[at] <= tokens:
                 taken.append(open_[at])
                 tokens -= costs[at]
         return taken
 
-    def _cost_of(self, session: Sampled) -> float:
+    def _cost_of(self, index: int) -> float:
         """What a further sample of an input is expected to cost: tokens where they count, else 1."""
         if self._tokens is None:
             return 1.0  # so that the most gain comes first, whatever it costs
-        return session.tokens / session.launched if session.tokens else max(1.0, self._cost)
+        return self._paid[index] / self._begun[index].launched if self._paid[index] else self._cost
 
     @property
     def _launched(self) -> int:
@@ -139,7 +144,7 @@ class TotalBudget:
 
     @property
     def _spent(self) -> int:
-        return sum(session.tokens for session in self._begun.values())
+        return sum(self._paid.values())
 
     @property
     def _cost(self) -> float:

@@ -17,7 +17,8 @@ from langchain_reasc.calibration import (
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.stopping import ASC, ESC, Cap, decide
+from langchain_reasc.method.evidence import Standardizer
+from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, decide
 
 
 def of(*answers: str | None) -> list[Response]:
@@ -85,6 +86,14 @@ def test_separated_decisions_promise_no_more_than_their_number_allows() -> None:
     assert [fitted.points[0][1], fitted.points[-1][1]] == pytest.approx([1 / 42, 41 / 42])
 
 
+def test_a_response_that_outweighs_everything_is_no_fault() -> None:
+    rule = ReASC(Standardizer(0.0, 1e-3))
+    decided = [decide(rule, [Response("1", 1.0)]), *[decide(rule, [Response("1", 0.0)])] * 9]
+    assert support(decided[0]) == 1.0
+    fitted = fit_correctness([support(one) for one in decided], [True, *[True, False, False] * 3], source="labels")
+    assert 0.3 < fitted.probability(2 / 3) < fitted.probability(1.0) < 1
+
+
 def test_where_support_says_nothing_or_the_contrary_the_rate_is_told() -> None:
     shares = np.linspace(0.5, 0.9, 40)
     contrary = fit_correctness(shares, shares < 0.7, source="labels")
@@ -100,7 +109,8 @@ def test_where_support_says_nothing_or_the_contrary_the_rate_is_told() -> None:
         ([], [], "at least 2"),
         ([0.5, 0.6], [True], "needs one of each"),
         ([0.5, float("nan")], [True, False], "support 1 is nan"),
-        ([1.0, 0.5], [True, False], "support 0 is 1.0"),
+        ([1.5, 0.5], [True, False], "support 0 is 1.5"),
+        ([-0.1, 0.5], [True, False], "a share from 0 to 1"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(shares: Any, right: Any, said: str) -> None:
