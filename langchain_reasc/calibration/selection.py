@@ -1,6 +1,6 @@
 """``signal="auto"``: choose signal, score and window on labelled responses, and say what was rejected."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, SCORES, Measure
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
-__all__ = ["Selection", "select_measure"]
+__all__ = ["Selection", "candidate_measures", "select_measure"]
 
 WINDOWS = (8, 16, 32, 64, 128)
 _FOLDS, _REPEATS = 5, 4
@@ -76,20 +76,30 @@ def select_measure(
     )
 
 
+def candidate_measures(signals: Collection[str], *, longest: int | None = None) -> list[Measure]:
+    """Every score of these signals, the paper's default first where it is one of them.
+
+    Args:
+        signals: names of token signals; ``verbalized``, which no token has, may be among them.
+        longest: tokens of the longest response, beyond which all windows are the plain mean; None where nobody knows.
+    """
+    named = [name for name in (*SIGNALS, VERBALIZED) if name in signals]
+    if "self_certainty" in named and "kl_uniform" in named:
+        named.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
+    windows = [window for window in WINDOWS if longest is None or window < longest]
+    windowed = [score for score in SCORES if score != "mean"]
+    of_tokens = [signal for signal in named if signal != VERBALIZED]
+    measures = [Measure(signal, score, window) for signal in of_tokens for score in windowed for window in windows]
+    measures += [Measure(signal, "mean", DEFAULT_WINDOW) for signal in named]
+    paper = Measure()
+    return [paper, *(m for m in measures if m != paper)] if paper.signal in named else measures
+
+
 def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]]) -> list[Measure]:
     common = [name for name in (*SIGNALS, VERBALIZED) if all(name in signals for signals in token_signals)]
-    if "self_certainty" in common and "kl_uniform" in common:
-        common.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
     if not common:
         raise CalibrationDataError("there is no token signal that every calibration response carries")
-    longest = max(np.size(signals[common[0]]) for signals in token_signals)
-    windows = [window for window in WINDOWS if window < longest]  # wider ones are all the plain mean
-    windowed = [score for score in SCORES if score != "mean"]
-    of_tokens = [signal for signal in common if signal != VERBALIZED]
-    measures = [Measure(signal, score, window) for signal in of_tokens for score in windowed for window in windows]
-    measures += [Measure(signal, "mean", DEFAULT_WINDOW) for signal in common]
-    paper = Measure()
-    return [paper, *(m for m in measures if m != paper)] if paper.signal in common else measures
+    return candidate_measures(common, longest=max(np.size(signals[common[0]]) for signals in token_signals))
 
 
 def _fold_aurocs(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.float64]:

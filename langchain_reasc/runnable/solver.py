@@ -78,7 +78,7 @@ class Solver(Terms):
                         if await self._aconsidered(session, sample, question):
                             wave.cutoff.stop()
                 self.limit(session, question)
-            if self.calibrator is None:
+            if self.mixture is None:
                 return self.result(session)
             return await asyncio.to_thread(self.result, session)  # it may fit a mixture
 
