@@ -118,6 +118,10 @@ class ConsensusLearner:
         """Use what was made of the questions."""
         self.calibration, self._rates, self._fitted = fit.calibration, fit.rates, fit.seen
 
+    def postpone(self) -> None:
+        """Calibrate no sooner than after a quarter more questions: it failed on these."""
+        self._fitted = self.seen
+
     def state(self) -> OnlineState:
         """All that it has learned."""
         held = np.array([np.isfinite(question.scores).any(axis=1) for question in self._questions])

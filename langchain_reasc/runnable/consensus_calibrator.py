@@ -182,21 +182,27 @@ class ConsensusCalibrator:
 
     def _learn(self, question: Finished, *, learned: bool) -> None:
         seen = observed(question, self._learner.measures, self._learner.made_of)
-        before = self.calibration
         with self._lock:
             alarm = self._learner.observe(seen, decided=question.decided, answer=question.answer, learned=learned)
         if alarm:
             logger.warning("%s", self.notice(None))
         elif self._learner.due:
-            fit = self._learner.fit()
-            with self._lock:
-                self._learner.adopt(fit)
-            if before is None and fit.calibration is not None:
-                logger.info("%s; from now on that decides", self.notice(fit.calibration))
+            self._refit(first=self.calibration is None)
         elif self.path is not None and self._saved is not None and time.monotonic() < self._saved + _EVERY:
             _unsaved.add(self)
             return
         self.save()
+
+    def _refit(self, *, first: bool) -> None:
+        try:
+            fit = self._learner.fit()
+        except Exception:
+            self._learner.postpone()
+            raise
+        with self._lock:
+            self._learner.adopt(fit)
+        if first and fit.calibration is not None:
+            logger.info("%s; from now on that decides", self.notice(fit.calibration))
 
     def _check(self, state: OnlineState, *, any_model: bool) -> None:
         if any_model:
