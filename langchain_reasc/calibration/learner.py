@@ -4,7 +4,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, Response, decide
 
-__all__ = ["ConsensusLearner", "Fit", "MadeOf"]
+__all__ = ["ConsensusLearner", "Fit", "MadeOf", "calibrate_observed"]
 
 MINIMUM: Final = 32
 _KEPT: Final = 512
@@ -39,6 +39,25 @@ class Fit:
     calibration: Calibration | None
     rates: AgreementRates
     seen: int
+
+
+def calibrate_observed(questions: Sequence[Observed], measures: Sequence[Measure], **options: Any) -> Calibration:
+    """Calibrate by consensus, without measures that no response has, or whose scores are all those of another.
+
+    Args:
+        questions: with scores of shape (measures, responses).
+        measures: the candidates.
+        options: those of :func:`~langchain_reasc.calibration.consensus.calibrate_consensus`.
+
+    Raises:
+        CalibrationDataError: the questions determine no calibration.
+    """
+    scores = np.concatenate([question.scores for question in questions], axis=1)
+    # By the first of them: windows that are longer than every response are all the plain mean.
+    first = {row.tobytes(): at for at, row in reversed(list(enumerate(scores))) if np.isfinite(row).any()}
+    rows = sorted(first.values())
+    kept = [replace(question, scores=question.scores[rows]) for question in questions]
+    return calibrate_consensus(kept, measures=[measures[row] for row in rows], **options)
 
 
 class ConsensusLearner:
@@ -100,11 +119,10 @@ class ConsensusLearner:
     def fit(self) -> Fit:
         """Calibrate on the questions seen. It changes nothing, and may take seconds."""
         questions, seen = list(self._questions), self.seen
-        rows = _distinct(np.concatenate([question.scores for question in questions], axis=1))
         try:
-            calibration = calibrate_consensus(
-                [replace(question, scores=question.scores[rows]) for question in questions],
-                measures=[self.measures[row] for row in rows],
+            calibration = calibrate_observed(
+                questions,
+                self.measures,
                 budget=self._budget,
                 made_of=self.made_of,
                 fingerprint=self.fingerprint,
@@ -169,9 +187,3 @@ class ConsensusLearner:
 
 def _response(answer: int | None, score: float) -> Response:
     return Response(None if answer is None else str(answer), None if math.isnan(score) else score)
-
-
-def _distinct(scores: np.typing.NDArray[np.float64]) -> list[int]:
-    """Rows that hold anything, without those that equal an earlier one: windows longer than every response, say."""
-    first = {row.tobytes(): at for at, row in reversed(list(enumerate(scores))) if np.isfinite(row).any()}
-    return sorted(first.values())

@@ -327,7 +327,7 @@ def test_a_model_known_to_give_no_logprobs_is_not_refused(runner: Any) -> None:
     register_integration(f"{Mute.__module__}.Mute")(lambda model: Integration(no_logprobs="its maker says so"))
     reasc = ReASCRunnable(model=Mute(script=without_logprobs), calibration="online")
     [account] = answered(runner, reasc, ["q2"])
-    assert account["answer"] == "1" and "no confidence: its maker says so" in account["notices"]
+    assert account["answer"] == "1" and "Mute: no confidence: its maker says so" in account["notices"]
 
 
 def test_the_account_is_json(runner: Any, fits: Any) -> None:
