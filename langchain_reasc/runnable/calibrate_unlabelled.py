@@ -17,16 +17,15 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.waiting import as_they_end
-from langchain_reasc.runnable.labelled import LabelledInput
 from langchain_reasc.runnable.progress import Progress, shown
-from langchain_reasc.runnable.unlabelled import Drawn, Unlabelled
+from langchain_reasc.runnable.unlabelled import Drawn, QuestionInput, Unlabelled
 
 __all__ = ["acalibrate_unlabelled", "calibrate_unlabelled"]
 
 
 def calibrate_unlabelled(
     model: Runnable[LanguageModelInput, Any],
-    questions: Iterable[LanguageModelInput | LabelledInput],
+    questions: Iterable[QuestionInput],
     *,
     answer: AnswerSpec = "auto",
     fixed_prompt: FixedPrompt | None = None,
@@ -96,7 +95,7 @@ def calibrate_unlabelled(
 
 async def acalibrate_unlabelled(
     model: Runnable[LanguageModelInput, Any],
-    questions: Iterable[LanguageModelInput | LabelledInput],
+    questions: Iterable[QuestionInput],
     *,
     answer: AnswerSpec = "auto",
     fixed_prompt: FixedPrompt | None = None,

@@ -20,7 +20,6 @@ from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.runnable.grading import Graded, graded
-from langchain_reasc.runnable.labelled import LabelledInput
 from langchain_reasc.runnable.observing import Finished, observed
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.question import Question
@@ -28,10 +27,12 @@ from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.solver import Solver
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
-__all__ = ["Drawn", "Unlabelled"]
+__all__ = ["Drawn", "QuestionInput", "Unlabelled"]
 
 logger = logging.getLogger(__name__)
 
+QuestionInput = LanguageModelInput | tuple[LanguageModelInput, str | None]
+"""What the chat model is asked; or that with the right answer, where it is known."""
 _AT_ONCE = 4  # samples of a question: what counting votes needs at least
 
 
@@ -77,7 +78,7 @@ class Unlabelled:
     def of(
         cls,
         model: Runnable[Any, Any],
-        questions: Iterable[LanguageModelInput | LabelledInput],
+        questions: Iterable[QuestionInput],
         concurrency: int,
         config: RunnableConfig,
         measure: Measure | Literal["auto"],

@@ -78,7 +78,7 @@ def test_known_answers_are_graded(run: Any, given: dict[str, Any]) -> None:
 def test_answers_that_mean_the_same_are_right_together(run: Any, given: dict[str, Any]) -> None:
     model = saying("Paris", "paris!", "Rome", "Paris", "Paris")
     same = free_text(same=lambda one, other: one.lower().strip("!.") == other.lower().strip("!."))
-    run(model, [("q", "paris")], answer=same, max_samples=5)
+    run(model, [("q", "the answer is paris")], answer=same, max_samples=5)
     [question] = given["questions"]
     assert set(zip(question.answers, question.right, strict=True)) <= {(0, True), (1, False)}
 
