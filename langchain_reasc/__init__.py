@@ -28,7 +28,9 @@ from langchain_reasc.runnable import (
     ReASCRunnable,
     SampledResponse,
     acalibrate,
+    acalibrate_unlabelled,
     calibrate,
+    calibrate_unlabelled,
 )
 
 if TYPE_CHECKING:
@@ -60,9 +62,11 @@ __all__ = [
     "SampledResponse",
     "__version__",
     "acalibrate",
+    "acalibrate_unlabelled",
     "calibrate",
     "calibrate_mixture",
     "calibrate_offline",
+    "calibrate_unlabelled",
     "decide",
     "load_calibration",
     "register_integration",

@@ -27,6 +27,7 @@ from langchain_reasc.calibration import Calibration, MixtureCalibrator
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
+from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.recreated import Recreated
 from langchain_reasc.runnable.result import ReASCResult
@@ -38,7 +39,7 @@ __all__ = ["DecisionResponse", "ReASCDecisionModel"]
 
 _SOLVER_OPTIONS = (
     *("calibration", "max_samples", "concurrency", "confidence", "on_missing_confidence", "sample_timeout", "timeout"),
-    *("allow_fingerprint_mismatch", "measure", "calibrator"),
+    *("allow_fingerprint_mismatch", "measure", "online_state", "audit", "calibrator"),
 )
 
 
@@ -79,7 +80,7 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
     """A chat model (or a binding of one), as :attr:`langchain_reasc.ReASCRunnable.model`."""
     model: str = ""
     """The name that answers go by; empty for that of the chat model."""
-    calibration: Calibration | Literal["mixture"] | str | Path | None = None
+    calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
     """As :attr:`langchain_reasc.ReASCRunnable.calibration`. One is measured on decisions: :meth:`prompt` makes what
     :func:`langchain_reasc.calibrate` asks, with ``answer=ReASCDecisionModel.answer``."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
@@ -98,14 +99,18 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
     allow_fingerprint_mismatch: bool = False
     """Use a calibration that was measured on another model, prompt or sampling."""
     measure: Measure | None = None
-    """How ``calibration="mixture"`` scores a response."""
-    calibrator: MixtureCalibrator | None = Field(default=None, repr=False, exclude=True)
-    """What ``calibration="mixture"`` learns with; made when it is None."""
+    """How ``calibration="online"`` or ``"mixture"`` scores a response."""
+    online_state: str | Path | None = None
+    """As :attr:`langchain_reasc.ReASCRunnable.online_state`."""
+    audit: float = Field(default=0.05, ge=0, le=1)
+    """As :attr:`langchain_reasc.ReASCRunnable.audit`."""
+    calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
+    """What ``calibration="online"`` or ``"mixture"`` learns with; made when it is None."""
 
     answer: ClassVar[Extractor] = ANY_LABEL
     """What finds the label in a response, for :func:`langchain_reasc.calibrate`."""
 
-    _learns_of: ClassVar[frozenset[str]] = frozenset({"llm", "calibration", "measure"})
+    _learns_of: ClassVar[frozenset[str]] = frozenset({"llm", "calibration", "measure", "online_state"})
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:

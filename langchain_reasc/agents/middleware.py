@@ -14,8 +14,10 @@ from langchain_reasc.agents.budget import Ledger, RunBudget, Spent, Unsettled, a
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.agents.options import VoteOptions, checked_names, checked_options
 from langchain_reasc.answers import extractor
-from langchain_reasc.calibration import Calibration
+from langchain_reasc.calibration import Calibration, MixtureCalibrator
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
+from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+from langchain_reasc.runnable.options import LEARNING
 
 try:
     from langchain.agents.middleware.types import (
@@ -115,12 +117,13 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             self.state_schema = cast(Any, AgentState)  # nothing is counted, so the agent's state has no count
         self._options, trial = checked_options(options)
         self._max_samples, self._texts_vote = trial.max_samples, extractor(trial.answer).texts_vote
-        self._calibrators = [given] if (given := options.get("calibrator")) else []
+        given = options.get("calibrator")
+        self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = [given] if given else []
         self._unsettled, self._lock = Unsettled(), threading.Lock()
 
     @property
     def learned(self) -> Calibration | None:
-        """The calibration in use: of ``"mixture"``, what was learned of the model called last, to be saved."""
+        """The calibration in use: of one that learns, what was learned of the model called last, to be saved."""
         if self._calibrators:
             return self._calibrators[-1].calibration
         given = self._options.get("calibration")
@@ -179,8 +182,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         return request.override(model=self._around(request.model, options))
 
     def _around(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
-        """The model that votes. What ``"mixture"`` has learned of a model goes on from call to call."""
-        if options.get("calibration") != "mixture":
+        """The model that votes. What has been learned of a model goes on from call to call."""
+        if options.get("calibration") not in LEARNING:
             return ChatReASC(model=model, **options)
         with self._lock:
             latest = self._calibrators[-1] if self._calibrators else None

@@ -14,6 +14,8 @@ from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguar
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+from langchain_reasc.runnable.options import LEARNING
 
 __all__ = ["VoteOptions", "checked_names", "checked_options"]
 
@@ -21,7 +23,7 @@ __all__ = ["VoteOptions", "checked_names", "checked_options"]
 class VoteOptions(TypedDict, total=False):
     """The options of :class:`~langchain_reasc.ChatReASC`, with the meaning and the defaults that they have there."""
 
-    calibration: Calibration | Literal["mixture"] | str | Path | None
+    calibration: Calibration | Literal["online", "mixture"] | str | Path | None
     max_samples: int
     answer: AnswerSpec
     tool_votes: ToolVotes
@@ -39,7 +41,9 @@ class VoteOptions(TypedDict, total=False):
     time_budget: float | None
     ask_confidence: bool
     measure: Measure | None
-    calibrator: MixtureCalibrator | None
+    online_state: str | Path | None
+    audit: float
+    calibrator: MixtureCalibrator | ConsensusCalibrator | None
 
 
 class _AnyModel(BaseChatModel):
@@ -67,7 +71,7 @@ def checked_options(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
             f"but its model: {', '.join(VoteOptions.__annotations__)}"
         )
     trial = ChatReASC(model=_AnyModel(), **options | {"allow_fingerprint_mismatch": True})
-    if options.get("calibration") not in (None, "mixture"):
+    if options.get("calibration") not in (None, *LEARNING):
         options["calibration"] = trial.learned
     return options, trial
 

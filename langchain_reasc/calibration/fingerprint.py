@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -83,7 +83,14 @@ def prompt_hash(messages: Sequence[BaseMessage]) -> str:
     return hashlib.sha256(fixed.encode()).hexdigest()
 
 
-def check_fingerprint(calibration: Calibration, running: Fingerprint) -> None:
+class Measured(Protocol):
+    """What was measured on something."""
+
+    @property
+    def fingerprint(self) -> Fingerprint: ...
+
+
+def check_fingerprint(calibration: Measured, running: Fingerprint) -> None:
     """Refuse a calibration that was measured on something else than what runs.
 
     Fields unknown on either side are not compared.

@@ -180,9 +180,11 @@ class MixtureCalibrator:
         """Whether it learns of this measure and this model."""
         return (measure, fingerprint) == (self.measure, self._fingerprint)
 
-    def learns_like(self, other: "MixtureCalibrator") -> bool:
+    def learns_like(self, other: object) -> bool:
         """Whether it learns of the measure and the model that another learns of."""
-        return self._fingerprint is not None and other.goes_with(self.measure, self._fingerprint)
+        if self._fingerprint is None or not isinstance(other, MixtureCalibrator):
+            return False
+        return other.goes_with(self.measure, self._fingerprint)
 
     @property
     def calibration(self) -> Calibration | None:

@@ -1,6 +1,6 @@
 """``signal="auto"``: choose signal, score and window on labelled responses, and say what was rejected."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, SCORES, SPAN_SCORES, Measure, Spans
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
-__all__ = ["Selection", "select_measure"]
+__all__ = ["Selection", "candidate_measures", "select_measure"]
 
 WINDOWS = (8, 16, 32, 64, 128)
 _FOLDS, _REPEATS = 5, 4
@@ -85,6 +85,25 @@ def select_measure(
     )
 
 
+def candidate_measures(signals: Collection[str], *, longest: int | None = None) -> list[Measure]:
+    """Every score of these signals, the paper's default first where it is one of them.
+
+    Args:
+        signals: names of token signals; ``verbalized``, which no token has, may be among them.
+        longest: tokens of the longest response, beyond which all windows are the plain mean; None where nobody knows.
+    """
+    named = [name for name in (*SIGNALS, VERBALIZED) if name in signals]
+    if "self_certainty" in named and "kl_uniform" in named:
+        named.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
+    windows = [window for window in WINDOWS if longest is None or window < longest]
+    windowed = [score for score in SCORES if score != "mean"]
+    of_tokens = [signal for signal in named if signal != VERBALIZED]
+    measures = [Measure(signal, score, window) for signal in of_tokens for score in windowed for window in windows]
+    measures += [Measure(signal, "mean", DEFAULT_WINDOW) for signal in named]
+    paper = Measure()
+    return [paper, *(m for m in measures if m != paper)] if paper.signal in named else measures
+
+
 def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike], spans: Spans | None) -> float:
     """S(y); NaN of an answer that there is not."""
     return np.nan if measure.of_span and spans is None else measure(signals, spans)
@@ -92,21 +111,13 @@ def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike], spans: Spans 
 
 def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]], spans: Sequence[Spans | None]) -> list[Measure]:
     common = [name for name in (*SIGNALS, VERBALIZED) if all(name in signals for signals in token_signals)]
-    if "self_certainty" in common and "kl_uniform" in common:
-        common.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
     if not common:
         raise CalibrationDataError("there is no token signal that every calibration response carries")
-    longest = max(np.size(signals[common[0]]) for signals in token_signals)
-    windows = [window for window in WINDOWS if window < longest]  # wider ones are all the plain mean
-    windowed = [score for score in SCORES if score != "mean"]
-    of_tokens = [signal for signal in common if signal != VERBALIZED]
-    measures = [Measure(signal, score, window) for signal in of_tokens for score in windowed for window in windows]
-    measures += [Measure(signal, "mean", DEFAULT_WINDOW) for signal in common]
+    measures = candidate_measures(common, longest=max(np.size(signals[common[0]]) for signals in token_signals))
     voting = [one for one in spans if one is not None]
     told = [score for score in SPAN_SCORES if voting and all(getattr(one, score) is not None for one in voting)]
-    measures += [Measure(signal, score, DEFAULT_WINDOW) for signal in of_tokens for score in told]
-    paper = Measure()
-    return [paper, *(m for m in measures if m != paper)] if paper.signal in common else measures
+    of_tokens = [signal for signal in SIGNALS if any(one.signal == signal for one in measures)]
+    return [*measures, *(Measure(signal, score, DEFAULT_WINDOW) for signal in of_tokens for score in told)]
 
 
 def _fold_aurocs(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.float64]:

@@ -30,6 +30,7 @@ from langchain_reasc.cli.options import (
     read_template,
 )
 from langchain_reasc.cli.record import record_with_progress
+from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import AUROC, Calibration
@@ -47,6 +48,14 @@ def calibrate(
     ] = None,
     pool: Annotated[
         Path | None, typer.Option("--pool", metavar="POOL", help="Calibrate on recorded responses instead of a model.")
+    ] = None,
+    unlabelled: Annotated[
+        Path | None,
+        typer.Option(
+            "--unlabelled",
+            metavar="QUESTIONS",
+            help="Calibrate without right answers: a text with a question a line, or .jsonl, or .csv.",
+        ),
     ] = None,
     model: Model = None,
     url: Urls = None,
@@ -83,6 +92,9 @@ def calibrate(
     interrupted run goes on, corrected labels count without new responses, and another signal can be tried without the
     model (--pool).
 
+    Without right answers (--unlabelled), each question is asked until the votes on it are clear, at what counting votes
+    costs, and what is learned is how far responses agree; 64 questions are a good number. Those responses are not kept.
+
     [bold]Examples[/]
 
     reasc calibrate gsm8k.jsonl --model qwen.gguf --samples 4
@@ -92,12 +104,35 @@ def calibrate(
     reasc calibrate gsm8k.jsonl --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
     reasc calibrate --pool pool.jsonl --signal token_logprob
+
+    reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
-    if (data is None) == (pool is None):
-        raise typer.BadParameter("give either DATA, to be answered by the model, or --pool, with recorded responses")
-    keep_apart(out, data or pool)
+    if sum(given is not None for given in (data, pool, unlabelled)) != 1:
+        raise typer.BadParameter(
+            "give either DATA, to be answered by the model, or --pool, with recorded responses, or --unlabelled, with "
+            "questions whose answers nobody knows"
+        )
+    keep_apart(out, data or pool or unlabelled)
     spec = measure_spec(signal, score, window)
     fixed = read_template(template, system=system)
+    if unlabelled is not None:
+        options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+        with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+            calibrate_without_labels(
+                chat_model,
+                unlabelled,
+                out,
+                spec=spec,
+                limit=limit,
+                answer=answer,
+                system=system,
+                template=fixed,
+                question_field=question_field,
+                answer_field=answer_field,
+                seed=seed,
+                concurrency=concurrency or (8 if url else 1),
+            )
+        return
     if data is not None:
         from langchain_reasc.evaluation.questions import read_questions
 

@@ -1,4 +1,4 @@
-"""Labelled questions from JSON Lines or CSV."""
+"""Questions from JSON Lines or CSV, and those without right answers from a text, too."""
 
 import csv
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any
 from langchain_reasc.answers import boxed, normalize
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["LabelledQuestion", "read_questions"]
+__all__ = ["LabelledQuestion", "read_questions", "read_unlabelled"]
 
 _QUESTION_FIELDS = ("question", "input", "problem", "prompt", "query")
 _ANSWER_FIELDS = ("answer", "reference", "target", "label", "solution")
@@ -72,6 +72,50 @@ def read_questions(
     if not questions:
         raise ConfigurationError(f"{source} holds no question")
     return list(questions.values())
+
+
+def read_unlabelled(
+    path: str | os.PathLike[str],
+    *,
+    question_field: str | None = None,
+    answer_field: str | None = None,
+    limit: int | None = None,
+) -> list[tuple[str, str | None]]:
+    """Read questions, with their right answers where there are some. A question that is there again is left out.
+
+    Args:
+        path: a text with a question a line; or JSON Lines (``.jsonl``, ``.json``), or ``.csv`` with a header.
+        question_field: where the question is; None finds it among the usual names.
+        answer_field: where a right answer may be; None reads none.
+        limit: how many to read at most.
+
+    Raises:
+        ConfigurationError: no such file, a line that cannot be read, no such field, or an answer field in a text.
+    """
+    source = Path(path)
+    records = source.suffix.lower() in (".csv", ".json", ".jsonl")
+    if not records and (named := question_field or answer_field):
+        raise ConfigurationError(f"{source} is a text with a question a line, and has no field {named!r}")
+    questions: dict[str, str | None] = {}
+    for number, record in _records(source) if records else _lines(source):
+        if limit is not None and len(questions) >= limit:
+            break
+        question = _field(record, question_field, _QUESTION_FIELDS, "question", f"{source}, line {number}")
+        given = record.get(answer_field) if answer_field else None
+        questions.setdefault(question, None if given in (None, "") else _reference(str(given)))
+    if not questions:
+        raise ConfigurationError(f"{source} holds no question")
+    return list(questions.items())
+
+
+def _lines(source: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        text = source.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigurationError(f"no questions at {source}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read questions from {source}: {error}") from error
+    yield from ((at, {"question": line.strip()}) for at, line in enumerate(text.splitlines(), 1) if line.strip())
 
 
 def _named_after(question: str, taken: Collection[str]) -> str:

@@ -42,7 +42,7 @@ class Batch:
     """The inputs of one call.
 
     ``max_concurrency`` of the first config bounds the inputs at work, and the samples in flight of all together.
-    With a calibrator the first sample of every input is drawn, below its own run, before any is decided (Algorithm 2).
+    To learn a mixture the first sample of every input is drawn, below its own run, before any is decided (Algorithm 2).
 
     Args:
         solver: what answers each of them.
@@ -80,7 +80,7 @@ class Batch:
         try:
             with get_executor_for_config(self._configs[0]) as threads, shown(self._progress, len(begun)) as move:
                 try:
-                    if self._solver.calibrator:
+                    if self._solver.mixture:
                         beginning = [threads.submit(self._begin, slots, index) for index in range(len(begun))]
                         for _ in as_they_end(beginning):
                             pass
@@ -106,7 +106,7 @@ class Batch:
         tasks: list[asyncio.Task[Outcome]] = []
         with shown(self._progress, len(begun)) as move:
             try:
-                if self._solver.calibrator:
+                if self._solver.mixture:
                     beginning = (gated_coro(gate, self._abegin(slots, index)) for index in range(len(begun)))
                     begun = await _all([asyncio.ensure_future(one) for one in beginning])
                 starts = await asyncio.to_thread(self._starts, begun)  # fits mixtures
@@ -135,7 +135,7 @@ class Batch:
     def _starts(self, begun: Sequence[_Begun | Exception | None]) -> Sequence[Start | None]:
         """Algorithm 2 on the first samples that came; inputs that could not be begun are left out."""
         samples = {index: one.sample for index, one in enumerate(begun) if isinstance(one, _Begun)}
-        if not samples or self._solver.calibrator is None:
+        if not samples or self._solver.mixture is None:
             return [None] * len(begun)
         made = dict(zip(samples, starts(list(samples.values()), self._solver), strict=True))
         return [made.get(index) for index in range(len(begun))]

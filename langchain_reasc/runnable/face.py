@@ -14,6 +14,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
 from langchain_reasc.models.integrations import leaves
+from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.recreated import Recreated
 
@@ -30,8 +31,10 @@ class Face(Recreated):
 
     model: Runnable[LanguageModelInput, Any]
     """A chat model (or a binding of one). Best is one that returns logprobs; it must sample (temperature above 0)."""
-    calibration: Calibration | Literal["mixture"] | str | Path | None = None
-    """A calibration, the path of one, ``"mixture"`` to learn without labels, or None to count votes (ASC)."""
+    calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
+    """A calibration, the path of one, or None to count votes (ASC). ``"online"`` learns without labels, from how far
+    the responses to each question agree: it counts votes (ASC) for 32 questions, then its own rule decides, and it goes
+    on learning. It needs no logprobs, and uses them where they come. ``"mixture"`` is the paper's Algorithm 2."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """Samples per question at most."""
     answer: AnswerSpec = "auto"
@@ -81,12 +84,19 @@ class Face(Recreated):
     ``response_metadata["verbalized_confidence"]``, None where none was stated. A calibration holds for models that are
     asked, or for such as are not."""
     measure: Measure | None = None
-    """How ``calibration="mixture"`` scores a response; None for the paper's (self-certainty, bottom 10 %, W = 128)
-    where the model gives that signal, else the same score of one that it gives; with ``ask_confidence``, what the model
-    states where it gives none."""
-    calibrator: MixtureCalibrator | None = Field(default=None, repr=False, exclude=True)
-    """What ``calibration="mixture"`` learns with; made when it is None. Runnables that are given the same one learn
-    together, as those do that LangChain makes of one with configurable fields."""
+    """How a response is scored: with ``calibration="online"`` the only candidate, None for all that can be had. With
+    ``"mixture"``, None is the paper's (self-certainty, bottom 10 %, W = 128) where the model gives that signal, else
+    the same score of one that it gives; with ``ask_confidence``, what the model states where it gives none."""
+    online_state: str | Path | None = None
+    """The file in which ``calibration="online"`` keeps what it has learned: read at the start, where it is there, and
+    written every few seconds while it learns. It holds scores, and answers as numbers, but no text. A file of another
+    model is refused. Where processes share one, the last to write wins, so give each its own."""
+    audit: float = Field(default=0.05, ge=0, le=1)
+    """For what share of the questions that ``calibration="online"`` decides one more response is drawn, and paid for,
+    to see whether what was learned still holds. Where it does not, it counts votes (ASC) and learns again."""
+    calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
+    """What ``calibration="online"`` or ``"mixture"`` learns with; made when it is None. Runnables that are given the
+    same one learn together, as those do that LangChain makes of one with configurable fields."""
 
     _quiet: ClassVar[bool] = False
     """Whether the samples are parts of one model call, told of by that alone."""

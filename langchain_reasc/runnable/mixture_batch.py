@@ -25,8 +25,8 @@ __all__ = ["starts"]
 
 def starts(firsts: Sequence[Sample], solver: Solver) -> list[Start]:
     """Algorithm 2 on the first samples of a batch; where it is not possible, every input counts votes and says why."""
-    assert solver.calibrator is not None
-    measure = solver.calibrator.measure
+    assert solver.mixture is not None
+    measure = solver.mixture.measure
     scores, shorter, made_of = _scores(firsts, solver, measure)
     notices: tuple[str, ...] = ()
     if measure.windowed and measure.signal != VERBALIZED and 2 * shorter > len(scores) > 0:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
@@ -15,9 +15,13 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.solver import Solver
 
-__all__ = ["explained", "prepared_solver", "refuse_swallowed"]
+__all__ = ["LEARNING", "explained", "prepared_solver", "refuse_swallowed"]
+
+LEARNING: Final = ("online", "mixture")
+"""Calibrations that are learned from what is answered."""
 
 
 def prepared_solver(
@@ -26,11 +30,12 @@ def prepared_solver(
     calibration: Calibration | str | Path | None,
     answer: AnswerSpec,
     measure: Measure | None,
-    calibrator: MixtureCalibrator | None,
+    calibrator: MixtureCalibrator | ConsensusCalibrator | None,
     on_missing_confidence: Literal["error", "count"],
     allow_fingerprint_mismatch: bool,
     fixed_prompt: FixedPrompt | None = None,
     ask_confidence: bool = False,
+    online_state: str | Path | None = None,
     quiet: bool = False,
     **limits: Any,
 ) -> Solver:
@@ -44,11 +49,13 @@ def prepared_solver(
         FingerprintMismatch: the calibration was measured on something else.
         LogprobsUnavailable: the model is known to give no confidence where one is needed.
     """
-    if measure is not None and calibration != "mixture":
+    if measure is not None and calibration not in LEARNING:
         raise ConfigurationError(
-            f"measure={str(measure)!r} goes with calibration='mixture'; a calibration brings its own, and "
+            f"measure={str(measure)!r} goes with calibration='online' or 'mixture'; a calibration brings its own, and "
             "without one no confidence is read"
         )
+    if online_state is not None and calibration != "online":
+        raise ConfigurationError(f"online_state={str(online_state)!r} goes with calibration='online'")
     known = _calibration(calibration)
     reading = measure or (known.measure if known else None)
     read = calibration is not None and not _is_stated(reading)
@@ -64,6 +71,15 @@ def prepared_solver(
         calibration=known,
         calibrator=_calibrator(prepared, running, measure, calibrator, counted=on_missing_confidence == "count")
         if calibration == "mixture"
+        else _online(
+            running.unbound() if quiet else running,
+            measure,
+            calibrator,
+            online_state,
+            budget=limits["max_samples"],
+            any_model=allow_fingerprint_mismatch,
+        )
+        if calibration == "online"
         else None,
         on_missing_confidence=on_missing_confidence,
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
@@ -105,7 +121,7 @@ def explained(error: ValidationError) -> ConfigurationError:
 
 
 def _calibration(given: Calibration | str | Path | None) -> Calibration | None:
-    if given is None or given == "mixture":
+    if given is None or given in LEARNING:
         return None
     return given if isinstance(given, Calibration) else load_calibration(given)
 
@@ -114,7 +130,7 @@ def _calibrator(
     model: PreparedModel,
     running: Fingerprint,
     measure: Measure | None,
-    given: MixtureCalibrator | None,
+    given: MixtureCalibrator | ConsensusCalibrator | None,
     *,
     counted: bool,
 ) -> MixtureCalibrator:
@@ -127,9 +143,27 @@ def _calibrator(
             f"the measure {measure} needs the signal {measure.signal!r}, which the model does not give (it gives: "
             f"{', '.join(model.signals) or 'none'}); name another measure, or leave it out to have one chosen"
         )
+    if isinstance(given, ConsensusCalibrator):
+        raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
     if given is not None and given.goes_with(measure, running):
         return given
     return MixtureCalibrator(measure=measure, fingerprint=running)
+
+
+def _online(
+    running: Fingerprint,
+    measure: Measure | None,
+    given: MixtureCalibrator | ConsensusCalibrator | None,
+    path: str | Path | None,
+    *,
+    budget: int,
+    any_model: bool,
+) -> ConsensusCalibrator:
+    if isinstance(given, MixtureCalibrator):
+        raise ConfigurationError("a MixtureCalibrator goes with calibration='mixture'")
+    if given is not None and given.goes_with(measure, running, path):
+        return given
+    return ConsensusCalibrator(measure=measure, budget=budget, fingerprint=running, path=path, any_model=any_model)
 
 
 def _is_stated(measure: Measure | None) -> bool:

@@ -10,6 +10,7 @@ from langchain_reasc.calibration import Calibration
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.ballot import DeservesVote
+from langchain_reasc.runnable.observing import FinishedListener
 from langchain_reasc.runnable.session import ResponseListener
 from langchain_reasc.sampling import Sample, Wave
 from langchain_reasc.sampling.time_limit import QuestionClock
@@ -47,6 +48,7 @@ class Question:
         on_response: called with each response and the decision after it, in launch order.
         deserves_vote: asked of the first response, which is then launched alone; None puts every one to the vote.
         on_spent: told what it has cost when it is answered, or fails.
+        on_finished: given what can be learned from it, in place of what learns online.
         prompt_tokens: tokens of the prompt, once a response has told.
     """
 
@@ -57,6 +59,7 @@ class Question:
     on_response: ResponseListener | None = None
     deserves_vote: DeservesVote | None = None
     on_spent: SpendingListener | None = None
+    on_finished: FinishedListener | None = None
     prompt_tokens: int | None = None
 
     def wave(self, indices: range, config: RunnableConfig) -> Wave:

@@ -15,8 +15,8 @@ __all__ = ["Recreated"]
 class Recreated(BaseModel):
     """A face of ReASC, made anew of its options whenever it is copied. One of them is its ``calibrator``."""
 
-    _learns_of: ClassVar[frozenset[str]] = frozenset({"model", "calibration", "measure"})
-    """Options with which what ``"mixture"`` has learned goes."""
+    _learns_of: ClassVar[frozenset[str]] = frozenset({"model", "calibration", "measure", "online_state"})
+    """Options with which what ``"online"`` or ``"mixture"`` has learned goes."""
     _solver: Solver = PrivateAttr()
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
@@ -28,7 +28,7 @@ class Recreated(BaseModel):
                 raise explained(error) from None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other options, checked like a new one. It shares the model and what ``"mixture"`` has learned."""
+        """A copy with other options, checked like a new one. It shares the model and what has been learned."""
         changed = dict(update or {})
         kept = self.model_fields_set | {"calibrator"}
         if changed.keys() & self._learns_of:
@@ -39,17 +39,17 @@ class Recreated(BaseModel):
         return self.model_copy()
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """A copy that shares the model and what ``"mixture"`` has learned."""
+        """A copy that shares the model and what has been learned."""
         return self.model_copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the configuration only: ``"mixture"`` starts anew, so save :attr:`learned` to keep it."""
+        """Pickle the configuration only: what learns starts anew, so save :attr:`learned`, or give ``online_state``."""
         kept = self.model_fields_set - {"calibrator"}
         return _remade, (type(self), {name: getattr(self, name) for name in kept})
 
     @property
     def learned(self) -> Calibration | None:
-        """The calibration in use: what ``"mixture"`` has learned so far can be saved, and given to the next process."""
+        """The calibration in use: what has been learned so far can be saved, and given to the next process."""
         return self._solver.learned
 
 

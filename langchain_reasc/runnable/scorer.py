@@ -23,16 +23,25 @@ class Scorer:
         required: whether a response without confidence is an error.
         extract: what finds the answers; a score over the tokens of an answer, or of the last step, asks it where they
             are.
+        learning: whether the token signals of all responses are kept, to learn from. Then none of them is refused.
 
     Attributes:
+        readings: the token signals of each response, None where it carries none; empty unless they are kept.
         first_made_of: the ``top_k`` and ``vocabulary_size`` that the first score was made of.
     """
 
     def __init__(
-        self, measure: Measure | None, *, calibration: Calibration | None, required: bool, extract: Extractor
+        self,
+        measure: Measure | None,
+        *,
+        calibration: Calibration | None,
+        required: bool,
+        extract: Extractor,
+        learning: bool = False,
     ) -> None:
         self._measure, self._calibration, self._required = measure, calibration, required
         self._extract = extract
+        self._learning, self.readings = learning, list[SignalReading | None]()
         self._agreed = False
         self._odd: Counter[str] = Counter()  # what was odd about log-probabilities -> responses
         self._reasons: list[str] = []
@@ -51,16 +60,21 @@ class Scorer:
             ConfidenceError: its signals are empty or not finite, and they are required.
             FingerprintMismatch: the calibration was made of another signal, k or V.
         """
-        if self._measure is None:
+        if self._measure is None and not self._learning:
             return None
+        reading = None
         try:
-            return self._read(message, self._measure, vote)
+            reading = read_signals(message, of_calls=vote.calls, places=self._places(message, vote))
+            return None if self._measure is None else self._scored(reading, self._measure)
         except (LogprobsUnavailable, ConfidenceError) as error:
-            if vote.answer is not None:
+            if self._measure is not None and vote.answer is not None:
                 if self._required:
                     raise
                 self._reasons.append(str(error))
             return None
+        finally:
+            if self._learning:
+                self.readings.append(reading if vote.answer is not None else None)
 
     @property
     def missed(self) -> int:
@@ -75,9 +89,11 @@ class Scorer:
             said.insert(0, f"{missing}: {self._reasons[0]}")
         return said
 
-    def _read(self, message: AIMessage, measure: Measure, vote: Vote) -> float:
-        places = places_of(message, self._extract, vote) if measure.of_span else None
-        reading = read_signals(message, of_calls=vote.calls, places=places)
+    def _places(self, message: AIMessage, vote: Vote) -> Places | None:
+        """Where the answer stands, where a score over its tokens asks for that."""
+        return places_of(message, self._extract, vote) if self._measure and self._measure.of_span else None
+
+    def _scored(self, reading: SignalReading, measure: Measure) -> float:
         self._compare(reading)
         score = reading.score(measure)
         self._odd.update(reading.notices)
@@ -95,6 +111,6 @@ class Scorer:
                 **reading.provenance(self._calibration.signal),
             )
         except FingerprintMismatch as error:
-            if not self._agreed:
+            if not (self._agreed or self._learning):
                 raise
             raise LogprobsUnavailable(str(error)) from error

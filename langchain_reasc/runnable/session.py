@@ -17,7 +17,9 @@ from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, decide
 from langchain_reasc.models.logprobs import Provenance
 from langchain_reasc.models.usage import output_tokens
+from langchain_reasc.runnable.audit import Audit
 from langchain_reasc.runnable.ballot import Ballot
+from langchain_reasc.runnable.observing import Finished, FinishedListener
 from langchain_reasc.runnable.result import (
     PCorrect,
     ReASCResult,
@@ -53,6 +55,8 @@ class Session:
         keep_logprobs: whether the winning message keeps the provider's logprobs, which are large.
         on_response: called with each response and the decision after it, in launch order.
         correctness: tells how likely the answer is right; None where nothing does.
+        on_finished: called with what can be learned from the question; None where nothing is.
+        audit: whether one more response is drawn after the rule has decided.
     """
 
     def __init__(
@@ -69,10 +73,16 @@ class Session:
         keep_logprobs: bool = True,
         on_response: ResponseListener | None = None,
         correctness: Correctness | None = None,
+        on_finished: FinishedListener | None = None,
+        audit: bool = False,
     ) -> None:
         self._rule, self._ballot = rule, ballot
         self._capped = ballot.rule(rule | Cap(max_samples))
-        self._scorer = Scorer(measure, calibration=calibration, required=required, extract=ballot.extract)
+        learning = on_finished is not None
+        self._scorer = Scorer(
+            measure, calibration=calibration, required=required, extract=ballot.extract, learning=learning
+        )
+        self._on_finished, self._audit = on_finished, Audit(wanted=audit)
         self._max_samples, self._concurrency = max_samples, concurrency
         self._gated = rule.may_accept_first
         self._keep_logprobs = keep_logprobs
@@ -96,8 +106,10 @@ class Session:
             ReASCError: nothing but failures have come, so that more of the same would only cost more.
         """
         launched = len(self._samples)
-        if self.decision or self._expired or launched >= self._max_samples:
+        if self._expired or launched >= self._max_samples:
             return 0
+        if self.decision:
+            return int(self._audit.due(self.decision))
         self._give_up_if_all_failed()
         self._warn_if_nothing_votes()
         size = 1 if self._next_goes_alone(launched) else self._concurrency
@@ -107,6 +119,8 @@ class Session:
         """The next ``count`` samples."""
         begin = len(self._samples)
         self._launched = begin + count
+        if self.decision:
+            self._audit.launch(begin)
         return range(begin, self._launched)
 
     def add(self, sample: Sample) -> bool:
@@ -117,6 +131,8 @@ class Session:
             self._next += 1
             if current.status == "complete":
                 self._consider(current)
+        if self.decision:
+            self._audit.take(sample, self.decision, self._ballot, list(self._responses.values()))
         return self.decision is not None
 
     def lose(self, sample: Sample) -> None:
@@ -179,10 +195,13 @@ class Session:
         p_correct = self._p_correct(decision)
         notices = [
             *self._notices,
-            *self._ballot.told(list(self._responses.values())),
+            *self._audit.told(self._ballot, list(self._responses.values())),
             *self._scorer.notices(len(self._responses)),
             *failures_told(samples),
         ]
+        if self._on_finished and decision.reason != "alone":
+            given = [response.answer for response in self._responses.values()]
+            self._on_finished(Finished.of(given, self._scorer.readings, decision, self._audit))
         winner, decision = winner_of(responses, decision, self._ballot.written)
         message = accounted(
             winner,

@@ -74,7 +74,7 @@ class Solver(Terms):
 
     async def aresult(self, session: Session) -> ReASCResult:
         """The asynchronous :meth:`result`."""
-        if self.calibrator is None:
+        if self.mixture is None:
             return self.result(session)
         return await asyncio.to_thread(self.result, session)  # it may fit a mixture
 

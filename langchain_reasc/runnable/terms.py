@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
@@ -18,7 +19,9 @@ from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.ballot import Ballot, DeservesVote
+from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.meanings import Meanings
+from langchain_reasc.runnable.observing import FinishedListener
 from langchain_reasc.runnable.question import Question, SpendingListener, Start
 from langchain_reasc.runnable.result import PROMISES, ReASCResult
 from langchain_reasc.runnable.session import ResponseListener, Session
@@ -35,7 +38,7 @@ class Terms:
         model: what is sampled.
         extract: finds the answer in a response.
         calibration: what scores mean; None counts votes, unless a calibrator learns it.
-        calibrator: learns a calibration from the first responses; None where there is nothing to learn.
+        calibrator: learns a calibration from the responses; None where there is nothing to learn.
 
     The other attributes are the runnable's options of the same names.
     """
@@ -45,7 +48,7 @@ class Terms:
     answer: AnswerSpec
     fixed_prompt: FixedPrompt | None
     calibration: Calibration | None
-    calibrator: MixtureCalibrator | None
+    calibrator: MixtureCalibrator | ConsensusCalibrator | None
     max_samples: int
     concurrency: int
     confidence: float
@@ -59,6 +62,7 @@ class Terms:
     time_budget: float | None = None
     tool_votes: ToolVotes = field(default_factory=ToolVotes)
     abstain_below: float | None = None
+    audit: float = 0.05
 
     def question(
         self,
@@ -88,7 +92,7 @@ class Terms:
         Raises:
             LogprobsUnavailable: it is needed.
         """
-        if self._reads_statements or self.on_missing_confidence == "count" or self.counts(self.calibration):
+        if self._reads_statements or self._missing == "count" or self.counts(self.calibration):
             return
         if model.no_logprobs:
             raise LogprobsUnavailable(
@@ -144,15 +148,17 @@ class Terms:
         session = Session(
             rule,
             ballot=self._ballot(question, config),
-            measure=current.measure if current else self.calibrator.measure if self.calibrator else None,
+            measure=current.measure if current else self.mixture.measure if self.mixture else None,
             max_samples=self.max_samples,
             concurrency=self.concurrency,
-            required=self.on_missing_confidence == "error" and not self.counts(current),
+            required=self._missing == "error" and not self.counts(current),
             calibration=None if self.allow_fingerprint_mismatch or self.counts(current) else current,
             notices=(*question.model.notices, *(start.notices if start else notices)),
             keep_logprobs=question.model.logprobs_wanted,
             on_response=question.on_response,
             correctness=current.correctness if current and self._tells_of(current, rule) else None,
+            on_finished=question.on_finished or self._learning(current),
+            audit=self.online is not None and current is not None and self.online.audits(self.audit),
         )
         if start and start.sample.status != "complete":
             session.lose(start.sample)
@@ -172,6 +178,25 @@ class Terms:
         return self.model.fingerprint(prompt=self.fixed_prompt, answer=self.answer)
 
     @property
+    def mixture(self) -> MixtureCalibrator | None:
+        """What learns from first responses alone, and in a batch from all of them before any decision."""
+        return self.calibrator if isinstance(self.calibrator, MixtureCalibrator) else None
+
+    @property
+    def online(self) -> ConsensusCalibrator | None:
+        """What learns from every question that is answered."""
+        return self.calibrator if isinstance(self.calibrator, ConsensusCalibrator) else None
+
+    def _learning(self, current: Calibration | None) -> FinishedListener | None:
+        """What a question that is decided under this calibration is told to, to learn from."""
+        return partial(self.online.observe, learned=current is not None) if self.online else None
+
+    @property
+    def _missing(self) -> Literal["error", "count"]:
+        """What is done with a response without confidence: learning online needs none."""
+        return "count" if self.online else self.on_missing_confidence
+
+    @property
     def learned(self) -> Calibration | None:
         """The calibration in use."""
         return self.calibrator.calibration if self.calibrator else self.calibration
@@ -189,14 +214,18 @@ class Terms:
         return known is not None and known.measure is not None and known.measure.signal == VERBALIZED
 
     def _rule(self, calibration: Calibration | None) -> tuple[StoppingRule, tuple[str, ...]]:
+        options: Any = {
+            "confidence": self.confidence,
+            "on_missing_confidence": self._missing,
+            "budget": self.max_samples,
+        }
+        if self.online:
+            learned = calibration.rule(**options) if calibration else ASC(self.confidence)
+            return learned, (self.online.notice(calibration),)
         if calibration is None:
             why = "the calibration by mixture has seen too few responses yet" if self.calibrator else "no calibration"
             return ASC(self.confidence), (f"{why}: counting votes (ASC)",)
-        rule = calibration.rule(
-            confidence=self.confidence,
-            on_missing_confidence=self.on_missing_confidence,
-            safeguard=self.safeguard,
-        )
+        rule = calibration.rule(safeguard=self.safeguard, **options)
         return rule, calibration.notices(self.safeguard)
 
     def _tells_of(self, calibration: Calibration, rule: StoppingRule) -> bool:
@@ -219,8 +248,8 @@ class Terms:
             Undecided: the evidence is not sufficient, and that is to be raised.
         """
         result = session.result()
-        if self.calibrator and session.first_score is not None:
-            self.calibrator.observe(session.first_score, **session.first_made_of)
+        if self.mixture and session.first_score is not None:
+            self.mixture.observe(session.first_score, **session.first_made_of)
         if doubt := self._doubt(result):
             result = replace(result, doubt=doubt)
         elif not result.undecided or self.on_undecided == "answer":

@@ -14,6 +14,7 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from runnable.fakes import TOP_K, Reply, Scripted, calibration, saying
 
 from langchain_reasc import ReASCDecisionModel, calibrate
+from langchain_reasc.calibration import learner
 from langchain_reasc.exceptions import (
     ConfigurationError,
     FingerprintMismatch,
@@ -82,6 +83,22 @@ def test_online_learns_from_the_first_response_to_every_question(runner: Any) ->
     assert copied.learned is decisions.learned and copied.calibrator is decisions.calibrator
     other = decisions.model_copy(update={"llm": naming("no")})
     assert other.learned is None and other.calibrator is not decisions.calibrator
+
+
+def test_online_learns_from_every_question_and_then_decides(runner: Any, monkeypatch: Any, tmp_path: Any) -> None:
+    monkeypatch.setattr(learner, "calibrate_consensus", lambda questions, **_: calibration(n=len(questions), gate=0.5))
+    path = tmp_path / "state.json"
+    options: Any = {"calibration": "online", "online_state": path, "audit": 0}
+    decisions = ReASCDecisionModel(llm=naming(Reply("<answer>yes</answer>", -1.0)), **options)
+    questions = {str(n): core.Noul(instructions=f"Is it number {n}?") for n in range(32)}
+    runner.invoke(decisions, {"state": "s", "questions": questions})
+    assert decisions.calibrator.wait(10)
+    response = runner.invoke(decisions, {"state": "s", "questions": {"q": questions["0"]}})
+    assert (response.reasc["q"]["reason"], response.reasc["q"]["launched"]) == ("gate", 1)
+    assert decisions.model_copy(update={"max_samples": 8}).calibrator is decisions.calibrator
+    assert path.exists() and "number" not in path.read_text()
+    with pytest.raises(ConfigurationError, match="goes with calibration='online'"):
+        ReASCDecisionModel(llm=naming("yes"), online_state=path)
 
 
 @pytest.mark.parametrize(

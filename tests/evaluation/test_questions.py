@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.pools import write_lines
-from langchain_reasc.evaluation.questions import LabelledQuestion, read_questions
+from langchain_reasc.evaluation.questions import LabelledQuestion, read_questions, read_unlabelled
 from langchain_reasc.exceptions import ConfigurationError
 
 
@@ -70,3 +70,40 @@ def test_an_id_is_taken_as_it_is(tmp_path: Path, given: object, name: str) -> No
 def test_half_an_emoji_in_a_question_is_replaced(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "q.jsonl", '{"question": "\\ud83d\\ude00 and \\ud83d?", "answer": "1"}')
     assert read_questions(path)[0].input == "😀 and �?"
+
+
+def test_questions_without_answers_from_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "q.txt"
+    path.write_text("\ufeff What is 3 + 4?\n\n  and 4 + 5?  \nWhat is 3 + 4?\nthree\n", encoding="utf-8")
+    assert read_unlabelled(path) == [("What is 3 + 4?", None), ("and 4 + 5?", None), ("three", None)]
+    assert len(read_unlabelled(path, limit=2)) == 2
+    with pytest.raises(ConfigurationError, match="a question a line, and has no field 'answer'"):
+        read_unlabelled(path, answer_field="answer")
+
+
+def test_questions_of_which_some_have_answers(tmp_path: Path) -> None:
+    lines = [{"question": "3 + 4?", "answer": "so #### 7"}, {"input": "why?"}, {"prompt": "5 + 5?", "answer": ""}]
+    path = write_lines(tmp_path / "q.jsonl", *lines)
+    assert read_unlabelled(path) == [("3 + 4?", None), ("why?", None), ("5 + 5?", None)]
+    assert read_unlabelled(path, answer_field="answer") == [("3 + 4?", "7"), ("why?", None), ("5 + 5?", None)]
+    table = tmp_path / "q.csv"
+    table.write_text("frage,antwort\neins,1\nzwei,\n", encoding="utf-8")
+    assert read_unlabelled(table, question_field="frage", answer_field="antwort") == [("eins", "1"), ("zwei", None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("q.txt", " \n\n", "holds no question"),
+        ("q.jsonl", "what is 1?\n", "line 1 is not valid JSON"),
+        ("q.jsonl", '{"text": "?"}\n', "line 1 has no question"),
+        ("q.txt", None, "there is no such file"),
+    ],
+)
+def test_questions_that_cannot_be_read_without_answers_either(
+    tmp_path: Path, name: str, text: str | None, says: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=says):
+        read_unlabelled(tmp_path / name)

@@ -193,5 +193,5 @@ def test_one_failure_alone_is_drawn_again(runner: Any) -> None:
 
 
 def test_a_measure_without_online_calibration_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="measure='top_k/mean' goes with calibration='mixture'"):
+    with pytest.raises(ConfigurationError, match="measure='top_k/mean' goes with calibration='online' or 'mixture'"):
         ReASCRunnable(model=saying("1"), measure=TOP_K)

@@ -1,0 +1,189 @@
+"""``calibration="online"`` without its threads and files: what is learned from questions as they are answered."""
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from langchain_reasc.calibration.consensus import Observed, calibrate_consensus
+from langchain_reasc.calibration.drift import AgreementRates, DriftMonitor, NextResponse, next_responses
+from langchain_reasc.calibration.online_state import ObservedQuestion, OnlineState
+from langchain_reasc.calibration.schema import Calibration, Fingerprint
+from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, Response, decide
+
+__all__ = ["ConsensusLearner", "Fit", "MadeOf", "calibrate_observed"]
+
+MINIMUM: Final = 32
+_KEPT: Final = 512
+_GROWTH: Final = 1.25
+
+MadeOf = dict[str, dict[str, int | None]]
+"""Signal -> the ``top_k`` and ``vocabulary_size`` that its scores are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What was made of the questions seen.
+
+    Attributes:
+        calibration: None where they determine none.
+        rates: how often the next response agrees, under its rule.
+        seen: how many questions had been seen.
+    """
+
+    calibration: Calibration | None
+    rates: AgreementRates
+    seen: int
+
+
+def calibrate_observed(questions: Sequence[Observed], measures: Sequence[Measure], **options: Any) -> Calibration:
+    """Calibrate by consensus, without measures that no response has, or whose scores are all those of another.
+
+    Args:
+        questions: with scores of shape (measures, responses).
+        measures: the candidates.
+        options: those of :func:`~langchain_reasc.calibration.consensus.calibrate_consensus`.
+
+    Raises:
+        CalibrationDataError: the questions determine no calibration.
+    """
+    scores = np.concatenate([question.scores for question in questions], axis=1)
+    # By the first of them: windows that are longer than every response are all the plain mean.
+    first = {row.tobytes(): at for at, row in reversed(list(enumerate(scores))) if np.isfinite(row).any()}
+    rows = sorted(first.values())
+    kept = [replace(question, scores=question.scores[rows]) for question in questions]
+    return calibrate_consensus(kept, measures=[measures[row] for row in rows], **options)
+
+
+class ConsensusLearner:
+    """Learns from the last 512 questions, anew each time their number has grown by a quarter.
+
+    Args:
+        measures: candidates for the measure, a row of scores each.
+        budget: responses to a question at most.
+        minimum: questions before the first calibration.
+        fingerprint: what is measured.
+        seed: of what is random in a calibration.
+    """
+
+    def __init__(
+        self,
+        measures: Sequence[Measure],
+        *,
+        budget: int = DEFAULT_BUDGET,
+        minimum: int = MINIMUM,
+        fingerprint: Fingerprint | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.measures, self.minimum, self.fingerprint = tuple(measures), minimum, fingerprint or Fingerprint()
+        self._budget, self._seed = budget, seed
+        self.alarms = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._questions: deque[Observed] = deque(maxlen=_KEPT)
+        self.made_of: MadeOf = {}
+        self.seen = self._fitted = 0
+        self.calibration: Calibration | None = None
+        self._rates: AgreementRates | None = None
+        self._monitors = {decided: DriftMonitor() for decided in (False, True)}
+
+    def observe(self, question: Observed, *, decided: int, answer: int | None, learned: bool) -> bool:
+        """Take in a question; True where what was learned no longer holds, and all is forgotten.
+
+        Args:
+            question: its answers and scores.
+            decided: responses that the decision rests on; those after it are audits.
+            answer: the one that was decided on.
+            learned: whether the rule that was learned decided, and not plain ASC.
+        """
+        coming = list(next_responses(question.answers, decided, answer)) if learned and self.calibration else []
+        if any([self._surprised(one) for one in coming]):
+            self._begin()
+            self.alarms += 1
+            return True
+        self._questions.append(question)
+        self.seen += 1
+        return False
+
+    @property
+    def due(self) -> bool:
+        """Whether a calibration is to be made."""
+        return self.seen >= max(self.minimum, math.ceil(_GROWTH * self._fitted))
+
+    def fit(self) -> Fit:
+        """Calibrate on the questions seen. It changes nothing, and may take seconds."""
+        questions, seen = list(self._questions), self.seen
+        try:
+            calibration = calibrate_observed(
+                questions,
+                self.measures,
+                budget=self._budget,
+                made_of=self.made_of,
+                fingerprint=self.fingerprint,
+                seed=self._seed,
+            )
+        except CalibrationDataError:
+            return Fit(None, AgreementRates(()), seen)  # nothing to learn from these yet
+        return Fit(calibration, AgreementRates(self._replayed(questions, calibration)), seen)
+
+    def adopt(self, fit: Fit) -> None:
+        """Use what was made of the questions."""
+        self.calibration, self._rates, self._fitted = fit.calibration, fit.rates, fit.seen
+
+    def postpone(self) -> None:
+        """Calibrate no sooner than after a quarter more questions: it failed on these."""
+        self._fitted = self.seen
+
+    def state(self) -> OnlineState:
+        """All that it has learned."""
+        held = np.array([np.isfinite(question.scores).any(axis=1) for question in self._questions])
+        rows = np.flatnonzero(held.any(axis=0)).tolist() if self._questions else []
+        return OnlineState(
+            fingerprint=self.fingerprint,
+            measures=tuple((one.signal, one.score, one.window) for one in (self.measures[row] for row in rows)),
+            made_of=self.made_of,
+            seen=self.seen,
+            fitted=self._fitted,
+            alarms=self.alarms,
+            drift=tuple(monitor.state for monitor in self._monitors.values()),
+            calibration=self.calibration,
+            questions=tuple(ObservedQuestion.of(question, rows) for question in self._questions),
+        )
+
+    def restore(self, state: OnlineState) -> None:
+        """Go on from there. Scores by measures that are no candidates here are left out."""
+        self._begin()
+        known = {measure: row for row, measure in enumerate(self.measures)}
+        rows = [known.get(Measure(*measure)) for measure in state.measures]
+        self._questions.extend(one.observed(rows, len(self.measures)) for one in state.questions)
+        self.made_of = {signal: dict(made) for signal, made in state.made_of.items()}
+        self.seen, self._fitted, self.alarms = state.seen, state.fitted, state.alarms
+        self.calibration = state.calibration
+        for decided, monitor in zip(self._monitors, state.drift, strict=False):
+            self._monitors[decided] = DriftMonitor(state=monitor)
+
+    def _surprised(self, one: NextResponse) -> bool:
+        if self._rates is None and self.calibration:  # which was read from a file
+            self._rates = AgreementRates(self._replayed(list(self._questions), self.calibration))
+        predicted = self._rates.predicted(one) if self._rates else None
+        return predicted is not None and self._monitors[one.decided].observe(predicted, one.agreed)
+
+    def _replayed(self, questions: Sequence[Observed], calibration: Calibration) -> Iterator[NextResponse]:
+        """What the questions seen tell of agreement before and after the decision of this calibration's rule."""
+        rule, measure = calibration.rule(on_missing_confidence="count"), calibration.measure
+        row = self.measures.index(measure) if measure in self.measures else None
+        for question in questions:
+            scores = question.scores[row] if row is not None else np.full(len(question.answers), np.nan)
+            decision = decide(rule, [_response(*one) for one in zip(question.answers, scores.tolist(), strict=True)])
+            answer = None if decision.answer is None else int(decision.answer)
+            yield from next_responses(question.answers, decision.samples, answer)
+
+
+def _response(answer: int | None, score: float) -> Response:
+    return Response(None if answer is None else str(answer), None if math.isnan(score) else score)

@@ -1,0 +1,141 @@
+"""Calibrating a chat model without right answers: each question is asked until the votes on it are clear."""
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Literal
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+
+from langchain_reasc.answers import AnswerSpec, ToolVotes
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import DEFAULT_BUDGET
+from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.waiting import as_they_end
+from langchain_reasc.runnable.progress import Progress, shown
+from langchain_reasc.runnable.unlabelled import Drawn, QuestionInput, Unlabelled
+
+__all__ = ["acalibrate_unlabelled", "calibrate_unlabelled"]
+
+
+def calibrate_unlabelled(
+    model: Runnable[LanguageModelInput, Any],
+    questions: Iterable[QuestionInput],
+    *,
+    answer: AnswerSpec = "auto",
+    fixed_prompt: FixedPrompt | None = None,
+    tool_votes: ToolVotes | None = None,
+    ask_confidence: bool = False,
+    measure: Measure | Literal["auto"] = "auto",
+    threshold: float = 0.97,
+    max_samples: int = DEFAULT_BUDGET,
+    concurrency: int = 8,
+    seed: int = 0,
+    config: RunnableConfig | None = None,
+    progress: Progress = None,
+) -> Calibration:
+    """Ask each question until the votes on it are clear (ASC), and calibrate on how far its responses agree.
+
+    64 questions are a good number; they cost no more than counting votes on them. No right answer is needed, and no
+    logprobs: without them answers alone are learned from. A question that fails is left out with a warning.
+
+    Args:
+        model: the chat model that will be sampled, as :class:`~langchain_reasc.ReASCRunnable` takes it.
+        questions: inputs, asked as they will be in use; where the right answer to one is known, the pair of both.
+        answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
+        fixed_prompt: which part of a prompt is the same for every question, see
+            :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
+        tool_votes: how calls of tools are compared.
+        ask_confidence: whether the model is asked to state its confidence, see
+            :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
+        measure: how a response is scored; ``"auto"`` chooses among all that the responses carry, or none.
+        threshold: the probability asked of an answer that all ``max_samples`` responses would give the same.
+        max_samples: responses to a question at most, in use as here.
+        concurrency: questions in flight at once, each with up to 4 responses.
+        seed: the seed of everything random in the calibration.
+        config: callbacks, tags and metadata of the calls.
+        progress: True for a bar on stderr, or a function called with (questions asked, questions).
+
+    Raises:
+        CalibrationDataError: no question, or responses that determine no calibration.
+
+    Example:
+        >>> calibration = calibrate_unlabelled(llm, ["What is 12 times 17?", ...])
+        >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
+    """
+    asked = Unlabelled.of(
+        model,
+        questions,
+        concurrency,
+        ensure_config(config),
+        measure,
+        answer=answer,
+        fixed_prompt=fixed_prompt,
+        tool_votes=tool_votes or ToolVotes(),
+        ask_confidence=ask_confidence,
+        max_samples=max_samples,
+    )
+    cutoff = Cutoff()
+    with ThreadPoolExecutor(concurrency, "calibrate") as threads, shown(progress, len(asked.prompts)) as move:
+        try:
+            asking = [threads.submit(asked.drawn, cutoff, prompt) for prompt in asked.prompts]
+            for _ in as_they_end(asking):
+                move()
+            drawn = [one.result() for one in asking]
+        finally:  # after Ctrl-C nobody waits for the others
+            cutoff.give_up()
+            threads.shutdown(wait=False, cancel_futures=True)
+    return asked.calibration(drawn, Cutoff(), threshold=threshold, seed=seed)
+
+
+async def acalibrate_unlabelled(
+    model: Runnable[LanguageModelInput, Any],
+    questions: Iterable[QuestionInput],
+    *,
+    answer: AnswerSpec = "auto",
+    fixed_prompt: FixedPrompt | None = None,
+    tool_votes: ToolVotes | None = None,
+    ask_confidence: bool = False,
+    measure: Measure | Literal["auto"] = "auto",
+    threshold: float = 0.97,
+    max_samples: int = DEFAULT_BUDGET,
+    concurrency: int = 8,
+    seed: int = 0,
+    config: RunnableConfig | None = None,
+    progress: Progress = None,
+) -> Calibration:
+    """The asynchronous :func:`calibrate_unlabelled`."""
+    asked = Unlabelled.of(
+        model,
+        questions,
+        concurrency,
+        ensure_config(config),
+        measure,
+        answer=answer,
+        fixed_prompt=fixed_prompt,
+        tool_votes=tool_votes or ToolVotes(),
+        ask_confidence=ask_confidence,
+        max_samples=max_samples,
+    )
+    places = asyncio.Semaphore(concurrency)
+    with shown(progress, len(asked.prompts)) as move:
+
+        async def one(prompt: list[BaseMessage]) -> Drawn | Exception:
+            async with places:
+                drawn = await asked.adrawn(prompt)
+            move()
+            return drawn
+
+        async with asyncio.TaskGroup() as tasks:
+            asking = [tasks.create_task(one(prompt)) for prompt in asked.prompts]
+    cutoff = Cutoff()
+    fit = partial(asked.calibration, [one.result() for one in asking], cutoff, threshold=threshold, seed=seed)
+    try:
+        return await asyncio.to_thread(fit)
+    finally:
+        cutoff.give_up()

@@ -1,0 +1,196 @@
+"""Questions without right answers, and what is drawn for them to calibrate on."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.calibration.consensus import Observed
+from langchain_reasc.calibration.learner import MadeOf, calibrate_observed
+from langchain_reasc.calibration.selection import candidate_measures
+from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
+from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
+from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.inputs import to_messages
+from langchain_reasc.runnable.grading import Graded, graded
+from langchain_reasc.runnable.observing import Finished, observed
+from langchain_reasc.runnable.options import prepared_solver
+from langchain_reasc.runnable.question import Question
+from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.runnable.solver import Solver
+from langchain_reasc.sampling.slots import AsyncSlots, Slots
+
+__all__ = ["Drawn", "QuestionInput", "Unlabelled"]
+
+logger = logging.getLogger(__name__)
+
+QuestionInput = LanguageModelInput | tuple[LanguageModelInput, str | None]
+"""What the chat model is asked; or that with the right answer, where it is known."""
+_AT_ONCE = 4  # samples of a question: what counting votes needs at least
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What sampling left of a question, and the responses themselves.
+
+    Attributes:
+        finished: the answers, and the token signals of the responses.
+        messages: the responses, in the same order.
+    """
+
+    finished: Finished
+    messages: Sequence[AIMessage | None]
+
+    @classmethod
+    def of(cls, finished: Finished, result: ReASCResult) -> "Drawn":
+        """Those that the decision rests on."""
+        return cls(finished, [response.message for response in result.responses if response.used])
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """The questions, and how they are asked.
+
+    Attributes:
+        solver: what asks them, counting votes.
+        prompts: the questions.
+        references: the right answers; None where one is not known.
+        config: callbacks, tags and metadata of the calls.
+        concurrency: questions in flight at once.
+        measures: the candidates for scoring a response.
+    """
+
+    solver: Solver
+    prompts: Sequence[list[BaseMessage]]
+    references: Sequence[str | None]
+    config: RunnableConfig
+    concurrency: int
+    measures: Sequence[Measure]
+
+    @classmethod
+    def of(
+        cls,
+        model: Runnable[Any, Any],
+        questions: Iterable[QuestionInput],
+        concurrency: int,
+        config: RunnableConfig,
+        measure: Measure | Literal["auto"],
+        **options: Any,
+    ) -> "Unlabelled":
+        """Read, and checked before anything is paid for.
+
+        Raises:
+            CalibrationDataError: there is no question.
+            ConfigurationError: a concurrency, a measure or a number of samples that cannot be.
+        """
+        pairs = list(map(_paired, questions))
+        if not pairs:
+            raise CalibrationDataError("there is no question to calibrate on; 64 are a good number")
+        if concurrency < 1:
+            raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
+        if options["max_samples"] < 2:
+            raise ConfigurationError(f"max_samples must be 2 or more, got {options['max_samples']}: one agrees alone")
+        solver = prepared_solver(
+            model=model,
+            calibration="online",  # which asks for logprobs, and while it learns counts votes
+            measure=None if measure == "auto" else measure,
+            calibrator=None,
+            on_missing_confidence="count",
+            allow_fingerprint_mismatch=False,
+            concurrency=_AT_ONCE,
+            confidence=DEFAULT_CONFIDENCE,
+            sample_timeout=None,
+            timeout=None,
+            **options,
+        )
+        measures = candidate_measures([*SIGNALS, VERBALIZED]) if measure == "auto" else [measure]
+        prompts, references = [to_messages(value) for value, _ in pairs], [right for _, right in pairs]
+        return cls(solver, prompts, references, config, concurrency, measures)
+
+    def drawn(self, cutoff: Cutoff, prompt: list[BaseMessage]) -> Drawn | Exception:
+        """The responses to a question, in a thread of a pool; or why there are none."""
+        finished: list[Finished] = []
+        try:
+            question = self._question(prompt, finished, cutoff)
+            result = self.solver.solve(question, self.config, slots=Slots(None))
+        except Exception as error:
+            return _left_out(error)
+        return Drawn.of(finished[0], result)
+
+    async def adrawn(self, prompt: list[BaseMessage]) -> Drawn | Exception:
+        """The same in an event loop."""
+        finished: list[Finished] = []
+        try:
+            question = self._question(prompt, finished, Cutoff())
+            result = await self.solver.asolve(question, self.config, slots=AsyncSlots(None))
+        except Exception as error:
+            return _left_out(error)
+        return Drawn.of(finished[0], result)
+
+    def calibration(self, drawn: Sequence[Drawn | Exception], cutoff: Cutoff, **options: Any) -> Calibration:
+        """What the responses that came are calibrated to."""
+        came = [(at, one) for at, one in enumerate(drawn) if isinstance(one, Drawn)]
+        if not came:
+            raise CalibrationDataError(f"none of the {len(drawn)} questions gave a response; the first: {drawn[0]!r}")
+        made_of: MadeOf = {}
+        questions = [observed(one.finished, self.measures, made_of) for _, one in came]
+        solver, model = self.solver, self.solver.model.resolved(self.config)
+        return calibrate_observed(
+            list(self._labelled(came, questions, cutoff)),
+            self.measures,
+            budget=solver.max_samples,
+            made_of=made_of,
+            fingerprint=model.fingerprint(self.prompts[0], prompt=solver.fixed_prompt, answer=solver.answer),
+            **options,
+        )
+
+    def _labelled(
+        self, came: Sequence[tuple[int, Drawn]], questions: Sequence[Observed], cutoff: Cutoff
+    ) -> Iterator[Observed]:
+        """The questions with what is known to be right in them: each answer is graded once, by its first response."""
+        to_grade: dict[tuple[int, int], Graded] = {}
+        for at, one in came:
+            if (reference := self.references[at]) is not None:
+                for number, message in zip(one.finished.answers, one.messages, strict=True):
+                    if number is not None:
+                        to_grade.setdefault((at, number), Graded(self.prompts[at], message, reference))
+        told = graded(
+            list(to_grade.values()),
+            self.solver.extract,
+            self.config,
+            tools=self.solver.tool_votes,
+            schemas=self.solver.model.schemas,
+            concurrency=self.concurrency,
+            cutoff=cutoff,
+        )
+        right = dict(zip(to_grade, told, strict=True))
+        for (at, _), question in zip(came, questions, strict=True):
+            if self.references[at] is None:
+                yield question
+            else:
+                grades = tuple(number is not None and right[at, number] for number in question.answers)
+                yield replace(question, right=grades)
+
+    def _question(self, prompt: list[BaseMessage], finished: list[Finished], cutoff: Cutoff) -> Question:
+        question = self.solver.question(prompt, self.config, {}, cutoff=cutoff)
+        question.on_finished = finished.append
+        return question
+
+
+def _paired(one: Any) -> tuple[LanguageModelInput, str | None]:
+    """An input, with its right answer where that is known."""
+    if isinstance(one, tuple) and len(one) == 2:
+        return one[0], None if one[1] is None else str(one[1])
+    return cast(LanguageModelInput, one), None
+
+
+def _left_out(error: Exception) -> Exception:
+    logger.warning("a question is left out of the calibration: %r", error)
+    return error

@@ -1,0 +1,88 @@
+"""calibration="online" on the faces for agents: a memory for each model, of what is voted on alone."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runnable.fakes import Reply, Scripted, calibration, saying
+
+from agents.acting import ASKED, SUNNY, Agents, acting, agent_of, weather
+from langchain_reasc import ChatReASC, ReASCMiddleware
+from langchain_reasc.calibration import learner
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+
+
+@pytest.fixture
+def agents(runner: Any) -> Agents:
+    return Agents(runner)
+
+
+@pytest.fixture(autouse=True)
+def learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(questions: Sequence[Any], **options: Any) -> Any:
+        return calibration(n=len(questions), gate=0.5, fingerprint=options["fingerprint"])
+
+    monkeypatch.setattr(learner, "calibrate_consensus", made)
+
+
+def memory(one: Any) -> ConsensusCalibrator:
+    assert isinstance(one, ConsensusCalibrator)
+    assert one.wait(10)
+    return one
+
+
+def test_a_chat_model_learns_from_votes_alone(runner: Any) -> None:
+    model = Scripted(script=lambda question, index: weather("Paris") if question == "act" else Reply(SUNNY))
+    chat = ChatReASC(model=model, calibration="online", max_samples=4)
+    for question in ("act", "say", "act"):
+        runner.invoke(chat, question)
+    assert [question.answers for question in memory(chat.calibrator).state().questions] == [(0, 0, 0, 0)] * 2
+
+
+def test_a_chat_model_switches(runner: Any) -> None:
+    chat = ChatReASC(model=saying(Reply("it is 1", -1.0)), calibration="online", answer="number", audit=0)
+    for at in range(32):
+        runner.invoke(chat, f"q{at}")
+    memory(chat.calibrator)
+    account = runner.invoke(chat, "q").response_metadata["reasc"]
+    assert (account["reason"], account["launched"]) == ("gate", 1)
+    assert chat.learned is not None and chat.learned.fingerprint.tools is None  # bound later, so not known yet
+    assert chat.model_copy(update={"max_samples": 3}).calibrator is chat.calibrator
+
+
+def test_an_agent_learns_from_step_to_step_and_keeps_it(agents: Agents, tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    middleware = ReASCMiddleware(calibration="online", online_state=path, audit=0, max_samples=4)
+    agent = agent_of(acting({ASKED: [weather("Paris")], "": [SUNNY]}), middleware)
+    for _ in range(3):
+        agents.ask(agent)
+    [one] = middleware._calibrators
+    assert memory(one).state().seen == 3
+    one.save()  # type: ignore[union-attr]
+    again = ReASCMiddleware(calibration="online", online_state=path, audit=0, max_samples=4)
+    agents.ask(agent_of(acting({ASKED: [weather("Paris")], "": [SUNNY]}), again))
+    assert memory(again._calibrators[0]).state().seen == 4
+
+
+def test_models_of_an_agent_learn_apart_and_a_file_is_of_one_model(agents: Agents, tmp_path: Path) -> None:
+    def named(name: str) -> Scripted:
+        return acting({ASKED: [weather("Paris")], "": [SUNNY]}).model_copy(update={"model_name": name})
+
+    middleware = ReASCMiddleware(calibration="online", max_samples=4)
+    for name in ("ours", "theirs", "ours"):
+        agents.ask(agent_of(named(name), middleware))
+    assert [memory(one).state().seen for one in middleware._calibrators] == [1, 2]  # the model called last is the last
+    kept = ReASCMiddleware(calibration="online", online_state=tmp_path / "state.json", max_samples=4)
+    agents.ask(agent_of(named("ours"), kept))
+    memory(kept._calibrators[0]).save()
+    with pytest.raises(FingerprintMismatch, match="running 'theirs'"):
+        agents.ask(agent_of(named("theirs"), kept))
+
+
+@pytest.mark.parametrize("face", [ChatReASC, ReASCMiddleware])
+def test_a_file_without_anything_to_keep_is_refused(face: Any) -> None:
+    inside = {} if face is ReASCMiddleware else {"model": saying("1")}
+    with pytest.raises(ConfigurationError, match="goes with calibration='online'"):
+        face(**inside, online_state="state.json")

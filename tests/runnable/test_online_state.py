@@ -1,0 +1,215 @@
+"""``online_state=PATH``: what is learned outlives the process, and says nothing of what was asked."""
+
+import json
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.calibration.online_state import OnlineState, load_online_state, save_online_state
+from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
+from langchain_reasc.runnable import consensus_calibrator
+from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+
+from .fakes import TOP_K, Reply, Scripted
+
+SECRETS = ("capital", "Paris", "Lyon", "sk-secret")
+MINIMUM = 32
+
+
+def drawn(question: str, index: int) -> Reply:
+    rng = random.Random(f"{question} {index}")
+    return Reply(f"the answer is {rng.choice(['Paris', 'Paris', 'Lyon'])}", -round(rng.uniform(0.5, 3), 4))
+
+
+def online(path: Path | None, **fields: Any) -> ReASCRunnable:
+    model = Scripted(script=drawn, **fields.pop("model", {}))
+    options: Any = {"max_samples": 4, "answer": r"regex:answer is (\w+)", "audit": 0, **fields}
+    return ReASCRunnable(model=model, calibration="online", online_state=path, **options)
+
+
+def ask(runner: Any, reasc: ReASCRunnable, count: int, begin: int = 0) -> None:
+    for at in range(begin, begin + count):
+        runner.invoke(reasc, f"which city is the capital, {at}?")
+    learned(reasc)
+
+
+def learned(reasc: ReASCRunnable) -> ConsensusCalibrator:
+    assert isinstance(reasc.calibrator, ConsensusCalibrator)
+    assert reasc.calibrator.wait(10)
+    return reasc.calibrator
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.json"
+
+
+def test_another_process_goes_on_where_the_first_one_stopped(runner: Any, path: Path) -> None:
+    first = online(path)
+    ask(runner, first, MINIMUM)
+    assert first.learned is not None
+    second = online(path)
+    assert second.learned == first.learned
+    assert learned(second).state() == learned(first).state()
+    account = runner.invoke(second, "q").response_metadata["reasc"]
+    assert account["notices"][0].startswith("learned from 32 questions without labels")
+    ask(runner, second, 7)
+    assert second.learned is not None and second.learned.n == 40
+
+
+def test_a_cold_start_is_kept_too(runner: Any, path: Path) -> None:
+    ask(runner, online(path), 1)
+    assert json.loads(path.read_text())["calibration"] is None
+    notices = runner.invoke(online(path), "q").response_metadata["reasc"]["notices"]
+    assert "(1 of 32 questions seen)" in notices[0]
+
+
+def test_it_says_nothing_of_what_was_asked(runner: Any, path: Path) -> None:
+    ask(runner, online(path, model={"metadata": {"key": "sk-secret"}}), MINIMUM)
+    text = path.read_text()
+    assert not [one for one in SECRETS if one in text]
+    held = json.loads(text)
+    assert len(held["questions"]) == MINIMUM
+    for question in held["questions"]:
+        assert set(question) == {"answers", "scores"}
+        assert all(isinstance(answer, int) for answer in question["answers"])
+        assert all(isinstance(score, float) for row in question["scores"] for score in row)
+
+
+def test_it_is_not_written_for_every_question(runner: Any, path: Path, monkeypatch: Any) -> None:
+    written: list[int] = []
+    save = consensus_calibrator.save_online_state
+    monkeypatch.setattr(
+        consensus_calibrator, "save_online_state", lambda state, to: (written.append(state.seen), save(state, to))
+    )
+    reasc = online(path)
+    ask(runner, reasc, MINIMUM + 2)
+    assert written[0] <= 5 and written.count(32) == 1 and len(written) < 8
+    reasc.calibrator.save()  # type: ignore[union-attr]
+    assert written[-1] == MINIMUM + 2
+
+
+def test_what_was_seen_last_is_written_when_the_process_ends(path: Path) -> None:
+    program = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "from runnable.test_online_state import *\n"
+        f"reasc = online(Path({str(path)!r}))\n"
+        "for at in range(5): reasc.invoke(f'q{at}')\n"
+    )
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=root, timeout=60)
+    state = load_online_state(path)
+    assert state is not None and state.seen == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "EOF"),
+        ('{"kind": "reasc-online", "sche', "EOF|invalid"),
+        ("[]", "the file"),
+        ('{"schema_version": 2, "method": "offline"}', "schema_version: Input should be 1"),
+        ("\0\xff", "JSON|decode|control"),
+    ],
+)
+def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, text: str, why: str) -> None:
+    path.write_text(text)
+    with pytest.raises(CalibrationFileError, match=f"online_state=.*({why})"):
+        online(path)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "other"},
+        {"schema_version": 2},
+        {"measures": [["top_k", "mean", 128]]},
+        {"measures": [["nonsense", "mean", 128]], "questions": []},
+        {"questions": [{"answers": [0, -1], "scores": []}]},
+        {"questions": [{"answers": ["Paris"], "scores": []}]},
+        {"questions": [{"answers": [], "scores": []}]},
+        {"drift": [[-1.0]]},
+        {"seen": -1},
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(path: Path, change: dict[str, Any]) -> None:
+    state = ConsensusCalibrator().state()
+    save_online_state(state, path)
+    whole = json.loads(path.read_text())
+    whole["questions"] = [{"answers": [0, 1], "scores": []}]
+    path.write_text(json.dumps(whole))
+    assert load_online_state(path) is not None
+    path.write_text(json.dumps(whole | change))
+    with pytest.raises(CalibrationFileError, match="move this one away to begin anew"):
+        online(path)
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_paid_for(path: Path) -> None:
+    with pytest.raises(CalibrationFileError, match="there is no folder"):
+        online(path / "further" / "state.json")
+    with pytest.raises(CalibrationFileError, match="cannot read"):
+        online(path.parent)
+
+
+def test_what_was_learned_of_another_model_is_refused(runner: Any, path: Path) -> None:
+    ask(runner, online(path), 1)
+    with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: calibrated on .scripted., running .other."):
+        online(path, model={"model_name": "other"})
+    reasc = online(path, model={"model_name": "other"}, allow_fingerprint_mismatch=True)
+    assert learned(reasc).state().seen == 1
+
+
+def test_another_path_is_another_memory(runner: Any, path: Path) -> None:
+    reasc = online(path)
+    ask(runner, reasc, 2)
+    other = reasc.model_copy(update={"online_state": path.with_name("other.json")})
+    assert learned(other).state().seen == 0
+    assert learned(reasc.model_copy(update={"concurrency": 1})) is learned(reasc)
+
+
+def test_a_file_that_cannot_be_written_costs_no_answer(runner: Any, path: Path, caplog: Any) -> None:
+    reasc = online(path)
+    path.mkdir()
+    assert runner.invoke(reasc, "q").response_metadata["reasc"]["answer"] is not None
+    learned(reasc)
+    assert "what was learned is not kept: cannot write online_state" in caplog.text
+
+
+def test_scores_by_other_measures_are_left_out(runner: Any, path: Path) -> None:
+    ask(runner, online(path), 3)
+    state = learned(online(path, measure=TOP_K)).state()
+    assert state.measures == (("top_k", "mean", 128),)
+    assert [np.shape(question.scores) for question in state.questions] == [
+        (1, len(question.answers)) for question in state.questions
+    ]
+
+
+def test_from_a_state_and_back(runner: Any) -> None:
+    reasc = online(None)
+    ask(runner, reasc, 5)
+    state = learned(reasc).state()
+    assert ConsensusCalibrator.from_state(state).state() == state
+    assert OnlineState.model_validate_json(state.model_dump_json()) == state
+
+
+def test_two_that_write_the_same_file_never_leave_half_of_one(path: Path) -> None:
+    states = [ConsensusCalibrator().state(), ConsensusCalibrator().state().model_copy(update={"seen": 9})]
+
+    def write(state: OnlineState) -> None:
+        for _ in range(40):
+            save_online_state(state, path)
+
+    writing = [threading.Thread(target=write, args=(state,)) for state in states]
+    for one in writing:
+        one.start()
+    while any(one.is_alive() for one in writing):
+        assert load_online_state(path) in (*states, None)
+    assert [one.name for one in path.parent.iterdir()] == ["state.json"]
