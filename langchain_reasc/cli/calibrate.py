@@ -276,8 +276,8 @@ def _gate_explained(calibration: "Calibration") -> Iterator[str]:
         yield f"Gate                accepts a first response scoring {threshold:.4g} or more"
     if gate.level is not None and gate.lower_bound is not None:
         yield (
-            f"                    held by the {gate.accepted} highest scores: right in {gate.lower_bound:.1%} or more, "
+            f"                    of the {gate.accepted} highest, {gate.lower_bound:.1%} or more are right, "
             f"{100 * gate.level:g} % sure"
         )
     if gate.threshold not in (None, threshold):
-        yield f"                    the paper's: {gate.threshold:.4g} or more, of which that is not known"
+        yield f"                    the paper's would be {gate.threshold:.4g}, of which nothing is sure"

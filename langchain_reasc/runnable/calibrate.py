@@ -40,7 +40,9 @@ def calibrate(
 ) -> Calibration:
     """Ask each question once, and calibrate on what came (Algorithm 1). 128 questions are a good number.
 
-    A question that fails, because it is too long, say, is left out with a warning.
+    A question that fails, because it is too long, say, is left out with a warning. One response to each cannot show
+    whether the confidence separates the responses to one question, so that under the safeguard Stage 2 counts votes;
+    several can, with ``reasc calibrate --samples 4``.
 
     Args:
         model: the chat model that will be sampled, as :class:`~langchain_reasc.ReASCRunnable` takes it.

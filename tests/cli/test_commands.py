@@ -228,7 +228,10 @@ def test_calibrate_from_a_pool(tmp_path: Path) -> None:
     assert "AUROC" in shown.stdout
     assert calibration.within is not None and "within a question" in shown.stdout, "the pool has several responses"
     assert f"accepts a first response scoring {calibration.gate.safe_threshold:.4g}" in shown.stdout
-    assert f"held by the {calibration.gate.accepted} highest scores" in shown.stdout
+    assert (
+        f"of the {calibration.gate.accepted} highest, {calibration.gate.lower_bound:.1%} or more are right, 95 % sure"
+        in shown.stdout
+    )
     reasc("calibrate", "--pool", path, "--out", out, "--signal", "token_logprob", "--score", "mean")
     assert str(load_calibration(out).measure) == "token_logprob/mean"
 
