@@ -81,6 +81,8 @@ class Votes:
 
 def numbered(labels: npt.NDArray[np.int64]) -> Integers:
     """Answers as 0, 1, 2, ... in the order of their first appearance, from any labels, shape (Q, n); -1 stays."""
+    if not labels.size:
+        return labels
     answered = labels >= 0
     appeared = (labels[:, :, None] == labels[:, None, :]).argmax(axis=2)  # where an equal one came first
     new = answered & (appeared == np.arange(labels.shape[1]))
