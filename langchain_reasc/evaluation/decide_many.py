@@ -85,9 +85,7 @@ def _decide(rule: StoppingRule, votes: Votes, rows: Integers, made: Decisions) -
     return True
 
 
-def _decide_one(
-    rule: StoppingRule, votes: Votes, responses: Sequence[Response], row: int, made: Decisions
-) -> None:
+def _decide_one(rule: StoppingRule, votes: Votes, responses: Sequence[Response], row: int, made: Decisions) -> None:
     decision = decide(rule, responses)
     numbers = {one.answer: int(number) for one, number in zip(responses, votes.answers[row], strict=False)}
     made.samples[row] = decision.samples

@@ -9,11 +9,14 @@ import numpy as np
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.evaluation.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
 from langchain_reasc.evaluation.methods import (
+    EQUAL_COST,
     OFFLINE,
     SAFEGUARDED,
     Method,
     MethodSettings,
     Split,
+    asc_at,
+    asc_at_once,
     counting,
     weighing,
 )
@@ -21,6 +24,7 @@ from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import StoppingRule
 
 __all__ = ["COLUMNS", "Outcomes", "Replay", "replay", "splits"]
 
@@ -35,11 +39,15 @@ class Outcomes:
         cells: shape (shuffles, questions, 5), the columns of :data:`COLUMNS`; NaN where a question was not tested.
         calibrations: those of a method that needs them, one per shuffle.
         problems: why there was none, in shuffles where it counted votes instead.
+        rules: the stopping rule of each arrangement.
+        confidences: those of ASC that were chosen for what it costs, one per shuffle.
     """
 
     cells: Cells
     calibrations: list[Calibration] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    rules: dict[int, StoppingRule] = field(default_factory=dict)
+    confidences: list[float] = field(default_factory=list)
 
     @property
     def chosen(self) -> Counter[str]:
@@ -85,6 +93,7 @@ def replay(
     seed: int = 0,
     calibration_size: int = 128,
     settings: MethodSettings | None = None,
+    controls: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Replay:
     """Run every method over recorded responses.
@@ -98,6 +107,7 @@ def replay(
         seed: the seed of the shuffles.
         calibration_size: questions whose first responses calibrate.
         settings: the budget and the accuracy asked of the gate.
+        controls: whether ASC has rows of its own at the cost of ReASC's, and with four samples launched at once.
         on_progress: called with (arrangements done, arrangements).
 
     Raises:
@@ -112,12 +122,17 @@ def replay(
     run = Replay(pool, settings, shuffles, size, len(pool.questions) - size, seed, {}, notes)
     recorded = RecordedPool(pool, scores)
     for at, split in enumerate(splits(pool, size, shuffles=shuffles, seed=seed)):
-        methods = counting(settings)
+        methods = counting(settings) + ([asc_at_once(settings)] if controls else [])
         for spec in measures:
             methods += weighing(pool, scores, split, spec, settings)
         arrangement = Arrangement(recorded, split, settings.max_samples)
         for method in methods:
-            _enter(run, at, method, arrangement.outcome(method))
+            cells = arrangement.outcome(method)
+            _enter(run, at, method, cells)
+            if controls and method.name in EQUAL_COST:
+                spent = float(np.nanmean(cells[:, COLUMNS.index("tokens")]))
+                control = asc_at(arrangement.asc_confidence(spent), method, settings)
+                _enter(run, at, control, arrangement.outcome(control))
         if on_progress:
             on_progress(at + 1, run.arrangements)
     _drop_idle_safeguards(run)
@@ -146,6 +161,8 @@ def _enter(run: Replay, at: int, method: Method, cells: Cells) -> None:
             run.outcomes[key] = Outcomes(np.full((run.arrangements, *cells.shape), np.nan))
         held = run.outcomes[key]
         held.cells[at] = cells
+        held.rules[at] = method.rule
+        held.confidences += [method.confidence] if method.confidence is not None else []
         held.problems += [method.problem] if method.problem else []
         held.calibrations += [method.calibration] if method.calibration and name == method.name else []
 

@@ -31,7 +31,9 @@ simple = (
     st.builds(Cap, st.integers(1, 12)) | st.builds(ASC, confidences) | st.builds(ESC, st.integers(1, 5)) | reasc | reasc
 )
 rules = st.recursive(
-    simple, lambda some: st.builds(lambda a, b: a | b, some, some) | st.builds(lambda a, b: a & b, some, some), max_leaves=4
+    simple,
+    lambda some: st.builds(lambda a, b: a | b, some, some) | st.builds(lambda a, b: a & b, some, some),
+    max_leaves=4,
 )
 plain = st.builds(Response, st.sampled_from([None, "a", "b", "b", "c", "d"]), st.none() | finite, st.booleans())
 special = st.builds(
