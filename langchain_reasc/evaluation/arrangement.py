@@ -3,7 +3,6 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np

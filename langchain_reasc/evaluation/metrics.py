@@ -130,7 +130,7 @@ def _always_like(one: Outcomes, asc: Outcomes) -> bool:
 
 
 def _never_seen(outcomes: Outcomes) -> Estimate:
-    """No difference: resamples of nothing say nothing, so the bound is Clopper and Pearson's on the share that differ."""
+    """No difference, with Clopper and Pearson's bound on how many differ: resamples of nothing say nothing."""
     from scipy.stats import binomtest
 
     questions = int((~np.isnan(outcomes.cells[..., _CORRECT])).any(axis=0).sum())

@@ -110,8 +110,8 @@ class PoolScores:
         assert self._pool.signals is not None
         questions = self._pool.questions
         scores = _scores_of_all(measure, *self._pool.signals.of_all(measure.signal, [one.id for one in questions]))
-        held = iter([None if math.isnan(score) else score for score in scores.tolist()])
-        return [list(islice(held, len(question.responses))) for question in questions]
+        each = iter([None if math.isnan(score) else score for score in scores.tolist()])
+        return [list(islice(each, len(question.responses))) for question in questions]
 
     def _recorded(self) -> list[list[float | None]]:
         if not self._pool.has_scores:

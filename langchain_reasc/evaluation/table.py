@@ -116,8 +116,8 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
 def _never_different(rows: Sequence[Row]) -> Iterator[str]:
     if same := [_titled(row) for row in rows if row.no_difference]:
         yield (
-            f"No question was answered otherwise than by ASC in {', '.join(same)}: there [..] of Δ is exact (Clopper and "
-            "Pearson), how many questions could differ all the same."
+            f"No question was answered otherwise than by ASC in {', '.join(same)}: there [..] of Δ is exact (Clopper "
+            "and Pearson), how many questions could differ all the same."
         )
 
 

@@ -56,7 +56,7 @@ class Votes:
     @property
     def width(self) -> int:
         """The number n of responses that there is room for."""
-        return self.answers.shape[1]
+        return int(self.answers.shape[1])
 
     def of_questions(self, rows: Rows) -> Self:
         """Those of some of the questions."""
@@ -80,7 +80,7 @@ class Votes:
 
 
 def numbered(labels: npt.NDArray[np.int64]) -> Integers:
-    """Answers as 0, 1, 2, ... in the order of their first appearance, from any labels of them, shape (Q, n); -1 stays."""
+    """Answers as :class:`Votes` has them, from any numbers that tell them apart, shape (Q, n); -1 stays -1."""
     answered = labels >= 0
     appeared = (labels[:, :, None] == labels[:, None, :]).argmax(axis=2)  # where an equal one came first
     new = answered & (appeared == np.arange(labels.shape[1]))

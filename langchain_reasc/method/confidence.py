@@ -32,7 +32,7 @@ def group_means(token_signals: Floats, window: int) -> npt.NDArray[np.float64]:
     # Centring first keeps the running sum small, so its rounding stays below 1e-12 on long responses.
     centre = values.mean(axis=-1, keepdims=True)
     if values.shape[-1] <= window:
-        return centre
+        return np.asarray(centre)
     sums = np.concatenate((np.zeros_like(centre), np.cumsum(values - centre, axis=-1)), axis=-1)
     means: npt.NDArray[np.float64] = (sums[..., window:] - sums[..., :-window]) / window + centre
     return means
