@@ -134,16 +134,18 @@ def _controls(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _closed_gates(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
+    """In how many arrangements the mixture's gate was closed, and why, for each such row."""
+    told: dict[str, list[str]] = {}
     for row in (row for row in rows if row.method == MIXTURE):
         reasons = [why for one in row.outcomes.calibrations if (why := one.gate.closed_because)]
-        counted = Counter(re.sub(r" \([^)]*\)", "", why) for why in reasons)  # without figures
-        if counted:
-            why = "; ".join(f"{times} times as {reason}" for reason, times in counted.most_common())
-            by_bic = any(reason.startswith("BIC") for reason in counted)
-            yield (
-                f"{_titled(row)} had its gate closed in {len(reasons)} of {run.arrangements} arrangements: {why}."
-                + (" The paper's own method has no such veto of BIC's." if by_bic else "")
-            )
+        counted = Counter(re.sub(r" \([^)]*\)", "", why) for why in reasons)  # without the figures of each
+        why = "; ".join(f"{times}: {reason}" if run.shuffles else reason for reason, times in counted.most_common())
+        if why:
+            times = f"{len(reasons)} of {run.arrangements} arrangements" if run.shuffles else "the recorded order"
+            told.setdefault(f"the gate was closed in {times} ({why}).", []).append(_name(row.spec))
+    for why, names in told.items():
+        veto = " The paper's own method has no such veto of BIC's." if "BIC" in why else ""
+        yield f"{MIXTURE} by {', '.join(names)}: {why}{veto}"
 
 
 def _titled(row: Row) -> str:

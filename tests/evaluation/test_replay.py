@@ -18,6 +18,7 @@ from langchain_reasc.evaluation.methods import (
     MethodSettings,
 )
 from langchain_reasc.evaluation.replay import splits
+from langchain_reasc.evaluation.report import as_data
 from langchain_reasc.evaluation.table import footnotes, live_rule
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import Measure
@@ -217,16 +218,17 @@ def test_where_nothing_differed_the_interval_is_the_exact_one(tmp_path: Path) ->
     lines = [question(f"q{n}", *[response("7")] * 16) for n in range(160)]
     run = replay(read_pool(write_lines(tmp_path / "p.jsonl", *lines)), shuffles=2)
     rows = _rows(run)
-    most = pytest.approx(1 - 0.025 ** (1 / 160))  # nobody of 160
+    most = 1 - 0.025 ** (1 / 160)  # none of 160
     for name in ("pass@1", "SC@16", "ESC (w=4)"):
         difference = rows[name].accuracy_vs_asc
-        assert (difference.value, difference.low, difference.high) == (0, -most, most)
+        assert (difference.value, difference.low, difference.high) == pytest.approx((0, -most, most))
         assert rows[name].no_difference
     assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
     assert not rows["ASC"].no_difference
-    assert any(
-        "pass@1, SC@16, ESC (w=4): there [..] of Δ is exact" in line for line in footnotes(run, [*rows.values()])
-    )
+    told = " ".join(footnotes(run, [*rows.values()]))
+    assert "pass@1, SC@16, ESC (w=4): there [..] of Δ is exact" in told
+    exact = {row["method"]: row["accuracy_vs_asc_interval"] for row in as_data(run, [*rows.values()])["rows"]}
+    assert exact == {"pass@1": "exact", "SC@16": "exact", "ESC (w=4)": "exact", "ASC": "bootstrap"}
 
 
 def test_what_decides_by_asc_has_no_difference_to_bound(tmp_path: Path) -> None:
@@ -267,17 +269,18 @@ def test_one_calibration_is_told_from_the_mean_of_many(tmp_path: Path) -> None:
 
 
 def test_it_is_said_why_the_gate_of_a_mixture_was_closed(tmp_path: Path) -> None:
-    run = replay(
-        read_pool(write_pool(tmp_path / "p.jsonl", questions=30)), [Measure()], shuffles=2, calibration_size=20
-    )
+    specs = [Measure(), Measure("token_logprob")]
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    run = replay(pool, specs, shuffles=2, calibration_size=20)
     rows = summarize(run, resamples=10)
-    [line] = [line for line in footnotes(run, rows) if "gate closed" in line]
-    assert line.startswith("ReASC (mixture) by self_certainty/bottom_group/W=128 had its gate closed in 2 of 2")
-    assert "2 times as 10 responses are too few for a two-component mixture" in line
-    assert "BIC" not in line
+    [line] = [line for line in footnotes(run, rows) if "gate" in line]
+    assert line == (
+        "ReASC (mixture) by self_certainty/bottom_group/W=128, token_logprob/bottom_group/W=128: the gate was closed "
+        "in 2 of 2 arrangements (2: 10 responses are too few for a two-component mixture)."
+    )
     held = run.outcomes[MIXTURE, Measure()].calibrations
     held[0] = held[0].model_copy(update={"gate": Gate(threshold=1.0)})
     held[1] = held[1].model_copy(update={"gate": Gate(threshold=None, closed_because="BIC prefers one component (3)")})
-    [line] = [line for line in footnotes(run, rows) if "gate closed" in line]
-    assert "closed in 1 of 2 arrangements: 1 times as BIC prefers one component." in line
+    line, _ = [line for line in footnotes(run, rows) if "gate" in line]
+    assert "W=128: the gate was closed in 1 of 2 arrangements (1: BIC prefers one component)." in line
     assert line.endswith("The paper's own method has no such veto of BIC's.")
