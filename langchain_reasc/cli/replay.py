@@ -47,6 +47,9 @@ def replay(
     window: Window = 128,
     p_target: PTarget = 0.9,
     max_samples: Annotated[int, typer.Option(min=1, help="Budget of every method.")] = 16,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="Rows of ASC at the cost of ReASC's, and with 4 samples at once.")
+    ] = False,
     parameters: Annotated[
         float | None, typer.Option(metavar="N", help="Parameters of the model, for TFLOPs (2N per token).")
     ] = None,
@@ -94,6 +97,7 @@ def replay(
         calibration_responses=calibration_responses,
         max_samples=max_samples,
         p_target=p_target,
+        controls=controls,
         parameters=parameters,
     )
     show(run, rows, as_json=as_json)
@@ -117,6 +121,7 @@ def run_replay(
     calibration_responses: int = 1,
     max_samples: int = 16,
     p_target: float = 0.9,
+    controls: bool = False,
     parameters: float | None = None,
 ) -> "tuple[Replay, list[Row]]":
     """Replay with a progress bar, and sum up."""
@@ -135,6 +140,7 @@ def run_replay(
             seed=seed,
             calibration_size=calibration_size,
             settings=settings,
+            controls=controls,
             on_progress=move,
         )
     return run, summarize(run, parameters=parameters)

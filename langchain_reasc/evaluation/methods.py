@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from langchain_reasc.calibration import Calibration, Safeguard
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on, calibrate_offline_on
@@ -12,10 +12,28 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, ESC, Cap, FixedBudget, StoppingRule
 
-__all__ = ["ASC_ROW", "MIXTURE", "OFFLINE", "SAFEGUARDED", "Method", "MethodSettings", "Split", "counting", "weighing"]
+__all__ = [
+    "ASC_AT_ONCE",
+    "ASC_ROW",
+    "EQUAL_COST",
+    "MIXTURE",
+    "OFFLINE",
+    "SAFEGUARDED",
+    "Method",
+    "MethodSettings",
+    "Split",
+    "asc_at",
+    "asc_at_once",
+    "counting",
+    "weighing",
+]
 
 ASC_ROW = "ASC"
 OFFLINE, SAFEGUARDED, MIXTURE = "ReASC (offline)", "ReASC (offline, safeguarded)", "ReASC (mixture)"
+EQUAL_COST: Final = {OFFLINE: "ASC at equal cost (offline)", MIXTURE: "ASC at equal cost (mixture)"}
+"""A row -> the row of ASC at the confidence that makes it cost the same."""
+_AT_ONCE = 4  # samples, as in ReASCRunnable's default
+ASC_AT_ONCE = f"ASC ({_AT_ONCE} at once)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +94,7 @@ class Method:
         calibration: that of a ReASC rule; None where the data determined none, and the rule counts votes.
         problem: why there is no calibration.
         at_once: samples launched at once; all of the last wave are paid for.
+        confidence: that of ASC, where it was chosen for what it costs.
     """
 
     name: str
@@ -85,6 +104,7 @@ class Method:
     calibration: Calibration | None = None
     problem: str | None = None
     at_once: int = 1
+    confidence: float | None = None
 
 
 def counting(settings: MethodSettings) -> list[Method]:
@@ -96,6 +116,17 @@ def counting(settings: MethodSettings) -> list[Method]:
         Method("ESC (w=4)", ESC(4) | cap),
         Method(ASC_ROW, ASC() | cap),
     ]
+
+
+def asc_at_once(settings: MethodSettings) -> Method:
+    """ASC as it runs with ``concurrency`` 4: it decides alike, and pays for every sample of the last wave."""
+    return Method(ASC_AT_ONCE, ASC() | Cap(settings.max_samples), at_once=_AT_ONCE)
+
+
+def asc_at(confidence: float, method: Method, settings: MethodSettings) -> Method:
+    """ASC at the confidence at which it costs what ``method`` does: the row to compare that method's with."""
+    rule = ASC(confidence) | Cap(settings.max_samples)
+    return Method(EQUAL_COST[method.name], rule, method.spec, confidence=confidence)
 
 
 def weighing(

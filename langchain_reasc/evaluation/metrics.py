@@ -43,6 +43,8 @@ class Row:
         tokens_vs_sc: tokens relative to self-consistency.
         tokens_vs_asc: tokens relative to ASC.
         accuracy_vs_asc: accuracy minus ASC's on the same questions and responses.
+        no_difference: whether no question was answered otherwise than by ASC, by another rule; the interval of
+            ``accuracy_vs_asc`` is then the exact one of a share that was never seen.
         gated: share of questions answered by the gate from one response.
         tflops: 2N floating-point operations per generated token, in 10¹² per question; None without N.
         outcomes: what it rests on.
@@ -57,6 +59,7 @@ class Row:
     tokens_vs_sc: Estimate
     tokens_vs_asc: Estimate
     accuracy_vs_asc: Estimate
+    no_difference: bool
     gated: float
     tflops: float | None
     outcomes: Outcomes
@@ -85,6 +88,8 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
 
         tokens = float(values[at, _TOKENS])
         prompts = float(values[at, _PROMPTS])
+        same = _always_like(run.outcomes[key], run.outcomes[keys[asc]])
+        difference = estimate(lambda cells, i: cells[:, i, _CORRECT] - cells[:, asc, _CORRECT])
         return Row(
             method=key[0],
             spec=key[1],
@@ -94,7 +99,8 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
             prompt_tokens=None if np.isnan(prompts) else prompts,
             tokens_vs_sc=estimate(lambda cells, i: _ratio(cells[:, i, _TOKENS], cells[:, sc, _TOKENS])),
             tokens_vs_asc=estimate(lambda cells, i: _ratio(cells[:, i, _TOKENS], cells[:, asc, _TOKENS])),
-            accuracy_vs_asc=estimate(lambda cells, i: cells[:, i, _CORRECT] - cells[:, asc, _CORRECT]),
+            accuracy_vs_asc=_never_seen(run.outcomes[key]) if same else difference,
+            no_difference=same,
             gated=float(values[at, _GATED]),
             tflops=None if parameters is None else 2 * parameters * tokens / 1e12,
             outcomes=run.outcomes[key],
@@ -116,6 +122,20 @@ def _per_question(outcomes: Outcomes) -> Array:
     times = tested.sum(axis=0)
     sums = np.where(tested[:, :, None], outcomes.cells, 0.0).sum(axis=0)
     return np.asarray(sums[times > 0] / times[times > 0, None])
+
+
+def _always_like(one: Outcomes, asc: Outcomes) -> bool:
+    """Whether they never differed in an answer's being right, and might have: their rules are not the same."""
+    return one.rules != asc.rules and np.array_equal(one.cells[..., _CORRECT], asc.cells[..., _CORRECT], equal_nan=True)
+
+
+def _never_seen(outcomes: Outcomes) -> Estimate:
+    """No difference, with Clopper and Pearson's bound on how many differ: resamples of nothing say nothing."""
+    from scipy.stats import binomtest
+
+    questions = int((~np.isnan(outcomes.cells[..., _CORRECT])).any(axis=0).sum())
+    most = float(binomtest(0, questions).proportion_ci(0.95, method="exact").high)
+    return Estimate(0.0, -most, most)
 
 
 def _bootstrap(cells: Array, resamples: int, seed: int) -> Array:

@@ -10,11 +10,14 @@ import numpy as np
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.evaluation.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
 from langchain_reasc.evaluation.methods import (
+    EQUAL_COST,
     OFFLINE,
     SAFEGUARDED,
     Method,
     MethodSettings,
     Split,
+    asc_at,
+    asc_at_once,
     counting,
     weighing,
 )
@@ -23,6 +26,7 @@ from langchain_reasc.evaluation.risk import Risk, likelihoods, risk_of
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import StoppingRule
 
 __all__ = ["COLUMNS", "Outcomes", "Replay", "replay", "splits"]
 
@@ -39,12 +43,16 @@ class Outcomes:
             questions tell; NaN where a question was not tested, or nothing tells.
         calibrations: those of a method that needs them, one per shuffle.
         problems: why there was none, in shuffles where it counted votes instead.
+        rules: the stopping rule of each arrangement.
+        confidences: those of ASC that were chosen for what it costs, one per shuffle.
     """
 
     cells: Cells
     p_correct: Cells
     calibrations: list[Calibration] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    rules: dict[int, StoppingRule] = field(default_factory=dict)
+    confidences: list[float] = field(default_factory=list)
 
     @property
     def chosen(self) -> Counter[str]:
@@ -95,6 +103,7 @@ def replay(
     seed: int = 0,
     calibration_size: int = 128,
     settings: MethodSettings | None = None,
+    controls: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Replay:
     """Run every method over recorded responses.
@@ -108,6 +117,7 @@ def replay(
         seed: the seed of the shuffles.
         calibration_size: questions whose first responses calibrate.
         settings: the budget and the accuracy asked of the gate.
+        controls: whether ASC has rows of its own at the cost of ReASC's, and with four samples launched at once.
         on_progress: called with (arrangements done, arrangements).
 
     Raises:
@@ -122,7 +132,7 @@ def replay(
     run = Replay(pool, settings, shuffles, size, len(pool.questions) - size, seed, {}, notes)
     recorded = RecordedPool(pool, scores)
     for at, split in enumerate(splits(pool, size, shuffles=shuffles, seed=seed)):
-        methods = counting(settings)
+        methods = counting(settings) + ([asc_at_once(settings)] if controls else [])
         for spec in measures:
             methods += weighing(pool, scores, split, spec, settings)
         tested = Arrangement(recorded, split, split.tested, settings.max_samples)
@@ -130,6 +140,11 @@ def replay(
         for method in methods:
             cells = tested.outcome(method)
             _enter(run, at, method, cells, _likely(calibrating.outcome(method), cells))
+            if controls and method.name in EQUAL_COST:
+                spent = float(np.nanmean(cells[:, COLUMNS.index("tokens")]))
+                control = asc_at(tested.asc_confidence(spent), method, settings)
+                cells = tested.outcome(control)
+                _enter(run, at, control, cells, _likely(calibrating.outcome(control), cells))
         if on_progress:
             on_progress(at + 1, run.arrangements)
     _drop_idle_safeguards(run)
@@ -164,6 +179,8 @@ def _enter(run: Replay, at: int, method: Method, cells: Cells, p_correct: Cells)
             run.outcomes[key] = Outcomes(empty, empty[:, :, 0].copy())
         held = run.outcomes[key]
         held.cells[at], held.p_correct[at] = cells, p_correct
+        held.rules[at] = method.rule
+        held.confidences += [method.confidence] if method.confidence is not None else []
         held.problems += [method.problem] if method.problem else []
         held.calibrations += [method.calibration] if method.calibration and name == method.name else []
 

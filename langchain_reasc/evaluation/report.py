@@ -49,11 +49,13 @@ def _row(row: Row) -> dict[str, Any]:
         "tokens_vs_sc": _estimate(row.tokens_vs_sc),
         "tokens_vs_asc": _estimate(row.tokens_vs_asc),
         "accuracy_vs_asc": _estimate(row.accuracy_vs_asc),
+        "accuracy_vs_asc_interval": "exact" if row.no_difference else "bootstrap",
         "gated": row.gated,
         "tflops": row.tflops,
         "p_correct": _risk(row.outcomes.risk),
         "calibrations": [_calibration(calibration) for calibration in row.outcomes.calibrations],
         "problems": row.outcomes.problems,
+        "confidences": row.outcomes.confidences,
     }
 
 

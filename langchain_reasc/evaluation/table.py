@@ -1,6 +1,9 @@
 """The comparison as a table: for a terminal, or as Markdown where there is none."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Literal
 
 from rich import box
@@ -9,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_reasc.evaluation.methods import OFFLINE, SAFEGUARDED
+from langchain_reasc.evaluation.methods import ASC_AT_ONCE, MIXTURE, OFFLINE, SAFEGUARDED
 from langchain_reasc.evaluation.metrics import RESAMPLES, Estimate, Row
 from langchain_reasc.evaluation.replay import Replay
 from langchain_reasc.evaluation.risk import BINS
@@ -93,15 +96,62 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         + (f"; the prompt has {prompts:.0f} more." if prompts is not None else ".")
         + (" Calibration responses are not counted." if run.calibration_size else "")
     )
+    if run.calibration_size and not run.shuffles:
+        yield (
+            "The intervals hold for this one calibration. Other calibration questions would give another, whose spread "
+            "they leave out: for ReASC in general they are too narrow; --shuffles N averages over N calibrations."
+        )
     if any(row.spec == "auto" for row in rows):
         yield "auto: signal, score and window chosen on the labelled calibration responses, for both ReASC rows."
     yield from _live_rules(run, rows)
     yield from _risks(rows)
+    yield from _never_different(rows)
+    yield from _controls(rows)
+    yield from _closed_gates(run, rows)
     for row in rows:
         if problems := row.outcomes.problems:
             yield f"{row.method} counted votes in {len(problems)} of {run.arrangements} arrangements: {problems[0]}"
     for note in run.notes:
         yield f"Note: {note}."
+
+
+def _never_different(rows: Sequence[Row]) -> Iterator[str]:
+    if same := [_titled(row) for row in rows if row.no_difference]:
+        yield (
+            f"No question was answered otherwise than by ASC in {', '.join(same)}: there [..] of Δ is exact (Clopper "
+            "and Pearson), how many questions could differ all the same."
+        )
+
+
+def _controls(rows: Sequence[Row]) -> Iterator[str]:
+    chosen = [confidence for row in rows for confidence in row.outcomes.confidences]
+    if chosen:
+        found = " to ".join(dict.fromkeys(f"{confidence:.4g}" for confidence in (min(chosen), max(chosen))))
+        yield (
+            "ASC at equal cost: at the confidence, found on the tested questions, at which it spends most nearly what "
+            f"the named ReASC row does ({found}); what ASC spends rises by steps."
+        )
+    if any(row.method == ASC_AT_ONCE for row in rows):
+        yield f"{ASC_AT_ONCE}: as with that concurrency; it decides like ASC, and pays for all of the last wave."
+
+
+def _closed_gates(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
+    """In how many arrangements the mixture's gate was closed, and why, for each such row."""
+    told: dict[str, list[str]] = {}
+    for row in (row for row in rows if row.method == MIXTURE):
+        reasons = [why for one in row.outcomes.calibrations if (why := one.gate.closed_because)]
+        counted = Counter(re.sub(r" \([^)]*\)", "", why) for why in reasons)  # without the figures of each
+        why = "; ".join(f"{times}: {reason}" if run.shuffles else reason for reason, times in counted.most_common())
+        if why:
+            times = f"{len(reasons)} of {run.arrangements} arrangements" if run.shuffles else "the recorded order"
+            told.setdefault(f"the gate was closed in {times} ({why}).", []).append(_name(row.spec))
+    for why, names in told.items():
+        veto = " The paper's own method has no such veto of BIC's." if "BIC" in why else ""
+        yield f"{MIXTURE} by {', '.join(names)}: {why}{veto}"
+
+
+def _titled(row: Row) -> str:
+    return row.method if row.spec is None else f"{row.method} by {_name(row.spec)}"
 
 
 def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
@@ -175,7 +225,7 @@ def _course(at: int, worked: Worked) -> str:
 def _cells(row: Row, columns: Mapping[str, int]) -> dict[str, str]:
     separator = ", " if columns[_ACCURACY] == _FULL[_ACCURACY] else ","
     return {
-        _METHOD: f" {escape(row.method)}".replace(", ", ", " if columns[_METHOD] == _FULL[_METHOD] else ",\n   "),
+        _METHOD: escape("\n".join(wrap(row.method, columns[_METHOD], initial_indent=" ", subsequent_indent="   "))),
         _ACCURACY: _interval(row.accuracy, "{:.1f}", separator),
         _SAMPLES: f"{row.samples.value:.2f}",
         _TOKENS: f"{row.tokens.value:,.0f}" if row.tokens.value < 99_999.5 else f"{row.tokens.value / 1000:,.0f}k",

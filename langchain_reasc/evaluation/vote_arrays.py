@@ -80,7 +80,7 @@ class Votes:
 
 
 def numbered(labels: npt.NDArray[np.int64]) -> Integers:
-    """Answers as 0, 1, 2, ... in the order of their first appearance, from any labels, shape (Q, n); -1 stays."""
+    """Answers as :class:`Votes` has them, from any numbers that tell them apart, shape (Q, n); -1 stays -1."""
     if not labels.size:
         return labels
     answered = labels >= 0

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_reasc.evaluation.array_rules import GOES_ON, REASONS, after_each
+from langchain_reasc.evaluation.array_rules import GOES_ON, REASONS, Verdicts, after_each, on_arrays
 from langchain_reasc.evaluation.decide_many import decide_many
-from langchain_reasc.evaluation.vote_arrays import Votes
+from langchain_reasc.evaluation.vote_arrays import Votes, numbered, tally
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer
-from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method.fields import ByField
+from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, ReASC, Response, StoppingRule, decide
 
 confidences = st.floats(0.51, 0.999) | st.sampled_from([0.75, 0.875, 0.9375, 0.95])
 finite = st.floats(-3, 3) | st.sampled_from([0.0, 1.0])
@@ -66,3 +69,92 @@ def test_questions_with_kinds_are_decided_one_by_one(
     rule: StoppingRule, pool: list[list[Response]], more: list[list[Response]]
 ) -> None:
     _same(rule, pool + more, range(len(pool), len(pool) + len(more)))
+
+
+def test_nothing_is_decided_of_nothing() -> None:
+    for pool in ([], [[]], [[], [Response("a")]]):
+        _same(ASC() | Cap(2), pool)
+
+
+def test_objects_by_field_are_decided_one_by_one() -> None:
+    one, other = (Response(f'{{"a": {n}}}', fields={"a": str(n)}) for n in (1, 2))
+    objects = [[one, other, one], [one, other], [Response("x"), Response("x")]]
+    assert after_each(ByField(Cap(2)), Votes.of(objects)) is None
+    _same(ByField(Cap(2)), objects)
+    _same(ByField(Cap(2)) | ESC(1), objects)
+    _same(ASC() & ByField(Cap(2)), objects)
+
+
+def test_a_missing_score_is_an_error_only_where_sampling_gets_there() -> None:
+    rule = ReASC(Standardizer(0.0, 1.0), gate=1.0) | Cap(4)
+    accepted, refused = [Response("a", 2.0), Response("a")], [Response("a", 0.0), Response("a")]
+    _same(rule, [accepted])
+    with pytest.raises(LogprobsUnavailable):
+        _same(rule, [accepted, refused])
+
+
+def test_weights_by_a_mean_below_zero_are_an_error_only_where_something_is_weighed() -> None:
+    rule = ReASC(Standardizer(-1.0, 1.0), weight="mean", on_missing_confidence="count") | Cap(4)
+    _same(rule, [[Response("a"), Response(None, 2.0)]])
+    with pytest.raises(ConfigurationError):
+        _same(rule, [[Response("a", 2.0)]])
+
+
+class Hurried(ASC):
+    """Decides otherwise than the class it is made of."""
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        return Cap(2)(responses)
+
+
+class Ahead(StoppingRule):
+    """Stops once the leader is three votes ahead."""
+
+    called = "ahead"
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        tally = self._tally(responses)
+        first, second = [*sorted(tally.evidence.values(), reverse=True)[:2], 0.0, 0.0][:2]
+        return self._tally(responses, "agreement") if first - second >= 3 else tally
+
+
+def test_a_rule_that_is_not_on_arrays_decides_for_itself_and_can_be_put_on_them() -> None:
+    rng = np.random.default_rng(0)
+    pool = [[Response("abc"[at]) for at in rng.integers(0, 3, size)] for size in rng.integers(0, 17, 200)]
+    for rule in (Hurried(), Hurried() | Cap(9), Ahead() | Cap(12)):
+        assert after_each(rule, Votes.of(pool)) is None
+        _same(rule, pool)
+
+    @on_arrays(Ahead)
+    def _ahead(rule: Ahead, votes: Votes) -> Verdicts:
+        counts = tally(votes)
+        return Verdicts.stopping(counts, counts.first - counts.second >= 3, "agreement")
+
+    assert after_each(Ahead() | Cap(12), Votes.of(pool)) is not None
+    _same(Ahead() | Cap(12), pool)
+    _same(ASC() & Ahead() | Cap(12), pool)
+
+
+def test_a_tally_is_the_evidence_after_each_response_to_the_last_bit() -> None:
+    rng = np.random.default_rng(1)
+    pool = [[Response("abcd"[at]) for at in rng.integers(0, 4, 16)] for _ in range(50)]
+    votes, weights = Votes.of(pool), rng.exponential(3, (50, 16))
+    sums = tally(votes, weights)
+
+    class Weighed(Cap):
+        def weights(self, responses: Sequence[Response]) -> list[float]:
+            return weights[self.samples, : len(responses)].tolist()
+
+    for at, responses in enumerate(pool[1:], start=1):
+        for n in range(1, 17):
+            decision = Weighed(at)(responses[:n])
+            assert list(decision.evidence.values()) == sums.evidence[at, n - 1, : len(decision.evidence)].tolist()
+            assert decision.posterior == sums.posterior[at, n - 1]
+            assert list(decision.evidence).index(decision.answer or "") == sums.leader[at, n - 1]
+
+
+def test_answers_are_numbered_as_they_appear() -> None:
+    assert numbered(np.array([[7, -1, 3, 7, 0, 3], [-1, -1, 2, 2, 2, -1]])).tolist() == [
+        [0, -1, 1, 0, 2, 1],
+        [-1, -1, 0, 0, 0, -1],
+    ]

@@ -65,6 +65,15 @@ def test_the_table_fits_with_nothing_cut_off(run: Replay, parameters: float | No
     assert "A live run" in text
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_controls_fit_too(pool: Pool, width: int) -> None:
+    run = replay(pool, [Measure()], calibration_size=40, controls=True)
+    table = _printed(run, summarize(run, resamples=50), width).split("20 questions")[0]
+    assert max(map(len, table.splitlines())) <= width
+    names = {80: (" ASC at equal", "   cost (offline)", " ASC (4 at once)")}
+    assert all(name in table for name in names.get(width, (" ASC at equal cost (offline)", " ASC (4 at once)")))
+
+
 def test_a_terminal_that_is_narrower_breaks_lines_and_loses_nothing(run: Replay, rows: list[Row]) -> None:
     assert _printed(run, rows, 50).split() == _printed(run, rows, 80).split()
 

@@ -7,12 +7,21 @@ import numpy as np
 import pytest
 
 from evaluation.pools import question, response, write_lines, write_pool
+from langchain_reasc.calibration import Gate
 from langchain_reasc.evaluation import Estimate, Replay, Row, read_pool, replay, summarize
 from langchain_reasc.evaluation.from_pool import calibrate_offline_on
-from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, SAFEGUARDED, MethodSettings
+from langchain_reasc.evaluation.methods import (
+    ASC_AT_ONCE,
+    EQUAL_COST,
+    MIXTURE,
+    OFFLINE,
+    SAFEGUARDED,
+    MethodSettings,
+)
 from langchain_reasc.evaluation.replay import splits
+from langchain_reasc.evaluation.report import as_data
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.evaluation.table import live_rule
+from langchain_reasc.evaluation.table import footnotes, live_rule
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import Measure
 
@@ -226,3 +235,75 @@ def test_too_little_or_the_wrong_thing_is_refused(tmp_path: Path) -> None:
         replay(pool, [Measure("top_k")], calibration_size=5)
     with pytest.raises(PoolError, match="no recorded scores"):
         replay(pool, ["recorded"], calibration_size=5)
+
+
+def test_where_nothing_differed_the_interval_is_the_exact_one(tmp_path: Path) -> None:
+    lines = [question(f"q{n}", *[response("7")] * 16) for n in range(160)]
+    run = replay(read_pool(write_lines(tmp_path / "p.jsonl", *lines)), shuffles=2)
+    rows = _rows(run)
+    most = 1 - 0.025 ** (1 / 160)  # none of 160
+    for name in ("pass@1", "SC@16", "ESC (w=4)"):
+        difference = rows[name].accuracy_vs_asc
+        assert (difference.value, difference.low, difference.high) == pytest.approx((0, -most, most))
+        assert rows[name].no_difference
+    assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
+    assert not rows["ASC"].no_difference
+    told = " ".join(footnotes(run, [*rows.values()]))
+    assert "pass@1, SC@16, ESC (w=4): there [..] of Δ is exact" in told
+    exact = {row["method"]: row["accuracy_vs_asc_interval"] for row in as_data(run, [*rows.values()])["rows"]}
+    assert exact == {"pass@1": "exact", "SC@16": "exact", "ESC (w=4)": "exact", "ASC": "bootstrap"}
+
+
+def test_what_decides_by_asc_has_no_difference_to_bound(tmp_path: Path) -> None:
+    same = [question(f"q{n}", *[response("7", score=1.0)] * 4) for n in range(6)]
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", *same))
+    rows = _rows(replay(pool, ["recorded"], calibration_size=3, settings=FOUR, controls=True))
+    for name in (OFFLINE, MIXTURE, ASC_AT_ONCE):  # the first two could not be calibrated, and count votes
+        assert rows[name].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
+
+
+def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=90))
+    run = replay(pool, [Measure()], shuffles=3, calibration_size=40, controls=True)
+    rows = _rows(run)
+    names = ["pass@1", "SC@16", "ESC (w=4)", "ASC", ASC_AT_ONCE]
+    assert list(rows) == [*names, OFFLINE, EQUAL_COST[OFFLINE], MIXTURE, EQUAL_COST[MIXTURE]]
+    for name, control in EQUAL_COST.items():
+        assert rows[control].tokens.value == pytest.approx(rows[name].tokens.value, rel=0.1)
+        assert len(rows[control].outcomes.confidences) == 3
+    assert rows[ASC_AT_ONCE].accuracy == rows["ASC"].accuracy
+    assert rows[ASC_AT_ONCE].tokens.value > rows["ASC"].tokens.value
+    told = " ".join(footnotes(run, [*rows.values()]))
+    assert "ASC at equal cost: at the confidence" in told and "ASC (4 at once): " in told
+    assert not set(_rows(replay(pool, [Measure()], calibration_size=40))) & {ASC_AT_ONCE, *EQUAL_COST.values()}
+
+
+def test_one_calibration_is_told_from_the_mean_of_many(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    told = [
+        any("hold for this one calibration" in line for line in footnotes(run, summarize(run, resamples=10)))
+        for run in (
+            replay(pool, [Measure()], calibration_size=10),
+            replay(pool, [Measure()], calibration_size=10, shuffles=2),
+            replay(pool),
+        )
+    ]
+    assert told == [True, False, False]
+
+
+def test_it_is_said_why_the_gate_of_a_mixture_was_closed(tmp_path: Path) -> None:
+    specs = [Measure(), Measure("token_logprob")]
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    run = replay(pool, specs, shuffles=2, calibration_size=20)
+    rows = summarize(run, resamples=10)
+    [line] = [line for line in footnotes(run, rows) if "gate" in line]
+    assert line == (
+        "ReASC (mixture) by self_certainty/bottom_group/W=128, token_logprob/bottom_group/W=128: the gate was closed "
+        "in 2 of 2 arrangements (2: 10 responses are too few for a two-component mixture)."
+    )
+    held = run.outcomes[MIXTURE, Measure()].calibrations
+    held[0] = held[0].model_copy(update={"gate": Gate(threshold=1.0)})
+    held[1] = held[1].model_copy(update={"gate": Gate(threshold=None, closed_because="BIC prefers one component (3)")})
+    line, _ = [line for line in footnotes(run, rows) if "gate" in line]
+    assert "W=128: the gate was closed in 1 of 2 arrangements (1: BIC prefers one component)." in line
+    assert line.endswith("The paper's own method has no such veto of BIC's.")
