@@ -140,7 +140,7 @@ def test_it_needs_no_logprobs(runner: Any) -> None:
     answered(runner, reasc, [f"q{i}" for i in range(MINIMUM)])
     assert reasc.learned is not None and reasc.learned.measure is None
     [account] = answered(runner, reasc, ["q100"])
-    assert account["notices"][0] == "learned from 32 questions without labels, of answers alone"
+    assert account["notices"][0].startswith("learned from 32 questions without labels, of answers alone")
     assert (account["answer"], account["without_confidence"]) == ("1", 0)
 
 
@@ -213,6 +213,24 @@ def test_a_failure_in_learning_is_logged_and_costs_no_answer(runner: Any, monkey
     reasc = online(max_samples=2)
     assert answered(runner, reasc, [*QUESTIONS, "q100"])[-1]["answer"] is not None
     assert ("ERROR", "a question could not be learned from") in logged()
+
+
+def test_no_thread_to_learn_in_costs_no_answer(runner: Any, monkeypatch: Any, caplog: Any) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("langchain_reasc.runnable.consensus_calibrator.start_daemon", refuse)
+    reasc = online()
+    assert answered(runner, reasc, ["q0"])[0]["answer"] == "1"
+    assert "a question could not be learned from: can't start new thread" in caplog.text
+
+
+def test_a_fallback_is_told(runner: Any, monkeypatch: Any) -> None:
+    weak = calibration(n=32, fallback="nothing can be trusted")
+    monkeypatch.setattr(learner, "calibrate_consensus", lambda questions, **_: weak)
+    account = answered(runner, online(), [*QUESTIONS, "q100"])[-1]
+    said = f"learned from 32 questions without labels, of answers and top_k/mean; {COUNTING}: nothing can be trusted"
+    assert (account["method"], account["notices"]) == ("asc", [said])
 
 
 @pytest.mark.parametrize("audit", [0.0, 1.0])
