@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc import (
+    ChatReASC,
     Integration,
     Measure,
     ReASCRunnable,
@@ -351,3 +352,40 @@ def test_a_model_known_to_give_no_logprobs_is_not_refused(runner: Any) -> None:
 def test_the_account_is_json(runner: Any, fits: Any) -> None:
     [account] = answered(runner, online(), ["q1"])
     assert json.loads(json.dumps(account)) == account
+
+
+def test_objects_voted_on_by_field_are_learned_from_as_wholes(runner: Any, fits: Any) -> None:
+    texts = ['{"a": 1, "b": 2}', '{"a": 1, "b": 3}', '{"a": 4, "b": 2}', '{"a": 1, "b": 2}']
+    reasc = online(lambda question, index: Reply(texts[index % 4], -1.5), answer="json", audit=1, max_samples=8)
+    answered(runner, reasc, [*QUESTIONS, "q100"])
+    assert {observed.answers[:4] for observed in fits[0]} == {(0, 1, 2, 0)}
+    assert calibrator(reasc).state().alarms == 0
+
+
+@pytest.mark.parametrize("text", ["no idea", ""])
+def test_responses_without_an_answer_are_no_trouble(runner: Any, text: str) -> None:
+    reasc = online(lambda question, index: Reply(text, -1.5), max_samples=3)
+    accounts = answered(runner, reasc, [*QUESTIONS, "q100"])
+    assert {account["answer"] for account in accounts} == {None}
+    assert all(set(one.answers) == {None} for one in calibrator(reasc).state().questions)
+
+
+def test_one_response_to_each_question_is_no_trouble(runner: Any) -> None:
+    reasc = online(max_samples=1)
+    assert {account["samples"] for account in answered(runner, reasc, [*QUESTIONS, "q100"])} == {1}
+
+
+def test_stated_confidence_is_a_candidate(runner: Any, fits: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        return Reply(f"it is {index % 2}\nConfidence: {90 - index}%", logprob=None)
+
+    answered(runner, online(script, ask_confidence=True))
+    assert {observed.scores.shape[0] for observed in fits[0]} == {1}
+    assert fits[0][0].scores[0, 0] == pytest.approx(0.9)
+
+
+def test_a_question_given_back_as_it_is_teaches_nothing(runner: Any, fits: Any) -> None:
+    chat = ChatReASC(model=Scripted(script=drawn), calibration="online")
+    runner.invoke(chat, "q0")
+    assert calibrator(chat).wait(10)
+    assert calibrator(chat).state().seen == 0
