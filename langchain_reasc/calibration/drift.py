@@ -1,5 +1,6 @@
 """Drift: whether responses still agree with one another as often as was learned."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Final
 __all__ = ["AgreementRates", "DriftMonitor", "NextResponse", "next_responses"]
 
 _SHIFTS: Final = (0.06, 0.15, 0.35, 0.6)
+_LEAST_MARGIN: Final = 0.02
 _PRIOR: Final = 4  # responses that the average of all counts for
 
 
@@ -27,8 +29,7 @@ class DriftMonitor:
     Args:
         run_length: observations between false alarms, on average and at least; also where every prediction is wrong by
             the whole margin.
-        margin: how far a prediction may be from the truth without that being drift: it was itself learned from a few
-            dozen questions.
+        margin: how far a prediction may be from the truth without that being drift.
         state: the :attr:`state` of a monitor to go on from.
     """
 
@@ -41,15 +42,17 @@ class DriftMonitor:
         """R of each bet: lower by each shift, then higher."""
         return tuple(self._detectors)
 
-    def observe(self, predicted: float, agreed: bool) -> bool:
-        """Compare one prediction with what came; True for an alarm, after which one begins anew.
+    def observe(self, predicted: float, agreed: bool, *, margin: float | None = None) -> bool:
+        """Compare one prediction with what came; True for an alarm, after which it begins anew.
 
         Args:
             predicted: the probability that the next response agrees with the leader.
             agreed: whether it did.
+            margin: of this prediction, in place of the monitor's.
         """
-        lower = _factors(predicted - self._margin, agreed)
-        higher = _factors(1 - predicted - self._margin, not agreed)
+        margin = self._margin if margin is None else margin
+        lower = _factors(predicted - margin, agreed)
+        higher = _factors(1 - predicted - margin, not agreed)
         self._detectors = [(one + 1) * by for one, by in zip(self._detectors, [*lower, *higher], strict=True)]
         if sum(self._detectors) / len(self._detectors) < self._run_length:
             return False
@@ -103,7 +106,8 @@ def next_responses(answers: Sequence[int | None], decided: int, answer: int | No
 class AgreementRates:
     """How often the next response agreed with the leader: after so many votes of so many responses, decided or not.
 
-    The average of a case is drawn to that of all decided, or of all undecided ones, as by four more observations.
+    The average of a case is drawn to that of all decided, or of all undecided ones, as by four more observations. Since
+    these are few, predictions have a margin: one and a half standard errors of the average of all.
 
     Args:
         observed: what was seen.
@@ -124,6 +128,13 @@ class AgreementRates:
             return None
         mean = self._agreed[average] / self._seen[average]
         return (self._agreed[case] + _PRIOR * mean) / (self._seen[case] + _PRIOR)
+
+    def margin(self, coming: NextResponse) -> float:
+        """How far predictions of this kind may be from the truth, as it was learned from so few."""
+        _, average = _cases(coming)
+        seen = self._seen[average]
+        mean = (self._agreed[average] + 1) / (seen + 2)
+        return max(_LEAST_MARGIN, 1.5 * math.sqrt(mean * (1 - mean) / max(1, seen)))
 
 
 def _cases(one: NextResponse) -> tuple[tuple[object, ...], tuple[object, ...]]:

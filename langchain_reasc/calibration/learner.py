@@ -171,8 +171,9 @@ class ConsensusLearner:
     def _surprised(self, one: NextResponse) -> bool:
         if self._rates is None and self.calibration:  # which was read from a file
             self._rates = AgreementRates(self._replayed(list(self._questions), self.calibration))
-        predicted = self._rates.predicted(one) if self._rates else None
-        return predicted is not None and self._monitors[one.decided].observe(predicted, one.agreed)
+        if self._rates is None or (predicted := self._rates.predicted(one)) is None:
+            return False
+        return self._monitors[one.decided].observe(predicted, one.agreed, margin=self._rates.margin(one))
 
     def _replayed(self, questions: Sequence[Observed], calibration: Calibration) -> Iterator[NextResponse]:
         """What the questions seen tell of agreement before and after the decision of this calibration's rule."""

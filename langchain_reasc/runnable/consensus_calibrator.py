@@ -108,7 +108,8 @@ class ConsensusCalibrator:
         learner = self._learner
         if calibration is not None:
             of = "answers alone" if calibration.measure is None else f"answers and {calibration.measure}"
-            return f"learned from {calibration.n} questions without labels, of {of}"
+            said = f"learned from {calibration.n} questions without labels, of {of}"
+            return f"{said}; counting votes (ASC): {calibration.fallback}" if calibration.fallback else said
         so_far = f"{learner.seen} of {learner.minimum} questions seen"
         if learner.alarms:
             return (
@@ -148,8 +149,12 @@ class ConsensusCalibrator:
                 return
             self._waiting.append(lambda: self._learn(question, learned=learned))
             if not self._working:
-                self._working = True
-                start_daemon(self._work, "online calibration")
+                try:
+                    start_daemon(self._work, "online calibration")
+                    self._working = True
+                except RuntimeError as error:  # no thread can be started, when the process ends, say
+                    self._waiting.clear()
+                    logger.warning("a question could not be learned from: %s", error)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all that came is learned from; False where that takes longer than this many seconds."""

@@ -25,7 +25,7 @@ class Finished:
         answers: in launch order, and last that of an audit; equal numbers for equal answers; None: no vote.
         readings: the token signals of each response; None where it carries none, or casts no vote.
         decided: responses that the decision rests on.
-        answer: the number of the answer that was decided on; None where that is none of them.
+        answer: the number of the answer that was decided on; None where that is none, or is put together from several.
     """
 
     answers: tuple[int | None, ...]
@@ -44,7 +44,7 @@ class Finished:
         """What is left of the responses to a question that was decided."""
         given = [*answers, audit.answer] if audit.answered else list(answers)
         numbers = {one: at for at, one in enumerate(dict.fromkeys(one for one in given if one is not None))}
-        chosen = decision.answer if decision.whole is None else decision.whole
+        chosen = decision.answer if decision.whole is None else None
         return cls(
             tuple(None if one is None else numbers[one] for one in given),
             (*readings, None) if audit.answered else tuple(readings),

@@ -82,3 +82,14 @@ def test_rates_are_averages_drawn_to_those_of_their_kind() -> None:
     assert rates.predicted(NextResponse(False, 1, 2, True)) == pytest.approx(4 * 0.75 / 5)
     assert rates.predicted(NextResponse(False, 1, 9, True)) == pytest.approx(0.75)
     assert rates.predicted(NextResponse(True, 2, 2, True)) is None
+
+
+def test_margins_are_wide_where_little_was_seen() -> None:
+    coming = NextResponse(False, 1, 1, True)
+    few, many, most = (
+        AgreementRates(NextResponse(False, 1, 1, at % 5 > 0) for at in range(n)).margin(coming)
+        for n in (30, 300, 100_000)
+    )
+    assert few == pytest.approx(1.5 * np.sqrt(25 / 32 * 7 / 32 / 30)) and few > 0.1 > many > 0.03
+    assert most == 0.02
+    assert not any(DriftMonitor().observe(0.8, at % 2 == 0, margin=0.5) for at in range(500))

@@ -82,7 +82,7 @@ def test_the_time_of_a_question_runs_once_in_an_mixture_batch(runner: Any, never
     assert message.response_metadata["reasc"]["reason"] == "timeout"
 
 
-@pytest.mark.parametrize("calibrated", [None, "mixture"])
+@pytest.mark.parametrize("calibrated", [None, "online", "mixture"])
 def test_no_more_than_k_samples_are_in_flight(runner: Any, calibrated: Any) -> None:
     model = Scripted(script=lambda q, index: Reply(f"it is {index}", -1.0 - index))
     reasc = ReASCRunnable(

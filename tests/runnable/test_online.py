@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc import (
+    ChatReASC,
     Integration,
     Measure,
     ReASCRunnable,
@@ -140,7 +141,7 @@ def test_it_needs_no_logprobs(runner: Any) -> None:
     answered(runner, reasc, [f"q{i}" for i in range(MINIMUM)])
     assert reasc.learned is not None and reasc.learned.measure is None
     [account] = answered(runner, reasc, ["q100"])
-    assert account["notices"][0] == "learned from 32 questions without labels, of answers alone"
+    assert account["notices"][0].startswith("learned from 32 questions without labels, of answers alone")
     assert (account["answer"], account["without_confidence"]) == ("1", 0)
 
 
@@ -213,6 +214,24 @@ def test_a_failure_in_learning_is_logged_and_costs_no_answer(runner: Any, monkey
     reasc = online(max_samples=2)
     assert answered(runner, reasc, [*QUESTIONS, "q100"])[-1]["answer"] is not None
     assert ("ERROR", "a question could not be learned from") in logged()
+
+
+def test_no_thread_to_learn_in_costs_no_answer(runner: Any, monkeypatch: Any, caplog: Any) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("langchain_reasc.runnable.consensus_calibrator.start_daemon", refuse)
+    reasc = online()
+    assert answered(runner, reasc, ["q0"])[0]["answer"] == "1"
+    assert "a question could not be learned from: can't start new thread" in caplog.text
+
+
+def test_a_fallback_is_told(runner: Any, monkeypatch: Any) -> None:
+    weak = calibration(n=32, fallback="nothing can be trusted")
+    monkeypatch.setattr(learner, "calibrate_consensus", lambda questions, **_: weak)
+    account = answered(runner, online(), [*QUESTIONS, "q100"])[-1]
+    said = f"learned from 32 questions without labels, of answers and top_k/mean; {COUNTING}: nothing can be trusted"
+    assert (account["method"], account["notices"]) == ("asc", [said])
 
 
 @pytest.mark.parametrize("audit", [0.0, 1.0])
@@ -333,3 +352,40 @@ def test_a_model_known_to_give_no_logprobs_is_not_refused(runner: Any) -> None:
 def test_the_account_is_json(runner: Any, fits: Any) -> None:
     [account] = answered(runner, online(), ["q1"])
     assert json.loads(json.dumps(account)) == account
+
+
+def test_objects_voted_on_by_field_are_learned_from_as_wholes(runner: Any, fits: Any) -> None:
+    texts = ['{"a": 1, "b": 2}', '{"a": 1, "b": 3}', '{"a": 4, "b": 2}', '{"a": 1, "b": 2}']
+    reasc = online(lambda question, index: Reply(texts[index % 4], -1.5), answer="json", audit=1, max_samples=8)
+    answered(runner, reasc, [*QUESTIONS, "q100"])
+    assert {observed.answers[:4] for observed in fits[0]} == {(0, 1, 2, 0)}
+    assert calibrator(reasc).state().alarms == 0
+
+
+@pytest.mark.parametrize("text", ["no idea", ""])
+def test_responses_without_an_answer_are_no_trouble(runner: Any, text: str) -> None:
+    reasc = online(lambda question, index: Reply(text, -1.5), max_samples=3)
+    accounts = answered(runner, reasc, [*QUESTIONS, "q100"])
+    assert {account["answer"] for account in accounts} == {None}
+    assert all(set(one.answers) == {None} for one in calibrator(reasc).state().questions)
+
+
+def test_one_response_to_each_question_is_no_trouble(runner: Any) -> None:
+    reasc = online(max_samples=1)
+    assert {account["samples"] for account in answered(runner, reasc, [*QUESTIONS, "q100"])} == {1}
+
+
+def test_stated_confidence_is_a_candidate(runner: Any, fits: Any) -> None:
+    def script(question: str, index: int) -> Reply:
+        return Reply(f"it is {index % 2}\nConfidence: {90 - index}%", logprob=None)
+
+    answered(runner, online(script, ask_confidence=True))
+    assert {observed.scores.shape[0] for observed in fits[0]} == {1}
+    assert fits[0][0].scores[0, 0] == pytest.approx(0.9)
+
+
+def test_a_question_given_back_as_it_is_teaches_nothing(runner: Any, fits: Any) -> None:
+    chat = ChatReASC(model=Scripted(script=drawn), calibration="online")
+    runner.invoke(chat, "q0")
+    assert calibrator(chat).wait(10)
+    assert calibrator(chat).state().seen == 0

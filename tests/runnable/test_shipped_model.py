@@ -113,3 +113,19 @@ def test_mixture_batches_run_on_it(runner: Any, model: Any) -> None:
 def test_an_error_of_the_model_comes_through(runner: Any, model: Any) -> None:
     with pytest.raises(ContextOverflowError, match="context holds"):
         runner.invoke(ReASCRunnable(model=model), "how many " * 5000)
+
+
+def test_online_learns_from_real_responses_and_goes_on_from_its_file(model: Any, tmp_path: Path) -> None:
+    import asyncio
+
+    path, questions = tmp_path / "state.json", [problem["question"] for problem in problems()]
+    reasc = ReASCRunnable(model=model, calibration="online", online_state=path, max_samples=BUDGET, audit=0)
+    for message in reasc.batch(questions[:34], {"max_concurrency": 8}):
+        assert message.response_metadata["reasc"]["method"] == "asc"
+    assert reasc.calibrator is not None and reasc.calibrator.wait(30)  # type: ignore[union-attr]
+    assert reasc.learned is not None and reasc.learned.n >= 32
+    again = ReASCRunnable(model=model, calibration="online", online_state=path, max_samples=BUDGET, audit=0)
+    assert again.learned == reasc.learned
+    one, other = again.solve(questions[35]), asyncio.run(again.asolve(questions[35]))
+    assert one.decision == other.decision
+    assert one.notices[0].startswith(f"learned from {reasc.learned.n} questions without labels, of answers")

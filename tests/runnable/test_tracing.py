@@ -90,7 +90,7 @@ def test_a_failing_call_ends_its_runs(runner: Any, runs: Runs) -> None:
     assert set(runs.ended.values()) == {"error"}
 
 
-@pytest.mark.parametrize("calibrated", [None, "mixture"])
+@pytest.mark.parametrize("calibrated", [None, "online", "mixture"])
 def test_usage_handlers_add_up_to_the_bill(runner: Any, runs: Runs, calibrated: Any) -> None:
     usage = UsageMetadataCallbackHandler()
     reasc = ReASCRunnable(
@@ -114,7 +114,7 @@ def test_the_names_and_ids_of_a_batch_stay_with_its_chains(runner: Any, runs: Ru
     assert not [run for run in runs.of("model").values() if str(run["name"]).startswith("input")]
 
 
-@pytest.mark.parametrize("calibrated", [None, "mixture"])
+@pytest.mark.parametrize("calibrated", [None, "online", "mixture"])
 def test_max_concurrency_bounds_inputs_and_samples(runner: Any, calibrated: Any) -> None:
     model = saying("1", "2")
     reasc = ReASCRunnable(
