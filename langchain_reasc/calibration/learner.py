@@ -107,7 +107,7 @@ class ConsensusLearner:
             self._begin()
             self.alarms += 1
             return True
-        self._questions.append(question)
+        self._questions.append(replace(question, counted=not learned))
         self.seen += 1
         return False
 
@@ -177,7 +177,8 @@ class ConsensusLearner:
 
     def _replayed(self, questions: Sequence[Observed], calibration: Calibration) -> Iterator[NextResponse]:
         """What the questions seen tell of agreement before and after the decision of this calibration's rule."""
-        rule, measure = calibration.rule(on_missing_confidence="count"), calibration.measure
+        rule = calibration.rule(on_missing_confidence="count", budget=self._budget)
+        measure = calibration.measure
         row = self.measures.index(measure) if measure in self.measures else None
         for question in questions:
             scores = question.scores[row] if row is not None else np.full(len(question.answers), np.nan)

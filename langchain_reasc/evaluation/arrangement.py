@@ -68,11 +68,13 @@ class Arrangement:
 
     def outcome(self, method: Method) -> Cells:
         """What a method does on the questions, shape (questions of the pool, 6); NaN elsewhere."""
+        cells = np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
+        if not self._tested.size:
+            return cells
         decisions = self.decisions(method)
         paid = np.minimum(-(-decisions.samples // method.at_once) * method.at_once, self._lengths)
         each = np.arange(self._tested.size)
         agreeing = (self._votes.answers == decisions.answers[:, None]).argmax(axis=1)
-        cells = np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
         cells[self._tested] = np.column_stack(
             (
                 (decisions.answers >= 0) & self._right[each, agreeing],

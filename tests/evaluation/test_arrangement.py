@@ -9,12 +9,13 @@ import pytest
 
 from evaluation.pools import question, response, write_lines, write_pool
 from langchain_reasc.evaluation import Pool, read_pool
-from langchain_reasc.evaluation.arrangement import Arrangement, Cells, RecordedPool
+from langchain_reasc.evaluation.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
 from langchain_reasc.evaluation.methods import Method, MethodSettings, Split, asc_at_once, counting, weighing
 from langchain_reasc.evaluation.replay import splits
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.evaluation.signals_file import append_signals, signals_path
 from langchain_reasc.method.confidence import SCORES, Measure
+from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import ASC, Cap, decide
 
 
@@ -42,7 +43,7 @@ def _uneven(path: Path) -> Path:
 
 def _one_by_one(pool: Pool, scores: PoolScores, method: Method, split: Split, budget: int) -> Cells:
     """The same, as plainly as can be."""
-    cells = np.full((len(pool.questions), 5), np.nan)
+    cells = np.full((len(pool.questions), len(COLUMNS)), np.nan)
     for at in split.tested:
         order = split.orders[at][:budget]
         recorded, seen = pool.questions[at].responses, scores.responses(method.measure)[at]
@@ -51,7 +52,15 @@ def _one_by_one(pool: Pool, scores: PoolScores, method: Method, split: Split, bu
         prompts = [np.nan if one.prompt_tokens is None else one.prompt_tokens for one in used]
         right = next(one.correct for one in recorded if one.answer == decision.answer)
         tokens = sum(one.completion_tokens for one in used)
-        cells[at] = (bool(right), decision.samples, tokens, sum(prompts), decision.reason == "gate")
+        gated, supported = decision.reason == "gate", support(decision)
+        cells[at] = (
+            bool(right),
+            decision.samples,
+            tokens,
+            sum(prompts),
+            gated,
+            np.nan if supported is None else supported,
+        )
     return cells
 
 
@@ -62,7 +71,7 @@ def test_every_method_does_what_it_does_one_by_one(tmp_path: Path, uneven: bool)
     scores, settings = PoolScores(pool), MethodSettings(max_samples=12)
     recorded = RecordedPool(pool, scores)
     for split in splits(pool, 40, shuffles=3, seed=0):
-        arrangement = Arrangement(recorded, split, 12)
+        arrangement = Arrangement(recorded, split, split.tested, 12)
         methods = counting(settings)
         for spec in ["recorded"] if uneven else ["auto", Measure("token_logprob", "mean")]:
             methods += weighing(pool, scores, split, spec, settings)  # type: ignore[arg-type]
@@ -79,7 +88,7 @@ def test_four_at_once_pay_for_the_last_wave_and_decide_alike(tmp_path: Path) -> 
     pool = read_pool(write_lines(tmp_path / "p.jsonl", sure, late, few))
     settings = MethodSettings()
     [split] = splits(pool, 0, shuffles=0, seed=0)
-    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, 16)
+    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
     cells = arrangement.outcome(asc_at_once(settings))
     assert cells[:, :3].tolist() == [[1, 4, 46], [1, 8, 71], [1, 6, 51]]
     asc = next(method for method in counting(settings) if method.name == "ASC")
@@ -89,7 +98,7 @@ def test_four_at_once_pay_for_the_last_wave_and_decide_alike(tmp_path: Path) -> 
 def test_asc_at_equal_cost_comes_as_near_as_any_confidence_can(tmp_path: Path) -> None:
     pool = read_pool(_uneven(tmp_path / "p.jsonl"))
     [split] = splits(pool, 0, shuffles=1, seed=0)
-    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, 16)
+    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
 
     def spent(confidence: float) -> float:
         return float(arrangement.outcome(Method("ASC", ASC(confidence) | Cap(16)))[:, 2].mean())
@@ -104,7 +113,7 @@ def test_asc_at_equal_cost_comes_as_near_as_any_confidence_can(tmp_path: Path) -
 def test_where_nothing_votes_asc_costs_the_whole_budget_at_any_confidence(tmp_path: Path) -> None:
     pool = read_pool(write_lines(tmp_path / "p.jsonl", question("q", *[response(None)] * 3)))
     [split] = splits(pool, 0, shuffles=0, seed=0)
-    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, 16)
+    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
     assert 0.5 < arrangement.asc_confidence(5) < 1
     assert arrangement.outcome(asc_at_once(MethodSettings()))[0, :3].tolist() == [0, 3, 30]
 

@@ -267,7 +267,7 @@ def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Pat
     run = replay(pool, [Measure()], shuffles=3, calibration_size=40, controls=True)
     rows = _rows(run)
     names = ["pass@1", "SC@16", "ESC (w=4)", "ASC", ASC_AT_ONCE]
-    assert list(rows) == [*names, OFFLINE, EQUAL_COST[OFFLINE], MIXTURE, EQUAL_COST[MIXTURE]]
+    assert list(rows) == [*names, OFFLINE, SAFEGUARDED, EQUAL_COST[OFFLINE], MIXTURE, EQUAL_COST[MIXTURE]]
     for name, control in EQUAL_COST.items():
         assert rows[control].tokens.value == pytest.approx(rows[name].tokens.value, rel=0.1)
         assert len(rows[control].outcomes.confidences) == 3
@@ -296,7 +296,7 @@ def test_it_is_said_why_the_gate_of_a_mixture_was_closed(tmp_path: Path) -> None
     pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
     run = replay(pool, specs, shuffles=2, calibration_size=20)
     rows = summarize(run, resamples=10)
-    [line] = [line for line in footnotes(run, rows) if "gate" in line]
+    [line] = [line for line in footnotes(run, rows) if "the gate was closed" in line]
     assert line == (
         "ReASC (mixture) by self_certainty/bottom_group/W=128, token_logprob/bottom_group/W=128: the gate was closed "
         "in 2 of 2 arrangements (2: 10 responses are too few for a two-component mixture)."

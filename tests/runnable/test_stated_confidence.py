@@ -59,9 +59,14 @@ def test_a_response_without_a_statement_is_without_confidence(runner: Any, calib
     with pytest.raises(
         LogprobsUnavailable, match=r"states no confidence, although it was asked for .*'Confidence: 85%'"
     ):
-        runner.invoke(ReASCRunnable(model=model, calibration=calibrated, ask_confidence=True), "q")
+        runner.invoke(ReASCRunnable(model=model, calibration=calibrated, safeguard="paper", ask_confidence=True), "q")
     counting = ReASCRunnable(
-        model=model, calibration=calibrated, ask_confidence=True, on_missing_confidence="count", max_samples=4
+        model=model,
+        calibration=calibrated,
+        safeguard="paper",
+        ask_confidence=True,
+        on_missing_confidence="count",
+        max_samples=4,
     )
     result = runner.solve(counting, "q")
     assert [response.score for response in result.responses] == [0.3, None, None, None]
@@ -74,7 +79,7 @@ def test_a_response_without_a_statement_is_without_confidence(runner: Any, calib
 def test_logprobs_are_no_stand_in(runner: Any, calibrated: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("it is 1"))
     with pytest.raises(LogprobsUnavailable, match="no 'verbalized' signal: the response states no confidence"):
-        runner.invoke(ReASCRunnable(model=model, calibration=calibrated, ask_confidence=True), "q")
+        runner.invoke(ReASCRunnable(model=model, calibration=calibrated, safeguard="paper", ask_confidence=True), "q")
 
 
 def test_a_measure_of_tokens_says_what_it_misses(runner: Any) -> None:
