@@ -1,7 +1,7 @@
 """Stopping rules on arrays: what a rule says after each response to each of many questions.
 
 A rule that has no function here is decided on question by question, with
-:func:`~langchain_reasc.method.stopping.decide`: slower by two orders of magnitude, and the same. To give one its
+:func:`~langchain_reasc.method.stopping.decide`: some twenty times as slow, and the same. To give one its
 function, say what it says of every prefix, and nothing of when it stopped first::
 
     @on_arrays(FiniteHorizon)
