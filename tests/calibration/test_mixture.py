@@ -231,3 +231,16 @@ def test_the_calibrator_loses_nothing_between_threads() -> None:
         thread.join()
     assert calibrator.calibration is not None and calibrator.calibration.n == 400
     assert calibrator.calibration.mean == pytest.approx(scores.mean())
+
+
+def test_more_components_are_fitted_for_the_reader_alone() -> None:
+    rng = np.random.default_rng(2)
+    scores = np.concatenate([rng.normal(0, 1, 60), rng.normal(5, 0.5, 60)])
+    all_four, two = (calibrate_mixture(scores, measure=Measure(), components=each) for each in ((1, 2, 3, 4), (1, 2)))
+    assert all_four.mixture is not None and two.mixture is not None
+    assert (two.gate, two.mixture.means, two.mixture.bic[2]) == (
+        all_four.gate,
+        all_four.mixture.means,
+        all_four.mixture.bic[2],
+    )
+    assert list(two.mixture.bic) == [1, 2]

@@ -62,6 +62,15 @@ def test_replay_prints_data(tmp_path: Path) -> None:
     assert json.loads(reasc(*arguments).stdout) == data  # the same seed, the same numbers
 
 
+def test_replay_has_control_rows_where_asked_to(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=60)
+    data = json.loads(reasc("replay", path, "--json", "--calibration-size", 40, "--controls").stdout)
+    controls = {row["method"]: row["confidences"] for row in data["rows"] if row["confidences"]}
+    assert list(controls) == ["ASC at equal cost (offline)", "ASC at equal cost (mixture)"]
+    assert all(0.5 < confidence < 1 for [confidence] in controls.values())
+    assert "ASC (4 at once)" in [row["method"] for row in data["rows"]]
+
+
 def test_replay_takes_the_pools_own_scores_where_there_are_no_signals(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=60, signals=False, scores=True)
     data = json.loads(reasc("replay", path, "--json", "--calibration-size", 40).stdout)

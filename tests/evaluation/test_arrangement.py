@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evaluation.pools import question, response, write_lines, write_pool
-from langchain_reasc.evaluation import Pool, read_pool
+from langchain_reasc.evaluation import Pool, read_pool, replay
 from langchain_reasc.evaluation.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
 from langchain_reasc.evaluation.methods import Method, MethodSettings, Split, asc_at_once, counting, weighing
 from langchain_reasc.evaluation.replay import splits
@@ -79,6 +79,15 @@ def test_every_method_does_what_it_does_one_by_one(tmp_path: Path, uneven: bool)
         for method in methods:
             expected = _one_by_one(pool, scores, method, split, 12)
             np.testing.assert_array_equal(arrangement.outcome(method), expected, err_msg=method.name)
+
+
+def test_no_method_is_decided_question_by_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(*_: object) -> None:
+        raise AssertionError("question by question")
+
+    monkeypatch.setattr("langchain_reasc.evaluation.decide_many.decide", slowly)
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=60))
+    replay(pool, ["auto", Measure()], calibration_size=40, controls=True)
 
 
 def test_four_at_once_pay_for_the_last_wave_and_decide_alike(tmp_path: Path) -> None:
