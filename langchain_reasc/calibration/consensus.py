@@ -24,11 +24,13 @@ class Observed:
         answers: in launch order; equal numbers for equal answers; None: no vote.
         scores: shape (measures, responses); NaN where there is none.
         right: whether each response is right, where that is known; empty where it is of none.
+        counted: whether votes were counted when it was sampled.
     """
 
     answers: tuple[int | None, ...]
     scores: npt.NDArray[np.float64]
     right: tuple[bool | None, ...] = ()
+    counted: bool = True
 
 
 def calibrate_consensus(

@@ -107,7 +107,7 @@ class ConsensusLearner:
             self._begin()
             self.alarms += 1
             return True
-        self._questions.append(question)
+        self._questions.append(replace(question, counted=not learned))
         self.seen += 1
         return False
 

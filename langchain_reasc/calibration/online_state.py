@@ -30,13 +30,14 @@ class ObservedQuestion(_Record):
 
     answers: tuple[Count | None, ...] = Field(min_length=1, description="Equal numbers for equal answers, none: null.")
     scores: tuple[tuple[FiniteFloat | None, ...], ...] = Field(description="For each measure those of all responses.")
+    counted: bool = Field(description="Whether votes were counted (ASC), and not what was learned decided.")
 
     @classmethod
     def of(cls, question: Observed, rows: Sequence[int]) -> "ObservedQuestion":
         """The same with the scores of some measures, to six digits."""
         kept = question.scores[list(rows)].tolist()
         scores = (tuple(float(f"{x:.{_DIGITS}g}") if x == x else None for x in row) for row in kept)
-        return cls.model_construct(answers=question.answers, scores=tuple(scores))
+        return cls.model_construct(answers=question.answers, scores=tuple(scores), counted=question.counted)
 
     def observed(self, rows: Sequence[int | None], measures: int) -> Observed:
         """The same with scores of shape (measures, responses); those read go to these rows, or with None nowhere."""
@@ -44,7 +45,7 @@ class ObservedQuestion(_Record):
         for row, values in zip(rows, self.scores, strict=True):
             if row is not None:
                 scores[row] = np.array(values, dtype=np.float64)
-        return Observed(self.answers, scores)
+        return Observed(self.answers, scores, counted=self.counted)
 
 
 class OnlineState(_Record):
