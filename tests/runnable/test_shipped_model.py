@@ -127,5 +127,5 @@ def test_online_learns_from_real_responses_and_goes_on_from_its_file(model: Any,
     again = ReASCRunnable(model=model, calibration="online", online_state=path, max_samples=BUDGET, audit=0)
     assert again.learned == reasc.learned
     one, other = again.solve(questions[35]), asyncio.run(again.asolve(questions[35]))
-    assert one.decision == other.decision
+    assert one.answer == other.answer
     assert one.notices[0].startswith(f"learned from {reasc.learned.n} questions without labels, of answers")
