@@ -33,7 +33,7 @@ class DriftMonitor:
         state: the :attr:`state` of a monitor to go on from.
     """
 
-    def __init__(self, *, run_length: float = 2_000, margin: float = 0.05, state: Sequence[float] = ()) -> None:
+    def __init__(self, *, run_length: float = 5_000, margin: float = 0.05, state: Sequence[float] = ()) -> None:
         self._run_length, self._margin = run_length, margin
         self._detectors = list(state) if len(state) == 2 * len(_SHIFTS) else [0.0] * 2 * len(_SHIFTS)
 

@@ -30,7 +30,7 @@ class ObservedQuestion(_Record):
 
     answers: tuple[Count | None, ...] = Field(min_length=1, description="Equal numbers for equal answers, none: null.")
     scores: tuple[tuple[FiniteFloat | None, ...], ...] = Field(description="For each measure those of all responses.")
-    counted: bool = Field(default=True, description="Whether votes were counted, and no learned rule cut it short.")
+    counted: bool = Field(description="Whether votes were counted (ASC), and not what was learned decided.")
 
     @classmethod
     def of(cls, question: Observed, rows: Sequence[int]) -> "ObservedQuestion":

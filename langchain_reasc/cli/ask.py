@@ -32,6 +32,7 @@ __all__ = ["ask", "outcome"]
 _WHY = {
     "gate": "its confidence passed the gate",
     "evidence": "the evidence is sufficient",
+    "agreement": "more responses would hardly change the answer",
     "budget": "the budget of samples is spent",
     "timeout": "the time for the question is over",
     "window": "a window was unanimous",

@@ -153,7 +153,7 @@ def test_reasc_inside_reasc_is_refused(agents: Agents, inside: str) -> None:
         ({"model": "gpt"}, "unknown: model"),
         ({"max_samples": 0}, "max_samples: .*greater than or equal to 1, got 0"),
         ({"answer": "regexp"}, "unknown answer extractor 'regexp'"),
-        ({"measure": TOP_K}, "goes with calibration='mixture'"),
+        ({"measure": TOP_K}, "goes with calibration='online' or 'mixture'"),
         ({"read_only": "search"}, "read_only takes names of tools, .*got 'search'"),
         ({"read_only": [get_weather]}, "read_only takes names of tools"),
         ({"read_only": ["search"], "when": lambda request, response: True}, "read_only goes without when"),

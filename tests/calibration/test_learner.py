@@ -87,6 +87,11 @@ def test_an_alarm_forgets_all_but_that_there_was_one(fits: Any) -> None:
     assert one.seen == 39 - told.index(True)
 
 
+def test_it_is_told_apart_which_questions_were_counted(fits: Any) -> None:
+    observe(ConsensusLearner(MEASURES), range(40))
+    assert [[one.counted for one in questions].count(False) for questions, _ in fits] == [0, 8]
+
+
 def test_questions_that_were_counted_raise_no_alarm(fits: Any) -> None:
     one = ConsensusLearner(MEASURES)
     observe(one, range(40))

@@ -78,7 +78,7 @@ def test_it_says_nothing_of_what_was_asked(runner: Any, path: Path) -> None:
     held = json.loads(text)
     assert len(held["questions"]) == MINIMUM
     for question in held["questions"]:
-        assert set(question) == {"answers", "scores"}
+        assert set(question) == {"answers", "scores", "counted"}
         assert all(isinstance(answer, int) for answer in question["answers"])
         assert all(isinstance(score, float) for row in question["scores"] for score in row)
 
@@ -133,9 +133,9 @@ def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, text: st
         {"schema_version": 2},
         {"measures": [["top_k", "mean", 128]]},
         {"measures": [["nonsense", "mean", 128]], "questions": []},
-        {"questions": [{"answers": [0, -1], "scores": []}]},
-        {"questions": [{"answers": ["Paris"], "scores": []}]},
-        {"questions": [{"answers": [], "scores": []}]},
+        {"questions": [{"answers": [0, -1], "scores": [], "counted": True}]},
+        {"questions": [{"answers": ["Paris"], "scores": [], "counted": True}]},
+        {"questions": [{"answers": [], "scores": [], "counted": True}]},
         {"drift": [[-1.0]]},
         {"seen": -1},
     ],
@@ -144,7 +144,7 @@ def test_a_file_that_contradicts_itself_is_refused(path: Path, change: dict[str,
     state = ConsensusCalibrator().state()
     save_online_state(state, path)
     whole = json.loads(path.read_text())
-    whole["questions"] = [{"answers": [0, 1], "scores": []}]
+    whole["questions"] = [{"answers": [0, 1], "scores": [], "counted": True}]
     path.write_text(json.dumps(whole))
     assert load_online_state(path) is not None
     path.write_text(json.dumps(whole | change))
