@@ -142,12 +142,13 @@ def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) 
 def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     shown = reasc("demo", "--problems", 8, "--calibration-size", 64, "--samples", 4, "--plot", "--out", out).stdout
-    for part in ("Calibration", "SC@4", "ReASC (mixture)", "sample by sample", "tokens instead of"):
+    for part in ("SC@4", "ReASC (online)", "sample by sample", "Calibration without labels", "tokens instead of"):
         assert part in shown
     assert {path.name for path in out.iterdir()} == {
         "calibration-pool.jsonl",
         "calibration-pool.signals.gz",
         "calibration.json",
+        "unlabelled.json",
         "test-pool.jsonl",
         "test-pool.signals.gz",
         "accuracy-tokens.png",
