@@ -68,6 +68,7 @@ def calibrate_consensus(
     threshold: float = DEFAULT_AGREEMENT,
     made_of: Mapping[str, Mapping[str, int | None]] | None = None,
     fingerprint: Fingerprint | None = None,
+    explained: bool = True,
     seed: int = 0,
 ) -> Calibration:
     """Learn the agreement rule from questions without labels; labels that are known count in place of consensus.
@@ -79,6 +80,7 @@ def calibrate_consensus(
         threshold: θ, the probability at which the whole budget would hardly answer otherwise.
         made_of: signal -> ``top_k`` and ``vocabulary_size`` that it was made of; recorded.
         fingerprint: what was measured.
+        explained: whether an interval and what is promised are worked out, for people; no decision needs them.
         seed: the seed of the resampled bounds.
 
     Raises:
@@ -93,7 +95,7 @@ def calibrate_consensus(
                 f"scores of shape {one.scores.shape} for {len(measures)} measures of {len(one.answers)} responses"
             )
     prior = fit_prior([counts_of(one.answers) for one in voted])
-    trust = _Trust.of(voted, measures, seed)
+    trust = _Trust.of(voted, measures, seed, explained=explained)
     measured = trust.recorded(made_of or {}) if trust.measure else _COUNTED
     rule = RuleBlock.agreement(
         threshold=threshold, prior=prior, odds=trust.odds if trust.measure else None, vote_threshold=_VOTE_THRESHOLD
@@ -107,6 +109,8 @@ def calibrate_consensus(
         fingerprint=fingerprint or Fingerprint(),
         **measured,
     )
+    if not explained:
+        return made
     chosen = list(measures).index(trust.measure) if trust.measure else None
     return made.model_copy(update={"guarantee": promise(made.rule(budget=budget), voted, chosen)})
 
@@ -127,7 +131,7 @@ class _Trust:
     rejected: tuple[RejectedMeasure, ...] = ()
 
     @classmethod
-    def of(cls, questions: Sequence[Observed], measures: Sequence[Measure], seed: int) -> "_Trust":
+    def of(cls, questions: Sequence[Observed], measures: Sequence[Measure], seed: int, *, explained: bool) -> "_Trust":
         known, judged = _judged(questions, measures)
         if not known:
             return cls(why_not="no measure has a score of every response" if measures else "there are no scores")
@@ -150,7 +154,7 @@ class _Trust:
             measure=known[best],
             scores=scores,
             odds=_odds(scores, judged.right),
-            auroc=_interval(judged, best, rng),
+            auroc=_interval(judged, best, rng) if explained else None,
             within=AUROC(value=float(each.mean()), low=bound, high=high),
             rejected=_rejected(known, aurocs, best),
         )
