@@ -59,9 +59,9 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
 
     With v_a the evidence of label a, the sum of the weights of its votes, and K labels, the probability of a is
     ``(v_a + 1) / (Σv + K)``. The labels of a yes/no question (``Noul``) are "yes" and "no"; those of a score are its
-    levels, and the score is the expected level. The confidence of a choice and of a score is Eq. 5: the probability
-    that the leading label stays ahead of the second. So a decision whose budget or time ran out has a low one: set a
-    threshold, as for any decision model. ``response.reasc`` says of each question why sampling stopped.
+    levels, and the score is the expected level. The confidence of a choice and of a score is Eq. 5, whatever the rule:
+    the probability that the leading label stays ahead of the second. So a decision whose budget or time ran out has a
+    low one: set a threshold, as for any decision model. ``response.reasc`` says of each question why sampling stopped.
 
     The samples are runs below the decision's own, which is a chain to tracers: their usage is counted there, once.
 

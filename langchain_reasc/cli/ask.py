@@ -96,6 +96,7 @@ def ask(
     text = (typer.get_text_stream("stdin").read() if question == "-" else given).strip()
     if not text:
         raise typer.BadParameter("the question is empty")
+    stopping = None if rule is None else _rule(rule, budget=max_samples)
     prompt = (read_template(template, system=system) or Template()).after(system)
     shipped = model is None and not url
     known = _calibration(calibration, shipped=shipped)
@@ -106,7 +107,7 @@ def ask(
             calibration=known,
             # As it was measured: one of stated confidences holds for a model that is asked for them.
             ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
-            rule=None if rule is None else _rule(rule, budget=max_samples),
+            rule=stopping,
             max_samples=max_samples,
             concurrency=concurrency,
             answer=answer,
