@@ -42,7 +42,14 @@ def test_ask_answers_and_says_what_it_spent_and_why_it_stopped() -> None:
     assert shown.stdout.strip()
     assert "#1  answer" in shown.stderr
     assert "tokens; stopped because" in shown.stderr
-    assert "counting votes (ASC)" in shown.stderr
+    assert "counting votes (finite horizon)" in shown.stderr
+
+
+def test_ask_by_a_named_rule_that_looks_ahead_to_the_budget() -> None:
+    asked = ("ask", QUESTION, "--seed", 1, "--json", "--max-samples", 2, "--rule")
+    data = json.loads(reasc(*asked, "cannot_catch_up").stdout)
+    assert (data["method"], data["reason"], data["samples"]) == ("cannot_catch_up", "agreement", 1)
+    assert json.loads(reasc(*asked, "asc").stdout)["method"] == "asc"
 
 
 def test_ask_prints_data() -> None:
