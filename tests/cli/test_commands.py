@@ -66,7 +66,7 @@ def test_replay_has_control_rows_where_asked_to(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=60)
     data = json.loads(reasc("replay", path, "--json", "--calibration-size", 40, "--controls").stdout)
     controls = {row["method"]: row["confidences"] for row in data["rows"] if row["confidences"]}
-    assert list(controls) == ["ASC at equal cost (offline)", "ASC at equal cost (mixture)"]
+    assert list(controls) == [f"ASC at equal cost ({name})" for name in ("offline", "online", "mixture")]
     assert all(0.5 < confidence < 1 for [confidence] in controls.values())
     assert "ASC (4 at once)" in [row["method"] for row in data["rows"]]
 
