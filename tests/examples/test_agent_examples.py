@@ -32,8 +32,8 @@ def examples_import_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tools_are_called_as_the_votes_say_and_every_sample_is_billed_once() -> None:
     done = run_here("agent_with_tools.py")
     assert done.returncode == 0, done.stderr
-    assert "decided after 7 of 9 samples: evidence" in done.stdout
-    assert re.search(r"1\.0 .*42.*\n +6\.0 .*14", done.stdout), "what was voted"
+    assert "decided after 6 of 9 samples: agreement" in done.stdout
+    assert re.search(r"1\.0 .*42.*\n +5\.0 .*14", done.stdout), "what was voted"
     assert "14 euros of order 1042 were paid back" in done.stdout and "42 euros of" not in done.stdout
     [(asked, said)] = re.findall(r"scripted: (\d+) tokens in, (\d+) out", done.stdout)
     example, scripted = importlib.import_module("agent_with_tools"), importlib.import_module("scripted_model")
@@ -50,7 +50,7 @@ def test_structured_output_is_decided_field_by_field() -> None:
     done = run_here("agent_structured_output.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("Invoice(supplier='Lamps & Sons', euros=103.5, due=datetime.date(2026, 6, 17))\n")
-    assert "decided after 7 of 8 samples: evidence" in done.stdout
+    assert "decided after 6 of 8 samples: agreement" in done.stdout
     example = importlib.import_module("agent_structured_output")
     objects = [message.tool_calls[0]["args"] for message in example.script([])]
     assert objects.count(objects[-1]) == 4 and len({repr(one) for one in objects}) == 4
@@ -60,7 +60,7 @@ def test_the_middleware_votes_on_what_cannot_be_taken_back() -> None:
     done = run_here("agent_middleware.py")
     assert done.returncode == 0, done.stderr
     decided = re.findall(r"decided after (\d+) of \d+ samples: (\w+)", done.stdout)
-    assert decided == [("1", "alone"), ("7", "evidence"), ("1", "alone")]
+    assert decided == [("1", "alone"), ("6", "agreement"), ("1", "alone")]
     assert "Booked: Rosa's, 2026-05-01" in done.stdout and "tokens of 20000" in done.stdout
 
 

@@ -80,7 +80,7 @@ class Page:
 def test_a_reader_sees_each_sample_the_evidence_and_why_it_stopped(page: Any) -> None:
     with ChatLlamaCpp(seed=1) as model:
         own = embedded_model_path().with_name("calibration.json")
-        with served(ReASCRunnable(model=model, calibration=own)) as app:
+        with served(ReASCRunnable(confidence=0.95, model=model, calibration=own)) as app:
             shown = page(app)
             shown.find("[type=submit]").click()
             status = shown.wait("#status", "the evidence is sufficient")
@@ -99,7 +99,7 @@ def test_it_can_be_read_on_a_phone_and_in_the_dark(page: Any, browser: Any, widt
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    with served(ReASCRunnable(model=saying(*map(Reply, answers)), answer="text")) as app:
+    with served(ReASCRunnable(confidence=0.95, model=saying(*map(Reply, answers)), answer="text")) as app:
         shown = page(app)
         shown.ask(EASY)
         shown.wait("#status", "the evidence is not sufficient")
@@ -112,7 +112,7 @@ def test_it_can_be_read_on_a_phone_and_in_the_dark(page: Any, browser: Any, widt
 
 def test_samples_are_shown_before_the_decision_and_a_closed_tab_cuts_off_the_rest(page: Any, browser: Any) -> None:
     first = saying("<b>1</b>", Reply(endless=True))
-    with served(ReASCRunnable(model=first, concurrency=2, answer="regex:answer is (.*)")) as app:
+    with served(ReASCRunnable(confidence=0.95, model=first, concurrency=2, answer="regex:answer is (.*)")) as app:
         kept = browser.current_window_handle
         browser.switch_to.new_window("tab")
         shown = page(app)
@@ -128,7 +128,7 @@ def test_samples_are_shown_before_the_decision_and_a_closed_tab_cuts_off_the_res
 
 def test_stop_cuts_off_the_samples_and_the_next_question_is_answered(page: Any) -> None:
     model = Scripted(script=lambda question, index: Reply(endless=question != EASY))
-    with served(ReASCRunnable(model=model, concurrency=1)) as app:
+    with served(ReASCRunnable(confidence=0.95, model=model, concurrency=1)) as app:
         shown = page(app)
         shown.ask("one that never ends")
         app.wait_until(lambda: model.log.live == 1)
@@ -141,7 +141,7 @@ def test_stop_cuts_off_the_samples_and_the_next_question_is_answered(page: Any) 
 
 def test_a_fault_is_told_and_an_empty_question_cannot_be_asked(page: Any) -> None:
     model = saying(Reply(error=RuntimeError("the key sk-123 is wrong")))
-    with served(ReASCRunnable(model=model)) as app:
+    with served(ReASCRunnable(confidence=0.95, model=model)) as app:
         shown = page(app)
         shown.ask(EASY)
         told = shown.wait("#status", "the model failed")
@@ -153,7 +153,7 @@ def test_a_fault_is_told_and_an_empty_question_cannot_be_asked(page: Any) -> Non
 
 def test_many_ask_at_once(page: Any) -> None:
     model = gated()
-    with served(ReASCRunnable(model=model), at_once=1) as app, app.asking("the first one"):
+    with served(ReASCRunnable(confidence=0.95, model=model), at_once=1) as app, app.asking("the first one"):
         app.wait_until(lambda: model.log.live > 0)
         shown = page(app)
         shown.ask(EASY)

@@ -70,8 +70,7 @@ def test_what_providers_tell_in_detail_is_added_up(runner: Any) -> None:
             )
             return chunk
 
-    model = Detailed(script=lambda q, index: Reply())
-    message = runner.invoke(ReASCRunnable(model=model, rule=Cap(4), max_samples=4), "q")
+    message = runner.invoke(ReASCRunnable(model=Detailed(script=lambda q, index: Reply()), rule=Cap(4)), "q")
     assert message.usage_metadata == {
         "input_tokens": 28,
         "output_tokens": 36,

@@ -11,7 +11,7 @@ from langchain_core.tracers import LangChainTracer
 from langchain_core.tracers.schemas import Run
 from openai_backend.fake_server import serving, vllm
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import Cap, ReASCRunnable
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Wave
 
@@ -132,7 +132,7 @@ def test_what_langsmith_is_sent_is_the_same(runner: Any, model: Any) -> None:
 
 def test_messages_are_named_after_their_runs(runner: Any, model: Any) -> None:
     told = Told()
-    result = runner.solve(ReASCRunnable(model=model, max_samples=3), MESSAGES, {"callbacks": [told]})
+    result = runner.solve(ReASCRunnable(model=model, rule=Cap(3)), MESSAGES, {"callbacks": [told]})
     ids = {response.message.id for response in result.responses}
     assert ids == set(told.ids.values()) == {f"lc_run--{run_id}" for run_id in told.starts}
     assert result.message.id in ids

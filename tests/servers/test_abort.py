@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ASC, ReASCRunnable
 from langchain_reasc.answers import message_extractor
 from langchain_reasc.exceptions import SampleTimeout
 
@@ -59,7 +59,7 @@ def test_a_decision_stops_the_server(runner: Any, chat: Chat, slow_server: Llama
     model = uneven(type(plain))(**{name: getattr(plain, name) for name in plain.model_fields_set})
     before = slow_server.generated()
     reasc = ReASCRunnable(
-        model=model, answer=message_extractor(lambda message: "the same"), max_samples=8, concurrency=8
+        model=model, answer=message_extractor(lambda message: "the same"), rule=ASC(), max_samples=8, concurrency=8
     )
     result = runner.solve(reasc, "why does it rain")
     slow_server.wait_until_idle()
