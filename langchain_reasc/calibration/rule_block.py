@@ -47,7 +47,7 @@ class RuleBlock(Named):
         threshold: float,
         prior: Prior,
         odds: PointOdds | None = None,
-        vote_threshold: float = 0.98,
+        vote_threshold: float = 0.99,
         alternatives: float = 1.0,
     ) -> Self:
         """The agreement rule as it was learned; with odds, its votes weigh by a score, too, as in a Bayesian vote."""
