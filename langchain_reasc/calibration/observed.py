@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +12,8 @@ from langchain_reasc.method.decision import Response
 
 __all__ = ["Observed", "alternatives", "consensus"]
 
-_MOST_ALTERNATIVES = 5.0
-_PAIRS = 4.0  # of agreeing wrong responses, before any was seen
+_MOST_ALTERNATIVES: Final = 5.0
+_PAIRS: Final = 4.0  # of agreeing wrong responses, before any was seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +65,22 @@ def consensus(answers: Sequence[int | None]) -> list[bool | None]:
 def alternatives(questions: Sequence[Observed]) -> float:
     """K, how many wrong answers a wrong response chooses from: one over how often two to a question agree, 5 at most.
 
-    Where hardly any are seen, all are taken to agree: a larger K lets fewer responses decide.
+    Those count as wrong that their label says are, or that do not give the leading answer. Where hardly any are seen,
+    all are taken to agree: a larger K lets fewer responses decide.
     """
     pairs = same = 0
     for question in questions:
-        wrong = Counter(one for one, right in zip(question.answers, question.judged, strict=True) if right is False)
+        wrong = _wrong(question)
         pairs += wrong.total() * (wrong.total() - 1) // 2
         same += sum(n * (n - 1) // 2 for n in wrong.values())
     return min(_MOST_ALTERNATIVES, (pairs + _PAIRS) / (same + _PAIRS))
+
+
+def _wrong(question: Observed) -> Counter[int]:
+    votes = list(zip(question.answers, question.told, strict=True))
+    given = Counter(answer for answer, _ in votes if answer is not None)
+    leading = max(given, key=given.__getitem__, default=None)
+    return Counter(one for one, right in votes if one is not None and (one != leading if right is None else not right))
 
 
 def _agrees(at: int, answers: Sequence[int | None]) -> bool | None:
