@@ -15,7 +15,7 @@ from langchain_reasc.calibration.consensus import Observed, calibrate_consensus
 from langchain_reasc.calibration.parts import Safeguard
 from langchain_reasc.evaluation import agreement_on_arrays, horizon_on_arrays  # noqa: F401  (so arrays know their rules)
 from langchain_reasc.evaluation.decide_many import Decisions, decide_many
-from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, SAFEGUARDED
+from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, ONLINE, SAFEGUARDED
 from langchain_reasc.evaluation.simulated import Responses
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
@@ -99,6 +99,6 @@ CONFIGURATIONS: Final[dict[str, Configuration]] = {
     SAFEGUARDED: _calibrated(_offline, safeguard="default"),
     MIXTURE: _calibrated(_mixture),
     "Agreement (counts)": _consensus(()),
-    "ReASC (online)": _consensus(NAMED),
+    ONLINE: _consensus(NAMED),
 }
 """Name -> what it learns from a warm-up. All are compared with ASC."""

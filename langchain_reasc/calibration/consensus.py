@@ -36,6 +36,7 @@ def calibrate_consensus(
     made_of: Mapping[str, Mapping[str, int | None]] | None = None,
     fingerprint: Fingerprint | None = None,
     seed: int = 0,
+    explained: bool = True,
 ) -> Calibration:
     """Learn the agreement rule from questions without labels; labels that are known count in place of consensus.
 
@@ -47,6 +48,8 @@ def calibrate_consensus(
         made_of: signal -> ``top_k`` and ``vocabulary_size`` that it was made of; recorded.
         fingerprint: what was measured.
         seed: the seed of the resampled bounds.
+        explained: whether an interval, what is promised, and how likely further responses agree are worked out, too; no
+            decision needs them.
 
     Raises:
         CalibrationDataError: fewer than 2 questions with an answer, or scores of another number of measures.
@@ -60,7 +63,7 @@ def calibrate_consensus(
                 f"scores of shape {one.scores.shape} for {len(measures)} measures of {len(one.answers)} responses"
             )
     prior = fit_prior([counts_of(one.answers) for one in voted])
-    trust = Trust.of(voted, measures, seed)
+    trust = Trust.of(voted, measures, seed, explained=explained)
     made = Calibration.now(
         method="consensus",
         n=len(voted),
@@ -75,6 +78,8 @@ def calibrate_consensus(
         fingerprint=fingerprint or Fingerprint(),
         **trust.recorded(made_of or {}),
     )
+    if not explained:
+        return made
     rule, chosen = made.rule(budget=budget, on_missing_confidence="count"), None
     if trust.measure is not None:
         chosen = list(measures).index(trust.measure)

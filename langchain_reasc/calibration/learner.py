@@ -16,11 +16,11 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, Response, decide
 
-__all__ = ["ConsensusLearner", "Fit", "MadeOf", "calibrate_observed"]
+__all__ = ["GROWTH", "KEPT", "MINIMUM", "ConsensusLearner", "Fit", "MadeOf", "calibrate_observed"]
 
 MINIMUM: Final = 32
-_KEPT: Final = 512
-_GROWTH: Final = 1.25
+KEPT: Final = 512
+GROWTH: Final = 1.25
 
 MadeOf = dict[str, dict[str, int | None]]
 """Signal -> the ``top_k`` and ``vocabulary_size`` that its scores are made of."""
@@ -86,7 +86,7 @@ class ConsensusLearner:
         self._begin()
 
     def _begin(self) -> None:
-        self._questions: deque[Observed] = deque(maxlen=_KEPT)
+        self._questions: deque[Observed] = deque(maxlen=KEPT)
         self.made_of: MadeOf = {}
         self.seen = self._fitted = 0
         self.calibration: Calibration | None = None
@@ -114,7 +114,7 @@ class ConsensusLearner:
     @property
     def due(self) -> bool:
         """Whether a calibration is to be made."""
-        return self.seen >= max(self.minimum, math.ceil(_GROWTH * self._fitted))
+        return self.seen >= max(self.minimum, math.ceil(GROWTH * self._fitted))
 
     def fit(self) -> Fit:
         """Calibrate on the questions seen. It changes nothing, and may take seconds."""

@@ -34,7 +34,7 @@ class Trust:
         why_not: why none is.
         scores: shape (n,), the scores that the odds were found on.
         odds: of a response being right, by its score.
-        auroc: of responses that agree against others.
+        auroc: of responses that agree against others; None where it was not asked for.
         within: the same between responses to one question, averaged over questions.
         rejected: the best measure of each other signal.
     """
@@ -48,7 +48,9 @@ class Trust:
     rejected: tuple[RejectedMeasure, ...] = ()
 
     @classmethod
-    def of(cls, questions: Sequence[Observed], measures: Sequence[Measure], seed: int) -> "Trust":
+    def of(
+        cls, questions: Sequence[Observed], measures: Sequence[Measure], seed: int, *, explained: bool = True
+    ) -> "Trust":
         """Trust the measure that tells agreeing responses from others best, where it does within questions, too.
 
         Where labels are known they count in place of consensus. Where five labelled questions or more have right and
@@ -58,6 +60,7 @@ class Trust:
             questions: what was sampled.
             measures: the candidates that their scores are of.
             seed: of what is drawn again.
+            explained: whether the interval of ``auroc`` is worked out.
         """
         known, judged = _judged(questions, measures, [one.judged for one in questions])
         if not known:
@@ -84,7 +87,7 @@ class Trust:
             measure=known[best],
             scores=scores,
             odds=_odds(scores, judged.right),
-            auroc=_interval(judged, best, rng),
+            auroc=_interval(judged, best, rng) if explained else None,
             within=AUROC(value=float(each.mean()), low=bound, high=high),
             rejected=_rejected(known, aurocs, best),
         )

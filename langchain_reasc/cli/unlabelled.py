@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from langchain_reasc.cli.console import progress, remark, stdout
@@ -78,17 +79,23 @@ def explained_consensus(calibration: "Calibration", *, asked: int, known: int) -
     """
     left_out = f"; {asked - calibration.n} were left out" if calibration.n < asked else ""
     labels = f"the right answers to {known} of them" if known else "no right answer"
-    yield f"Questions    {calibration.n}, with {labels}{left_out}"
+    yield from _said("Questions", f"{calibration.n}, with {labels}{left_out}")
     if calibration.measure is None:
-        yield "Measure      none: only how often answers come up counts, not how sure the"
-        yield "             model seems of them"
+        yield from _said("Measure", f"none, so answers are counted: {calibration.untrusted}")
     else:
-        yield f"Measure      {calibration.measure}"
-        yield "             It tells responses that agree with the others from those that"
-        yield "             do not."
-        yield f"Scores       mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}"
-    if calibration.fallback:
-        yield f"Safeguard    a live run counts votes (ASC) instead: {calibration.fallback}"
-    yield "In use       sampling stops as soon as the answer is unlikely to change, were"
-    yield "             all responses drawn. Responses that agree can be wrong together:"
-    yield "             with right answers (reasc calibrate DATA) it would know how often."
+        yield from _said("Measure", str(calibration.measure))
+        if calibration.auroc and calibration.within:
+            yield from _said(
+                "",
+                f"It tells responses that agree with the others from those that do not: AUROC "
+                f"{calibration.auroc.value:.2f}, and {calibration.within.value:.2f} within a question",
+            )
+        yield from _said("Scores", f"mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}")
+    if calibration.guarantee:
+        yield from _said("Promise", calibration.guarantee)
+    yield from _said("In use", "sampling stops as soon as the answer is unlikely to change, were all responses drawn")
+
+
+def _said(name: str, text: str) -> list[str]:
+    """A line with its name before it, folded into a column."""
+    return wrap(text, 79, initial_indent=f"{name:13}", subsequent_indent=" " * 13, break_on_hyphens=False)

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from langchain_reasc.evaluation.decide_many import Decisions, decide_many
 from langchain_reasc.evaluation.methods import Method, Split
 from langchain_reasc.evaluation.pool import Pool, PoolQuestion
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.evaluation.vote_arrays import Votes, numbered, tally
+from langchain_reasc.evaluation.stream import Stream
+from langchain_reasc.evaluation.vote_arrays import Integers, Votes, numbered, tally
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Response
 
@@ -33,7 +33,7 @@ class RecordedPool:
 
     def __init__(self, pool: Pool, scores: PoolScores) -> None:
         rows = [question.responses for question in pool.questions]
-        self.scores = scores
+        self.pool, self.scores = pool, scores
         self.lengths = np.array([len(row) for row in rows])
         self.answers = padded([_numbers(question) for question in pool.questions], -1)
         self.right = padded([_rights(question) for question in pool.questions], False)
@@ -57,6 +57,7 @@ class Arrangement:
     def __init__(self, recorded: RecordedPool, split: Split, questions: Sequence[int], budget: int) -> None:
         self._recorded = recorded
         self._tested = np.asarray(questions, dtype=np.int64)
+        self._budget = budget
         self._orders = [split.orders[question][:budget] for question in questions]
         self._order = padded(self._orders, 0)
         self._lengths = np.minimum(recorded.lengths[self._tested], budget)
@@ -68,13 +69,20 @@ class Arrangement:
 
     def outcome(self, method: Method) -> Cells:
         """What a method does on the questions, shape (questions of the pool, 6); NaN elsewhere."""
-        cells = np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
         if not self._tested.size:
-            return cells
+            return np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
+        if method.learns is not None:
+            streamed = self.stream(method.learns).run()
+            return self.cells(streamed.decisions, streamed.decisions.samples + streamed.audited)
         decisions = self.decisions(method)
-        paid = np.minimum(-(-decisions.samples // method.at_once) * method.at_once, self._lengths)
+        return self.cells(decisions, -(-decisions.samples // method.at_once) * method.at_once)
+
+    def cells(self, decisions: Decisions, drawn: Integers) -> Cells:
+        """What decisions come to where so many responses were drawn; shape as of :meth:`outcome`."""
+        paid = np.minimum(drawn, self._lengths)
         each = np.arange(self._tested.size)
         agreeing = (self._votes.answers == decisions.answers[:, None]).argmax(axis=1)
+        cells = np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
         cells[self._tested] = np.column_stack(
             (
                 (decisions.answers >= 0) & self._right[each, agreeing],
@@ -99,6 +107,27 @@ class Arrangement:
             method.rule, self._votes_by(method.measure), responses, one_by_one=self._recorded.with_kinds[self._tested]
         )
 
+    def stream(self, measures: Sequence[Measure | str]) -> Stream:
+        """The questions one after another, to be learned from without labels.
+
+        Args:
+            measures: the candidates; one that is called ``recorded`` stands for the pool's own scores.
+        """
+        held = self._recorded.scores
+
+        def responses(row: int, measure: int | None) -> Sequence[Response]:
+            recorded = held.responses(None if measure is None else measures[measure])[self._tested[row]]
+            return [recorded[at] for at in self._orders[row]]
+
+        return Stream(
+            self._votes,
+            [self._arranged(held.array(measure), np.nan) for measure in measures],
+            [measure if isinstance(measure, Measure) else Measure() for measure in measures],
+            responses,
+            self._recorded.with_kinds[self._tested],
+            self._budget,
+        )
+
     def asc_confidence(self, tokens: float) -> float:
         """The confidence at which ASC spends most nearly so many tokens per question, in the mean of those tested.
 
@@ -118,7 +147,7 @@ class Arrangement:
     def _votes_by(self, measure: Measure | str | None) -> Votes:
         if measure is None:
             return self._votes
-        return replace(self._votes, scores=self._arranged(self._recorded.scores.array(measure), np.nan))
+        return self._votes.scored(self._arranged(self._recorded.scores.array(measure), np.nan))
 
     def _arranged(self, values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
         there = np.arange(self._order.shape[1]) < self._lengths[:, None]

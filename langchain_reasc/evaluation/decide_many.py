@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc.evaluation import agreement_on_arrays, horizon_on_arrays  # noqa: F401  (they register their rules)
 from langchain_reasc.evaluation.array_rules import GOES_ON, REASONS, after_each
 from langchain_reasc.evaluation.vote_arrays import Booleans, Floats, Integers, Votes
 from langchain_reasc.method.correctness import support
@@ -35,6 +36,21 @@ class Decisions:
     reasons: npt.NDArray[np.int8]
     support: Floats
 
+    @classmethod
+    def none(cls, questions: int) -> "Decisions":
+        """None yet."""
+        return cls(
+            np.zeros(questions, dtype=np.int64),
+            np.full(questions, -1),
+            np.full(questions, GOES_ON, dtype=np.int8),
+            np.full(questions, np.nan),
+        )
+
+    def enter(self, rows: Integers, decided: "Decisions") -> None:
+        """Enter the decisions on some of the questions."""
+        for name in ("samples", "answers", "reasons", "support"):
+            getattr(self, name)[rows] = getattr(decided, name)
+
     def because(self, reason: Reason) -> Booleans:
         """Which ones stopped for this reason, shape (Q,)."""
         return np.asarray(self.reasons == REASONS.index(reason))
@@ -56,12 +72,8 @@ def decide_many(
         one_by_one: shape (Q,), the questions whose responses have a kind or fields or are to be taken alone, which
             arrays do not show.
     """
-    made = Decisions(
-        votes.lengths.copy(),
-        np.full(len(votes), -1),
-        np.full(len(votes), GOES_ON, dtype=np.int8),
-        np.full(len(votes), np.nan),
-    )
+    made = Decisions.none(len(votes))
+    made.samples[:] = votes.lengths
     plain = np.flatnonzero(np.ones(len(votes), dtype=bool) if one_by_one is None else ~one_by_one)
     left = [] if one_by_one is None else [np.flatnonzero(one_by_one)]
     for start in range(0, plain.size, _AT_ONCE):

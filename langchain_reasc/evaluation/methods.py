@@ -5,19 +5,24 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from langchain_reasc.calibration import Calibration, Safeguard
+from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, ESC, Cap, FixedBudget, StoppingRule
 
 __all__ = [
+    "AGREEMENT",
     "ASC_AT_ONCE",
     "ASC_ROW",
     "EQUAL_COST",
+    "HORIZON",
     "MIXTURE",
     "OFFLINE",
+    "ONLINE",
     "SAFEGUARDED",
     "Method",
     "MethodSettings",
@@ -30,7 +35,8 @@ __all__ = [
 
 ASC_ROW = "ASC"
 OFFLINE, SAFEGUARDED, MIXTURE = "ReASC (offline)", "ReASC (offline, safeguarded)", "ReASC (mixture)"
-EQUAL_COST: Final = {OFFLINE: "ASC at equal cost (offline)", MIXTURE: "ASC at equal cost (mixture)"}
+ONLINE, AGREEMENT, HORIZON = "ReASC (online)", f"Agreement ({DEFAULT_AGREEMENT:g})", "Finite horizon (0.97)"
+EQUAL_COST: Final = {row: row.replace("ReASC", "ASC at equal cost") for row in (OFFLINE, ONLINE, MIXTURE)}
 """A row -> the row of ASC at the confidence that makes it cost the same."""
 _AT_ONCE = 4  # samples, as in ReASCRunnable's default
 ASC_AT_ONCE = f"ASC ({_AT_ONCE} at once)"
@@ -95,6 +101,8 @@ class Method:
         problem: why there is no calibration.
         at_once: samples launched at once; all of the last wave are paid for.
         confidence: that of ASC, where it was chosen for what it costs.
+        learns: the measures among which it chooses while it answers one question after another, without labels; None
+            where the rule stays as it is. Until something is learned, ``rule`` decides.
     """
 
     name: str
@@ -105,6 +113,7 @@ class Method:
     problem: str | None = None
     at_once: int = 1
     confidence: float | None = None
+    learns: Sequence[Measure | str] | None = None
 
 
 def counting(settings: MethodSettings) -> list[Method]:
@@ -115,6 +124,8 @@ def counting(settings: MethodSettings) -> list[Method]:
         Method(settings.fixed_budget, FixedBudget(settings.max_samples)),
         Method("ESC (w=4)", ESC(4) | cap),
         Method(ASC_ROW, ASC() | cap),
+        Method(HORIZON, FiniteHorizon(0.97, settings.max_samples) | cap),
+        Method(AGREEMENT, ASC() | cap, learns=()),
     ]
 
 
@@ -134,8 +145,9 @@ def weighing(
 ) -> Iterator[Method]:
     """ReASC as the paper has it, calibrated on this split; and as it runs by default, where the safeguard changes it.
 
-    Offline calibration sees the labelled first responses of the calibration questions; the mixture's calibration the
-    unlabelled first responses of the tested ones (it is transductive).
+    Online calibration learns from the tested questions themselves, one after another and without labels. Offline
+    calibration sees the labelled first responses of the calibration questions; the mixture's calibration the unlabelled
+    first responses of the tested ones (it is transductive).
     """
     measure: Measure | str | None = None if spec == "auto" else spec
     labelled, unlabelled = split.firsts(split.calibration), split.firsts(split.tested)
@@ -150,6 +162,8 @@ def weighing(
         yield _calibrated(OFFLINE, spec, measure, settings, offline)
         if offline.rule() != offline.rule(safeguard="paper"):
             yield _calibrated(SAFEGUARDED, spec, measure, settings, offline)
+    learns = scores.candidates() if spec == "auto" else [spec]
+    yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns)
     if measure is None:  # nothing could be chosen
         return
     try:

@@ -43,7 +43,7 @@ class Outcomes:
             questions tell; NaN where a question was not tested, or nothing tells.
         calibrations: those of a method that needs them, one per shuffle.
         problems: why there was none, in shuffles where it counted votes instead.
-        rules: the stopping rule of each arrangement.
+        rules: the stopping rule of each arrangement; none where it changed along the way.
         confidences: those of ASC that were chosen for what it costs, one per shuffle.
     """
 
@@ -179,7 +179,8 @@ def _enter(run: Replay, at: int, method: Method, cells: Cells, p_correct: Cells)
             run.outcomes[key] = Outcomes(empty, empty[:, :, 0].copy())
         held = run.outcomes[key]
         held.cells[at], held.p_correct[at] = cells, p_correct
-        held.rules[at] = method.rule
+        if method.learns is None:
+            held.rules[at] = method.rule
         held.confidences += [method.confidence] if method.confidence is not None else []
         held.problems += [method.problem] if method.problem else []
         held.calibrations += [method.calibration] if method.calibration and name == method.name else []

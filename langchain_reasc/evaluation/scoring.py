@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from langchain_reasc.answers import kind_of
 from langchain_reasc.calibration import Selection, select_measure
+from langchain_reasc.calibration.selection import candidate_measures
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
 from langchain_reasc.method.confidence import SCORES, Measure, Spans
@@ -34,6 +35,7 @@ class PoolScores:
         self._pool = pool
         self._scores: dict[Measure | str, list[list[float | None]]] = {}
         self._arrays: dict[Measure | str, npt.NDArray[np.float64]] = {}
+        self._values: dict[str, tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]] = {}  # of each signal
         self._responses: dict[Measure | str | None, list[list[Response]]] = {}
 
     @property
@@ -48,18 +50,29 @@ class PoolScores:
             PoolError: the pool does not carry what the measure needs.
         """
         if measure not in self._scores:
-            self._scores[measure] = self._scored(measure) if isinstance(measure, Measure) else self._recorded()
+            if not isinstance(measure, Measure):
+                self._scores[measure] = self._recorded()
+            elif measure.of_span:
+                self._scores[measure] = self._scored_by_span(measure)
+            else:
+                each = iter([None if math.isnan(score) else score for score in self._scored(measure).tolist()])
+                self._scores[measure] = [list(islice(each, len(one.responses))) for one in self._pool.questions]
         return self._scores[measure]
 
     def array(self, measure: Measure | str) -> npt.NDArray[np.float64]:
         """The same as :meth:`scores`, shape (questions, responses); NaN where there is none, or no response."""
         if measure not in self._arrays:
-            rows = self.scores(measure)
-            held = np.full((len(rows), max(map(len, rows))), np.nan)
-            for at, row in enumerate(rows):
-                held[at, : len(row)] = [np.nan if score is None else score for score in row]
+            lengths = np.array([len(question.responses) for question in self._pool.questions])
+            held = np.full((lengths.size, lengths.max()), np.nan)
+            held[np.arange(lengths.max()) < lengths[:, None]] = self._of_all(measure)
             self._arrays[measure] = held
         return self._arrays[measure]
+
+    def _of_all(self, measure: Measure | str) -> npt.NDArray[np.float64]:
+        """The scores of all responses, one question after the other; NaN where there is none."""
+        if isinstance(measure, Measure) and not measure.of_span:
+            return self._scored(measure)
+        return np.array([np.nan if score is None else score for row in self.scores(measure) for score in row])
 
     def responses(self, measure: Measure | str | None) -> list[list[Response]]:
         """What a stopping rule sees of each question; without a measure, answers alone."""
@@ -75,6 +88,13 @@ class PoolScores:
                 for question, row in zip(questions, scores, strict=True)
             ]
         return self._responses[measure]
+
+    def candidates(self) -> list[Measure]:
+        """Every measure of the pool's signals, without windows that are longer than all responses."""
+        lengths = (
+            [max(self._pool.signals.lengths(one.id)) for one in self._pool.questions] if self._pool.signals else []
+        )
+        return candidate_measures(self.signals, longest=max(lengths, default=0))
 
     def select(self, firsts: Sequence[tuple[int, int]], *, seed: int) -> Selection:
         """Choose a measure on the given (question, response) pairs alone.
@@ -107,19 +127,22 @@ class PoolScores:
         lengths = np.concatenate([self._pool.signals.lengths(question.id) for question in self._pool.questions])
         return float((lengths < window).mean())
 
-    def _scored(self, measure: Measure) -> list[list[float | None]]:
+    def _scored(self, measure: Measure) -> npt.NDArray[np.float64]:
+        """The scores of all responses, one question after the other; NaN where there is none."""
+        self._check(measure)
+        assert self._pool.signals is not None
+        if measure.signal not in self._values:
+            ids = [question.id for question in self._pool.questions]
+            self._values[measure.signal] = self._pool.signals.of_all(measure.signal, ids)
+        return _scores_of_all(measure, *self._values[measure.signal])
+
+    def _check(self, measure: Measure) -> None:
         if measure.signal not in self.signals:
             held = ", ".join(self.signals) or "none; record it with `reasc record` to have them"
             raise PoolError(f"{self._pool.path} has no {measure.signal!r} signal (it has: {held})")
-        if measure.of_span:
-            return self._scored_by_span(measure)
-        assert self._pool.signals is not None
-        questions = self._pool.questions
-        scores = _scores_of_all(measure, *self._pool.signals.of_all(measure.signal, [one.id for one in questions]))
-        each = iter([None if math.isnan(score) else score for score in scores.tolist()])
-        return [list(islice(each, len(question.responses))) for question in questions]
 
     def _scored_by_span(self, measure: Measure) -> list[list[float | None]]:
+        self._check(measure)
         spans = [[response.spans for response in question.responses] for question in self._pool.questions]
         if all(getattr(one, measure.score) is None for row in spans for one in row):
             raise PoolError(

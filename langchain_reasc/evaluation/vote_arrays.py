@@ -68,6 +68,10 @@ class Votes:
             lengths=self.lengths[rows],
         )
 
+    def scored(self, scores: Floats) -> Self:
+        """The same with these scores, shape (Q, n)."""
+        return replace(self, scores=scores)
+
     def first(self, width: int) -> Self:
         """The first responses to each question alone."""
         return replace(

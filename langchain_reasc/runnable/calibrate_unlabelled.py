@@ -13,6 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.models.cutoff import Cutoff
@@ -32,7 +33,7 @@ def calibrate_unlabelled(
     tool_votes: ToolVotes | None = None,
     ask_confidence: bool = False,
     measure: Measure | Literal["auto"] = "auto",
-    threshold: float = 0.97,
+    threshold: float = DEFAULT_AGREEMENT,
     max_samples: int = DEFAULT_BUDGET,
     concurrency: int = 8,
     seed: int = 0,
@@ -102,7 +103,7 @@ async def acalibrate_unlabelled(
     tool_votes: ToolVotes | None = None,
     ask_confidence: bool = False,
     measure: Measure | Literal["auto"] = "auto",
-    threshold: float = 0.97,
+    threshold: float = DEFAULT_AGREEMENT,
     max_samples: int = DEFAULT_BUDGET,
     concurrency: int = 8,
     seed: int = 0,

@@ -108,8 +108,8 @@ class ConsensusCalibrator:
         learner = self._learner
         if calibration is not None:
             of = "answers alone" if calibration.measure is None else f"answers and {calibration.measure}"
-            said = f"learned from {calibration.n} questions without labels, of {of}"
-            return f"{said}; counting votes (ASC): {calibration.fallback}" if calibration.fallback else said
+            why = f" ({calibration.untrusted})" if calibration.untrusted else ""
+            return f"learned from {calibration.n} questions without labels, of {of}{why}"
         so_far = f"{learner.seen} of {learner.minimum} questions seen"
         if learner.alarms:
             return (

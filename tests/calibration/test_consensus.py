@@ -244,3 +244,9 @@ def test_a_fallback_counts_votes_and_says_so() -> None:
     made: Calibration = calibrate_consensus(questions(), measures=MEASURES).model_copy(update={"fallback": "why"})
     assert isinstance(made.rule(), ASC) and made.notices() == ("counting votes (ASC): why",)
     assert made.summary().endswith("; counts votes instead: why")
+
+
+def test_what_no_decision_needs_may_be_left_out() -> None:
+    made, short = (calibrate_consensus(questions(), measures=MEASURES, explained=flag) for flag in (True, False))
+    assert (short.auroc, short.guarantee, short.correctness) == (None, None, None)
+    assert short.rule() == made.rule() and made.auroc

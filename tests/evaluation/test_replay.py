@@ -11,10 +11,13 @@ from langchain_reasc.calibration import calibrate_mixture
 from langchain_reasc.evaluation import Estimate, Replay, Row, read_pool, replay, summarize
 from langchain_reasc.evaluation.from_pool import calibrate_offline_on
 from langchain_reasc.evaluation.methods import (
+    AGREEMENT,
     ASC_AT_ONCE,
     EQUAL_COST,
+    HORIZON,
     MIXTURE,
     OFFLINE,
+    ONLINE,
     SAFEGUARDED,
     MethodSettings,
 )
@@ -106,7 +109,7 @@ def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_onl
 def test_a_pool_without_scores_compares_counting_methods_on_all_questions(tmp_path: Path) -> None:
     run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=5, signals=False)))
     rows = _rows(run)
-    assert list(rows) == ["pass@1", "SC@16", "ESC (w=4)", "ASC"]
+    assert list(rows) == ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT]
     assert (run.tested, run.calibration_size) == (5, 0)
 
 
@@ -249,9 +252,16 @@ def test_where_nothing_differed_the_interval_is_the_exact_one(tmp_path: Path) ->
     assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
     assert not rows["ASC"].no_difference
     told = " ".join(footnotes(run, [*rows.values()]))
-    assert "pass@1, SC@16, ESC (w=4): there [..] of Δ is exact" in told
+    assert "pass@1, SC@16, ESC (w=4), Finite horizon (0.97)" in told and "there [..] of Δ is exact" in told
     exact = {row["method"]: row["accuracy_vs_asc_interval"] for row in as_data(run, [*rows.values()])["rows"]}
-    assert exact == {"pass@1": "exact", "SC@16": "exact", "ESC (w=4)": "exact", "ASC": "bootstrap"}
+    assert exact == {
+        "pass@1": "exact",
+        "SC@16": "exact",
+        "ESC (w=4)": "exact",
+        "ASC": "bootstrap",
+        HORIZON: "exact",
+        AGREEMENT: "exact",
+    }
 
 
 def test_what_decides_by_asc_has_no_difference_to_bound(tmp_path: Path) -> None:
@@ -266,8 +276,17 @@ def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Pat
     pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=90))
     run = replay(pool, [Measure()], shuffles=3, calibration_size=40, controls=True)
     rows = _rows(run)
-    names = ["pass@1", "SC@16", "ESC (w=4)", "ASC", ASC_AT_ONCE]
-    assert list(rows) == [*names, OFFLINE, SAFEGUARDED, EQUAL_COST[OFFLINE], MIXTURE, EQUAL_COST[MIXTURE]]
+    names = ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT, ASC_AT_ONCE]
+    assert list(rows) == [
+        *names,
+        OFFLINE,
+        SAFEGUARDED,
+        EQUAL_COST[OFFLINE],
+        ONLINE,
+        EQUAL_COST[ONLINE],
+        MIXTURE,
+        EQUAL_COST[MIXTURE],
+    ]
     for name, control in EQUAL_COST.items():
         assert rows[control].tokens.value == pytest.approx(rows[name].tokens.value, rel=0.1)
         assert len(rows[control].outcomes.confidences) == 3

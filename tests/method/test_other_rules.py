@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -215,6 +215,8 @@ def test_a_negative_score_is_no_weight(rule: StoppingRule) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 10)), min_size=1, max_size=12))
+@example([("a", 0.0), ("b", 5e-324)])
+@example([("a", 1e300), ("b", 1.0), ("b", 2.0)])
 def test_distrivoting_answers_with_an_answer(given: list[tuple[str, float]]) -> None:
     decision = DistriVoting()([Response(answer, score) for answer, score in given])
     assert decision.answer in Counter(answer for answer, _ in given)

@@ -226,12 +226,11 @@ def test_no_thread_to_learn_in_costs_no_answer(runner: Any, monkeypatch: Any, ca
     assert "a question could not be learned from: can't start new thread" in caplog.text
 
 
-def test_a_fallback_is_told(runner: Any, monkeypatch: Any) -> None:
-    weak = calibration(n=32, fallback="nothing can be trusted")
-    monkeypatch.setattr(learner, "calibrate_consensus", lambda questions, **_: weak)
-    account = answered(runner, online(), [*QUESTIONS, "q100"])[-1]
-    said = f"learned from 32 questions without labels, of answers and top_k/mean; {COUNTING}: nothing can be trusted"
-    assert (account["method"], account["notices"]) == ("asc", [said])
+def test_why_no_measure_is_trusted_is_told(runner: Any) -> None:
+    account = answered(runner, online(lambda question, index: Reply("it is 1", -1.0)), [*QUESTIONS, "q100"])[-1]
+    assert account["method"] == "agreement"
+    [said] = account["notices"]
+    assert said.startswith("learned from 32 questions without labels, of answers alone (")
 
 
 @pytest.mark.parametrize("audit", [0.0, 1.0])

@@ -108,6 +108,6 @@ def _upper(scores: tuple[float, ...]) -> tuple[bool, ...]:
     from sklearn.mixture import GaussianMixture  # deferred: keeps `import langchain_reasc` light
 
     values = np.array(scores)[:, None]
-    z = (values - values.mean()) / values.std()
-    mixture = GaussianMixture(2, random_state=0, max_iter=500).fit(z)
-    return tuple(bool(one == np.argmax(mixture.means_[:, 0])) for one in mixture.predict(z))
+    scaled = (values - values.min()) / (values.max() - values.min())  # a variance of tiny scores would be zero
+    mixture = GaussianMixture(2, random_state=0, max_iter=500).fit(scaled)
+    return tuple(bool(one == np.argmax(mixture.means_[:, 0])) for one in mixture.predict(scaled))
