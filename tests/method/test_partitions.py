@@ -120,6 +120,17 @@ def test_weights_after_counts_are_weights_and_next_agrees_is_a_probability(count
     assert sum(chances) < 1 and all(0 < chance < 1 for chance in chances)
 
 
+def test_counts_that_no_component_allows_change_nothing() -> None:
+    two = Prior((Component(-1.0, 2.0), Component(-0.2, 0.4)), (0.25, 0.75))
+    assert two.posterior([2, 1, 1]).tolist() == [0.25, 0.75]
+    assert 0 <= two.leader_stays([2, 1, 1], 8) <= 1
+
+
+def test_hundreds_of_answers_are_no_more_than_can_be_counted() -> None:
+    for counts in ([200], [150, 50, 1], [1] * 200):
+        assert np.isfinite(Prior.uniform().posterior(counts)).all()
+
+
 def test_next_agrees_is_the_mean_of_predictions() -> None:
     prior = Prior((Component(0.0, 1.0), Component(-1.0, 2.0)), (0.25, 0.75))
     likely = 0.25 * (1 / 2 * 1 / 3) * 2, 0.75 * (1 / 3 * 1 / 2) * 2  # of 2 : 1 answers, up to what is common
