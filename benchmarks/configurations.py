@@ -4,17 +4,18 @@ To add one, give it a row in :data:`CONFIGURATIONS`. Its rule is quick where ``e
 class.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.calibration import Calibration, calibrate_mixture, calibrate_offline
+from langchain_reasc.calibration.consensus import Observed, calibrate_consensus
 from langchain_reasc.calibration.parts import Safeguard
-from langchain_reasc.evaluation import horizon_on_arrays  # noqa: F401  (lets arrays know these rules)
+from langchain_reasc.evaluation import agreement_on_arrays, horizon_on_arrays  # noqa: F401  (so arrays know their rules)
 from langchain_reasc.evaluation.decide_many import Decisions, decide_many
-from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, SAFEGUARDED
+from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, ONLINE, SAFEGUARDED
 from langchain_reasc.evaluation.simulated import Responses
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
@@ -76,6 +77,20 @@ def _calibrated(calibrate: Callable[[Responses], Calibration], *, safeguard: Saf
     return learned
 
 
+def _consensus(measures: Sequence[Measure]) -> Configuration:
+    """The rule learned by consensus from what ASC left, with these measures as candidates."""
+
+    def learned(warm_up: Responses) -> tuple[StoppingRule, int]:
+        observed = [Observed(answers, scores[: len(measures)]) for answers, scores in as_asc_left_it(warm_up)]
+        try:
+            made = calibrate_consensus(observed, measures=measures, budget=warm_up.answers.shape[1])
+        except CalibrationDataError:
+            return ASC(), 0
+        return made.rule(), 0 if made.measure is None else list(measures).index(made.measure)
+
+    return learned
+
+
 CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "Finite horizon (.97)": lambda warm_up: (FiniteHorizon(0.97), 0),
     "Finite horizon (.95)": lambda warm_up: (FiniteHorizon(0.95), 0),
@@ -83,5 +98,7 @@ CONFIGURATIONS: Final[dict[str, Configuration]] = {
     OFFLINE: _calibrated(_offline),
     SAFEGUARDED: _calibrated(_offline, safeguard="default"),
     MIXTURE: _calibrated(_mixture),
+    "Agreement (counts)": _consensus(()),
+    ONLINE: _consensus(NAMED),
 }
 """Name -> what it learns from a warm-up. All are compared with ASC."""

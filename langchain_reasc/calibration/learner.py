@@ -14,7 +14,7 @@ from langchain_reasc.calibration.online_state import ObservedQuestion, OnlineSta
 from langchain_reasc.calibration.schema import Calibration, Fingerprint
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import DEFAULT_BUDGET, Response, decide
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, decide
 
 __all__ = ["GROWTH", "KEPT", "MINIMUM", "ConsensusLearner", "Fit", "MadeOf", "calibrate_observed"]
 
@@ -181,11 +181,6 @@ class ConsensusLearner:
         measure = calibration.measure
         row = self.measures.index(measure) if measure in self.measures else None
         for question in questions:
-            scores = question.scores[row] if row is not None else np.full(len(question.answers), np.nan)
-            decision = decide(rule, [_response(*one) for one in zip(question.answers, scores.tolist(), strict=True)])
+            decision = decide(rule, question.responses(row))
             answer = None if decision.answer is None else int(decision.answer)
             yield from next_responses(question.answers, decision.samples, answer)
-
-
-def _response(answer: int | None, score: float) -> Response:
-    return Response(None if answer is None else str(answer), None if math.isnan(score) else score)

@@ -1,18 +1,14 @@
 """What a rule that was learned without labels promises, in words."""
 
 from collections.abc import Sequence
-from math import isfinite
-from typing import TYPE_CHECKING
 
-from langchain_reasc.method.stopping import ASC, Cap, Response, StoppingRule, decide
-
-if TYPE_CHECKING:
-    from langchain_reasc.calibration.consensus import Observed
+from langchain_reasc.calibration.observed import Observed
+from langchain_reasc.method.stopping import ASC, Cap, StoppingRule, decide
 
 __all__ = ["promise"]
 
 
-def promise(rule: StoppingRule, questions: "Sequence[Observed]", measure: int | None) -> str:
+def promise(rule: StoppingRule, questions: Sequence[Observed], measure: int | None) -> str:
     """How often the rule answers otherwise than counting votes did, on the questions it was learned from.
 
     Apart: those on which votes were sufficient, and those on which they were split to the end. On the latter an answer
@@ -37,13 +33,9 @@ def promise(rule: StoppingRule, questions: "Sequence[Observed]", measure: int | 
     return "; ".join([*said, "agreement is not correctness"])
 
 
-def _compared(rule: StoppingRule, one: "Observed", measure: int | None) -> tuple[bool, bool]:
+def _compared(rule: StoppingRule, one: Observed, measure: int | None) -> tuple[bool, bool]:
     """Whether counted votes were sufficient, and whether the rule answers otherwise."""
-    scores = [None] * len(one.answers) if measure is None else one.scores[measure].tolist()
-    responses = [
-        Response(None if answer is None else str(answer), score if score is not None and isfinite(score) else None)
-        for answer, score in zip(one.answers, scores, strict=True)
-    ]
+    responses = one.responses(measure)
     counted = decide(ASC() | Cap(len(responses)), responses)
     return counted.reason == "evidence", decide(rule, responses).answer != counted.answer
 

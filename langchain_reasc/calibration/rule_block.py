@@ -42,11 +42,18 @@ class RuleBlock(Named):
 
     @classmethod
     def agreement(
-        cls, *, threshold: float, prior: Prior, odds: PointOdds | None = None, vote_threshold: float = 0.98
+        cls,
+        *,
+        threshold: float,
+        prior: Prior,
+        odds: PointOdds | None = None,
+        vote_threshold: float = 0.99,
+        alternatives: float = 1.0,
     ) -> Self:
-        """The agreement rule as it was learned; with odds, its votes weigh by a score, too."""
+        """The agreement rule as it was learned; with odds, its votes weigh by a score, too, as in a Bayesian vote."""
         parts = zip(prior.components, prior.weights, strict=True)
-        voting = {} if odds is None else {"vote_threshold": vote_threshold, "average": _p(odds.average)}
+        voted = {"vote_threshold": vote_threshold, "alternatives": alternatives}
+        voting = {} if odds is None else {**voted, "average": _p(odds.average)}
         return cls(
             name=Agreement.called,
             parameters={"threshold": threshold, **voting},
@@ -79,6 +86,7 @@ class RuleBlock(Named):
             vote = BayesianVote(
                 PointOdds(points, average=_logit(parameters["average"])),
                 parameters["vote_threshold"],
+                alternatives=parameters["alternatives"],
                 on_missing_confidence=on_missing_confidence,
             )
         return Agreement(prior, parameters["threshold"], budget, vote)

@@ -208,6 +208,8 @@ class Calibration(Record):
         """What a person should know of decisions by this rule."""
         if safeguard == "default" and self.fallback is not None:
             return (f"counting votes (ASC): {self.fallback}",)
+        if self.method == "consensus":  # whose rule has no gate
+            return () if self.untrusted is None else (f"votes are counted, not weighed: {self.untrusted}",)
         threshold, closed_because = self.gate.under(safeguard)
         told = [] if closed_because is None else [f"the gate is closed: {closed_because}"]
         if threshold is not None and self.mixture is not None and self.mixture.one_group:
@@ -224,17 +226,27 @@ class Calibration(Record):
 
     def summary(self) -> str:
         """One line for a person."""
+        fallback = f"; counts votes instead: {self.fallback}" if self.fallback else ""
+        if self.method == "consensus":
+            return f"consensus on {self.n} questions: {self._weighing()}{fallback}"
         threshold, _ = self.gate.under("default")
         gate = f"gate {threshold:.4g}" if threshold is not None else "gate closed"
         held = f" (holds at {100 * self.gate.level:g} %)" if self.gate.level and threshold is not None else ""
         auroc = f", AUROC {self.auroc.value:.2f} [{self.auroc.low:.2f}, {self.auroc.high:.2f}]" if self.auroc else ""
         one_group = f"; {self.mixture.one_group}" if self.mixture and self.mixture.one_group else ""
         counted = f"; Stage 2 counts votes: {self.unweighed}" if self.unweighed else ""
-        fallback = f"; counts votes instead: {self.fallback}" if self.fallback else ""
         return (
             f"{self.method} on {self.n} responses: {self.measure}, μ {self.mean:.4g}, σ {self.std:.4g}, "
             f"{gate}{held}{auroc}{one_group}{fallback or counted}"
         )
+
+    def _weighing(self) -> str:
+        """How votes weigh by consensus, and why."""
+        if self.measure is None:
+            return f"votes are counted, not weighed: {self.untrusted}" if self.untrusted else "votes are counted"
+        within = self.within
+        told = f", AUROC within a question {within.value:.2f} [{within.low:.2f}, {within.high:.2f}]" if within else ""
+        return f"votes weigh by {self.measure}{told}"
 
 
 def json_schema() -> str:

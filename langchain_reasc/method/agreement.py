@@ -8,6 +8,7 @@ from typing import ClassVar
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.decision import Decision, Reason, Response
 from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
+from langchain_reasc.method.horizon import stays_ahead
 from langchain_reasc.method.partitions import LARGEST_HORIZON, Prior
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 
@@ -30,7 +31,9 @@ class Agreement(StoppingRule):
     Attributes:
         prior: how answers are expected to agree.
         threshold: θ, above one half.
-        budget: responses in all, ``max_samples``. Beyond 24 answers nothing is looked ahead to.
+        budget: responses in all, ``max_samples``. More than 24 answers are not looked ahead to: of a larger budget,
+            the first 24 stand for all of it up to the 12th answer, and from then on the two leading answers decide, as
+            in :class:`~langchain_reasc.method.horizon.FiniteHorizon`.
         vote: what weighs responses by their scores; None counts them.
     """
 
@@ -87,7 +90,8 @@ class Agreement(StoppingRule):
             left: calls that are left.
         """
         known = lead + sum(others)
-        horizon = min(known + left, LARGEST_HORIZON)
-        if not lead or horizon <= known:
+        if not lead or not left:
             return 0.0
-        return self.prior.leader_stays([lead, *others], horizon)
+        if known + left > LARGEST_HORIZON < 2 * known:  # it would look ahead less far than it has seen
+            return stays_ahead(lead, max(others, default=0), left)
+        return self.prior.leader_stays([lead, *others], min(known + left, LARGEST_HORIZON))

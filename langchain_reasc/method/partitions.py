@@ -82,9 +82,10 @@ class Prior:
         return float(self.posterior(shape) @ ((shape[0] - discount) / (sum(shape) + concentration)))
 
     def posterior(self, counts: Sequence[int]) -> Floats:
-        """The weights of the components, given the counts; shape (components,)."""
-        joint: Floats = np.asarray(self.weights) * likelihoods([counts], self.components)[0]
-        return np.asarray(joint / joint.sum())
+        """The weights of the components, given the counts; shape (components,). Those of old where none allows them."""
+        weights = np.asarray(self.weights)
+        joint: Floats = weights * likelihoods([counts], self.components)[0]
+        return np.asarray(joint / joint.sum()) if joint.any() else weights
 
     @cached_property
     def _grid(self) -> tuple[Floats, Floats]:
@@ -113,15 +114,18 @@ def likelihoods(partitions: Iterable[Sequence[int]], components: Sequence[Compon
     ∏_{i<k} (α + i d) / (α + 1)_{n−1} · ∏_i (1 − d)_{n_i − 1}, where i counts the answers, k there are, from 1 and
     (x)_m = x (x + 1) … (x + m − 1). The order in which answers came does not matter.
     """
-    from scipy.special import poch
+    from scipy.special import gammaln
 
     grid = np.asarray(components, dtype=np.float64)
     discount, concentration = grid[:, 0], grid[:, 1]
+    again = 1 - discount
     rows = []
-    for counts in partitions:
-        new = np.prod([concentration + i * discount for i in range(1, len(counts))], axis=0)
-        again = np.prod([poch(1 - discount, count - 1) for count in counts], axis=0)
-        rows.append(np.maximum(new, 0.0) * again / poch(concentration + 1, sum(counts) - 1))
+    for counts in partitions:  # in logarithms, as factorials soon overflow
+        known = np.arange(1, len(counts))[:, None]
+        with np.errstate(divide="ignore"):  # a component that allows no more answers
+            opened = np.log(np.maximum(concentration + known * discount, 0.0)).sum(axis=0)
+        given = sum(gammaln(again + count - 1) - gammaln(again) for count in counts)
+        rows.append(np.exp(opened + given + gammaln(concentration + 1) - gammaln(concentration + sum(counts))))
     return np.array(rows).reshape(len(rows), len(grid))
 
 

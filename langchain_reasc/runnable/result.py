@@ -210,6 +210,7 @@ def accounted(
     without_confidence: int = 0,
     keep_logprobs: bool = True,
     p_correct: PCorrect | None = None,
+    guarantee: str | None = None,
 ) -> AIMessage:
     """The winning response, carrying the account of the decision."""
     account: Mapping[str, Any] = {
@@ -224,6 +225,7 @@ def accounted(
         "evidence": decision.evidence,
         "posterior": decision.posterior,
         **({"p_correct": p_correct} if p_correct else {}),
+        **({"guarantee": guarantee} if guarantee else {}),
         **({"parts": _parts(decision)} if decision.parts else {}),
         "tokens": {
             "input": usage.input_tokens,

@@ -55,6 +55,7 @@ class Session:
         keep_logprobs: whether the winning message keeps the provider's logprobs, which are large.
         on_response: called with each response and the decision after it, in launch order.
         correctness: tells how likely the answer is right; None where nothing does.
+        guarantee: what the rule promises, in words; None where it promises nothing.
         on_finished: called with what can be learned from the question; None where nothing is.
         audit: whether one more response is drawn after the rule has decided.
     """
@@ -73,6 +74,7 @@ class Session:
         keep_logprobs: bool = True,
         on_response: ResponseListener | None = None,
         correctness: Correctness | None = None,
+        guarantee: str | None = None,
         on_finished: FinishedListener | None = None,
         audit: bool = False,
     ) -> None:
@@ -87,7 +89,7 @@ class Session:
         self._gated = rule.may_accept_first
         self._keep_logprobs = keep_logprobs
         self._on_response = on_response
-        self._correctness = correctness
+        self._correctness, self._guarantee = correctness, guarantee
         self._warned = False
         self._notices = tuple(dict.fromkeys(notices))
         self._samples: dict[int, Sample] = {}
@@ -213,6 +215,7 @@ class Session:
             without_confidence=self._scorer.missed,
             keep_logprobs=self._keep_logprobs,
             p_correct=p_correct,
+            guarantee=self._guarantee,
         )
         logger.debug("answer %r after %d of %d samples: %s", decision.answer, decision.samples, len(samples), decision)
         return ReASCResult(message, decision, responses, usage, tuple(notices), p_correct and p_correct["value"])

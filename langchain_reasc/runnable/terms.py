@@ -162,6 +162,7 @@ class Terms:
             keep_logprobs=question.model.logprobs_wanted,
             on_response=question.on_response,
             correctness=current.correctness if current and self._tells_of(current, rule) else None,
+            guarantee=current.guarantee if current and not self.counts(current) else None,
             on_finished=question.on_finished or self._learning(current),
             audit=self.online is not None and current is not None and self.online.audits(self.audit),
         )

@@ -99,7 +99,7 @@ def test_losses_are_summed_up() -> None:
 
 
 def test_no_default_loses_more_than_it_may_on_a_seeded_50() -> None:
-    defaults = [HORIZON]
+    defaults = [HORIZON, "Agreement (counts)", "ReASC (online)"]
     outcomes = [found for pool in run(50, questions=3000, configurations=defaults) for found in pool]
     assert {outcome.answers for outcome in outcomes} == set(ANSWERS)
     for name in defaults:

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.calibration import Calibration, Correctness
+from langchain_reasc.calibration.consensus import Observed, calibrate_consensus
 from langchain_reasc.exceptions import ConfigurationError, Undecided
 
 from .fakes import calibration, saying
@@ -113,3 +115,29 @@ def test_what_is_not_voted_on_is_not_doubted(runner: Any) -> None:
     message = runner.invoke(chat, "q")
     assert message.text == "the answer is 1"
     assert "p_correct" not in message.response_metadata["reasc"]
+
+
+def agreeing(**fields: Any) -> Calibration:
+    """What counting votes on 32 questions without labels taught."""
+    counted = [Observed(answers, np.zeros((0, 4))) for answers in ((0, 0, 0, 0), (0, 1, 0, 1))] * 16
+    made = calibrate_consensus(counted, budget=4)
+    assert made.correctness and made.guarantee
+    return made.model_copy(update=fields)
+
+
+def test_without_labels_it_tells_how_likely_further_responses_agree(runner: Any) -> None:
+    made = agreeing()
+    result = runner.solve(reasc(*SPLIT, calibration=made, allow_fingerprint_mismatch=True), "q")
+    account = result.message.response_metadata["reasc"]
+    assert (account["method"], account["reason"], account["guarantee"]) == ("agreement", "budget", made.guarantee)
+    assert account["p_correct"] == {"value": result.p_correct, "source": "consensus"}
+    assert account["notices"] == ["votes are counted, not weighed: there are no scores"]
+    doubted = reasc(*SPLIT, calibration=made, allow_fingerprint_mismatch=True, abstain_below=0.9999)
+    account = runner.invoke(doubted, "q").response_metadata["reasc"]
+    assert account["abstained_because"].startswith("the answer agrees with further responses with a probability of")
+
+
+@pytest.mark.parametrize("given", [None, known(), agreeing(fallback="the model has changed")])
+def test_nothing_is_promised_where_nothing_holds(runner: Any, given: Any) -> None:
+    result = runner.solve(reasc(*UNANIMOUS, calibration=given, allow_fingerprint_mismatch=True), "q")
+    assert "guarantee" not in result.message.response_metadata["reasc"]

@@ -1,0 +1,252 @@
+"""Calibration without labels: what is taken to be right, which signals are trusted, and what is recorded."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from langchain_reasc.calibration import Calibration, load_calibration, save_calibration
+from langchain_reasc.calibration.consensus import Observed, calibrate_consensus, consensus
+from langchain_reasc.calibration.observed import alternatives
+from langchain_reasc.calibration.trust import Trust
+from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.method.agreement import Agreement
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import ASC, Cap, Response, decide
+
+MEASURES = [Measure("top_k", "mean"), Measure("neg_entropy", "mean")]
+Scores = npt.NDArray[np.float64]
+
+
+def questions(
+    n: int = 64, *, signal: str = "good", seed: int = 0, wrong: int = 4, labelled: Sequence[int] = ()
+) -> list[Observed]:
+    """Questions as ASC leaves them, with a second measure that is noise.
+
+    Args:
+        n: how many.
+        signal: what the first measure tells: good, noise, between (of questions only), or inverted.
+        seed: of it all.
+        wrong: wrong answers to choose from.
+        labelled: questions whose labels say the opposite of what the first measure does.
+    """
+    rng, made = np.random.default_rng(seed), []
+    for number in range(n):
+        likely = rng.uniform(0.4, 1.0)
+        right = rng.random(16) < likely
+        answers = np.where(right, 0, rng.integers(1, 1 + wrong, 16)).tolist()
+        used = decide(ASC() | Cap(16), [Response(str(answer)) for answer in answers]).samples
+        tells = {"good": 2.5 * right, "inverted": -2.5 * right, "between": 6 * likely, "noise": 0.0}[signal]
+        scores = np.stack([tells + rng.normal(size=16), rng.normal(size=16)])
+        told = tuple((~right[:used]).tolist()) if number in labelled else ()
+        made.append(Observed(tuple(answers[:used]), scores[:, :used], told))
+    return made
+
+
+def unscored(*answers: int | None) -> Observed:
+    return Observed(answers, np.zeros((0, len(answers))))
+
+
+def test_a_response_is_judged_by_the_others() -> None:
+    assert consensus((0, 0, 1, 0)) == [True, True, False, True]
+    assert consensus((0, 1)) == [False, False]  # each other's majority of one
+    assert consensus((0, 0, 1, 1)) == [False] * 4  # of the three others two say otherwise
+    assert consensus((0, 0, 1, 1, 2)) == [False, False, False, False, False]
+    assert consensus((0, 0, 0, 1, 1)) == [None, None, None, False, False]  # of the four others two say so, two not
+    assert consensus((0, None, 0, None)) == [True, None, True, None]
+    assert consensus((0,)) == consensus((None,)) == [None] and consensus(()) == []
+
+
+def test_labels_come_before_consensus() -> None:
+    one = Observed((0, 0, 1, None), np.zeros((0, 4)), (False, None, True, True))
+    assert one.told == [False, None, True, None]  # a response without an answer is none
+    assert one.judged == [False, None, True, None] and unscored(0, 0, 1, None).judged == [None, None, False, None]
+
+
+def test_wrong_answers_are_as_many_as_seldom_agree() -> None:
+    assert alternatives([]) == alternatives([unscored(0, 0, 0)] * 9) == 1.0
+    agreeing = [unscored(0, 0, 0, 0, 1, 1)] * 20  # one pair a question
+    assert alternatives(agreeing) == 1.0
+    apart = [unscored(0, 0, 0, 0, 1, 2)] * 4
+    assert alternatives(apart) == (4 + 4) / 4 and alternatives(apart * 20) == 5.0
+    assert alternatives(questions(wrong=1)) == 1.0 < 1.5 < alternatives(questions(wrong=3)) < 3.5
+    told = Observed((0, 0, 1, 1, 2), np.zeros((0, 5)), (False, False, True, True, None))
+    assert alternatives([told] * 20) == (60 + 4) / (20 + 4)  # 0, 0 and 2 are wrong
+
+
+def test_a_good_signal_is_trusted() -> None:
+    made = calibrate_consensus(questions(), measures=MEASURES)
+    assert (made.measure, made.untrusted, made.method, made.n) == (MEASURES[0], None, "consensus", 64)
+    assert made.within and made.within.low > 0.7
+    assert [one.signal for one in made.rejected] == ["neg_entropy"]
+    rule = made.rule()
+    assert isinstance(rule, Agreement) and rule.reads_scores
+    assert made.notices() == ()
+    assert "votes weigh by top_k/mean, AUROC within a question 0." in made.summary()
+
+
+@pytest.mark.parametrize("signal", ["noise", "between", "inverted"])
+def test_nothing_else_is(signal: str) -> None:
+    """Of 200 seeded runs on 32 questions none trusts a signal that says nothing within a question, or the opposite."""
+    trusted = [Trust.of(_fewer(signal, seed), MEASURES, seed).measure for seed in range(200)]
+    assert trusted == [None] * 200
+
+
+def _fewer(signal: str, seed: int) -> list[Observed]:
+    """32 of 400 questions, drawn again: quicker than to draw their answers anew."""
+    at = np.random.default_rng(seed).permutation(400)[:32]
+    return [_many(signal)[one] for one in at.tolist()]
+
+
+@cache
+def _many(signal: str) -> list[Observed]:
+    return questions(400, signal=signal)
+
+
+def test_without_a_trusted_measure_votes_are_counted_and_it_says_why() -> None:
+    made = calibrate_consensus(questions(signal="noise"), measures=MEASURES)
+    assert made.measure is None and not made.rule().reads_scores
+    (notice,) = made.notices()
+    assert notice.startswith("votes are counted, not weighed: ") and "within a question with an AUROC of" in notice
+    assert made.summary() == f"consensus on 64 questions: {notice}"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ([unscored(0, 0, 1, 0)] * 8, "there are no scores"),
+        ([unscored(0, 0, 0, 0)] * 8, "there are no scores"),
+        ([unscored(0, None), unscored(0, 0)], "there are no scores"),
+    ],
+)
+def test_without_scores_answers_are_learned_from(given: list[Observed], why: str) -> None:
+    made = calibrate_consensus(given)
+    assert (made.measure, made.untrusted) == (None, why)
+    assert decide(made.rule() | Cap(16), [Response("a")] * 16).answer == "a"
+
+
+def scored(answers: tuple[int | None, ...], n: int) -> list[Observed]:
+    rng = np.random.default_rng(0)
+    return [Observed(answers, rng.normal(size=(2, len(answers)))) for _ in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "n", "why"),
+    [
+        ((0, 0, 0, 0), 40, "all responses agree"),
+        ((0, 1, 2, 3), 40, "all responses agree, or none do"),
+        ((0, 0, 1, 0), 5, "only 5 questions have answers that differ"),
+    ],
+)
+def test_where_nothing_can_be_told_apart_no_measure_is_trusted(
+    answers: tuple[int | None, ...], n: int, why: str
+) -> None:
+    made = calibrate_consensus(scored(answers, n), measures=MEASURES)
+    assert made.measure is None and made.untrusted and made.untrusted.startswith(why)
+
+
+def test_at_temperature_0_one_response_comes_to_be_enough() -> None:
+    same = [Observed((0,) * 4, np.full((2, 4), 1.0)) for _ in range(200)]
+    made = calibrate_consensus(same, measures=MEASURES)
+    assert made.untrusted == "no measure has a score of every response"
+    assert decide(made.rule() | Cap(16), [Response("a")] * 16).samples <= 2
+
+
+def test_a_measure_that_misses_a_response_is_no_candidate() -> None:
+    given = questions()
+    given[3].scores[0, 0] = np.nan
+    made = calibrate_consensus(given, measures=MEASURES)
+    assert made.measure is None and made.untrusted and made.untrusted.startswith("neg_entropy/mean tells")
+    other = questions()
+    other[3].scores[1, :] = np.nan
+    assert calibrate_consensus(other, measures=MEASURES).measure == MEASURES[0]
+
+
+def test_a_score_may_be_missing_where_no_one_judges_the_response() -> None:
+    given = [*questions(), Observed((None, 0), np.array([[np.nan, np.nan]] * 2))]
+    given.append(Observed((0, 0, 0, 1, 1), np.array([[np.nan, 1.0, 1.0, 0.0, 0.0]] * 2)))  # a tie among the others
+    made = calibrate_consensus(given, measures=MEASURES)
+    assert made.guarantee
+
+
+def test_separated_classes_leave_the_odds_finite() -> None:
+    rng = np.random.default_rng(0)
+    parted = [Observed((0, 0, 0, 1), np.array([[9.0, 9.5, 9.9, 1.0]]) + rng.normal(0, 0.1, 4)) for _ in range(64)]
+    made = calibrate_consensus(parted, measures=MEASURES[:1])
+    assert made.rule_ and all(1 / 300 < known.p < 1 - 1 / 300 for known in made.rule_.odds)
+
+
+def test_five_labelled_questions_refuse_a_measure_that_they_refute() -> None:
+    having_both = [at for at, one in enumerate(questions(128)) if len(set(one.answers)) > 1]
+    made = calibrate_consensus(questions(128, labelled=having_both[:5]), measures=MEASURES)
+    assert made.measure is None and made.untrusted
+    refuted = [Observed(one.answers, one.scores[:1], one.right) for one in questions(128, labelled=having_both[:5])]
+    only = calibrate_consensus(refuted, measures=MEASURES[:1])
+    assert only.untrusted == "no measure tells right responses from wrong ones where labels are known"
+    few = calibrate_consensus(questions(128, labelled=having_both[:4]), measures=MEASURES)
+    assert few.measure == MEASURES[0]
+
+
+def test_the_same_questions_make_the_same_calibration() -> None:
+    made, again = (calibrate_consensus(questions(), measures=MEASURES) for _ in range(2))
+    assert made.model_dump(exclude={"created_at"}) == again.model_dump(exclude={"created_at"})
+
+
+@pytest.mark.parametrize("signal", ["good", "noise"])
+def test_a_file_decides_as_what_was_saved(signal: str, tmp_path: Path) -> None:
+    made = calibrate_consensus(questions(signal=signal), measures=MEASURES, budget=10)
+    read = load_calibration(save_calibration(made, tmp_path / "c.json"))
+    assert read == made and (read.guarantee, read.correctness) == (made.guarantee, made.correctness)
+    for budget in (6, 16):
+        for one in questions(40, seed=9):
+            expected, found = (decide(c.rule(budget=budget), one.responses(0)) for c in (made, read))
+            assert found == expected
+
+
+def test_it_tells_how_likely_further_responses_agree() -> None:
+    made = calibrate_consensus(questions(200), measures=MEASURES).correctness
+    assert made and (made.source, made.holds_for("agreement"), made.holds_for("asc")) == ("consensus", True, False)
+    assert made.probability(0.5) < made.probability(0.9) <= 1
+    assert calibrate_consensus(questions(12), measures=MEASURES).correctness is None  # too few
+    assert calibrate_consensus([unscored(0, 0)] * 40).correctness is None  # too short
+    cut = [Observed(one.answers, one.scores, counted=False) for one in questions(200)]
+    assert calibrate_consensus(cut, measures=MEASURES).correctness is None
+
+
+def test_what_is_promised_is_told() -> None:
+    made = calibrate_consensus(questions(), measures=MEASURES)
+    assert made.guarantee and made.guarantee.startswith("learned from 64 questions without labels; of ")
+    assert made.guarantee.endswith("agreement is not correctness")
+
+
+def test_the_budget_and_the_threshold_are_those_given() -> None:
+    made = calibrate_consensus([unscored(0, 0, 0, 0)] * 8, threshold=0.9)
+    rule = made.rule(budget=7)
+    assert isinstance(rule, Agreement) and (rule.threshold, rule.budget) == (0.9, 7)
+
+
+def test_two_questions_are_enough_and_one_is_not() -> None:
+    assert calibrate_consensus([unscored(0, 0), unscored(0, 1), unscored(None)]).n == 2
+    for given in ([], [unscored(0, 0)], [unscored(0), unscored(None), unscored()]):
+        with pytest.raises(CalibrationDataError, match="questions have an answer"):
+            calibrate_consensus(given)
+
+
+def test_scores_of_other_measures_are_refused() -> None:
+    with pytest.raises(CalibrationDataError, match=r"scores of shape \(0, 2\) for 2 measures of 2 responses"):
+        calibrate_consensus([unscored(0, 0)] * 2, measures=MEASURES)
+
+
+def test_a_fallback_counts_votes_and_says_so() -> None:
+    made: Calibration = calibrate_consensus(questions(), measures=MEASURES).model_copy(update={"fallback": "why"})
+    assert isinstance(made.rule(), ASC) and made.notices() == ("counting votes (ASC): why",)
+    assert made.summary().endswith("; counts votes instead: why")
+
+
+def test_what_no_decision_needs_may_be_left_out() -> None:
+    made, short = (calibrate_consensus(questions(), measures=MEASURES, explained=flag) for flag in (True, False))
+    assert (short.auroc, short.guarantee, short.correctness) == (None, None, None)
+    assert short.rule() == made.rule() and made.auroc

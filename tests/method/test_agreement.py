@@ -1,0 +1,129 @@
+"""The agreement rule: it stops when the whole budget would hardly answer otherwise, with votes counted or weighed."""
+
+import math
+
+import pytest
+
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.method.agreement import Agreement
+from langchain_reasc.method.bayesian_vote import BayesianVote
+from langchain_reasc.method.evidence import Standardizer
+from langchain_reasc.method.horizon import stays_ahead
+from langchain_reasc.method.odds import LogisticOdds
+from langchain_reasc.method.partitions import Component, Prior
+from langchain_reasc.method.stopping import ASC, Cap, Response, decide
+
+PRIOR = Prior.uniform()
+COUNTED = Agreement(PRIOR)
+VOTE = BayesianVote(LogisticOdds(Standardizer(0.0, 1.0), 1.0, 0.0), 0.98, alternatives=1.0)
+WEIGHED = Agreement(PRIOR, vote=VOTE)
+
+
+def of(*answers: str | None) -> list[Response]:
+    return [Response(answer) for answer in answers]
+
+
+def scored(*pairs: tuple[str | None, float]) -> list[Response]:
+    return [Response(answer, score) for answer, score in pairs]
+
+
+def test_it_stops_when_the_leader_hardly_changes() -> None:
+    decision = COUNTED(of("a", "a", "a", "a"))
+    assert decision.posterior == pytest.approx(PRIOR.leader_stays([4], 16))
+    sure = Agreement(PRIOR, 0.9)
+    ended = decide(sure, of(*"aaaaaaaaaaaaaaaa"))
+    assert (ended.stop, ended.answer, ended.reason) == (True, "a", "agreement")
+    assert ended.samples == next(n for n in range(1, 17) if PRIOR.leader_stays([n], 16) >= 0.9)
+    assert ended.evidence == {"a": ended.samples}
+
+
+def test_nothing_is_decided_without_an_answer() -> None:
+    for responses in ([], of(None, None)):
+        decision = COUNTED(responses)
+        assert (decision.stop, decision.answer, decision.posterior) == (False, None, 0.5)
+
+
+def test_a_response_without_an_answer_uses_a_call() -> None:
+    assert COUNTED(of("a", "a", None)).posterior == pytest.approx(PRIOR.leader_stays([2], 15))
+    spent = Agreement(PRIOR, budget=4)(of(None, None, "a", None))
+    assert (spent.stop, spent.posterior) == (False, 0.75)  # a spent budget is the cap's to say, and no agreement
+
+
+def test_with_the_budget_spent_a_tie_is_not_decided() -> None:
+    rule = Agreement(PRIOR, budget=4)
+    assert rule(of("a", "b", "a", "b")).posterior == 0.5
+    ended = decide(rule | Cap(4), of("a", "b", "a", "b"))
+    assert (ended.answer, ended.reason) == ("a", "budget")
+    assert rule(of("a", "b", "a", "b", "b")).answer == "b"  # more than the budget, as when several run at once
+
+
+def test_a_larger_budget_than_is_looked_ahead_to() -> None:
+    rule = Agreement(PRIOR, budget=40)
+    assert rule(of(*"aaaa")).posterior == pytest.approx(PRIOR.leader_stays([4], 24))
+    for split in ("a" * 13 + "b" * 11, "a" * 16 + "b" * 15):  # of which the 24th answer decides nothing
+        decision = rule(of(*split))
+        assert not decision.stop
+        assert decision.posterior == stays_ahead(split.count("a"), split.count("b"), 40 - len(split))
+    assert rule(of(*"a" * 20, *"b" * 12)).posterior == stays_ahead(20, 12, 8)
+    assert decide(rule | Cap(40), of(*"ab" * 20)).reason == "budget"
+
+
+def test_a_first_response_decides_where_answers_always_agree_but_not_when_cut_off() -> None:
+    always = Agreement(Prior((Component(0.0, 1e-4),), (1.0,)))
+    assert always(of("a")).reason == "agreement"
+    assert not always([Response("a", cut_off=True)]).stop
+    assert always([Response("a", cut_off=True), Response("a")]).stop
+    weighed = Agreement(always.prior, vote=VOTE)
+    assert not weighed([Response("a", 9.0, cut_off=True)]).stop
+    assert weighed([Response("a", 9.0)]).reason == "evidence"
+
+
+def test_only_a_vote_reads_scores_and_may_take_the_first_alone() -> None:
+    assert (COUNTED.reads_scores, COUNTED.may_accept_first) == (False, False)
+    assert (WEIGHED.reads_scores, WEIGHED.may_accept_first) == (True, True)
+    assert COUNTED.weights(of("a", "b")) == [1.0, 1.0]
+    assert WEIGHED.weights(scored(("a", 3.0), ("b", -9.0), (None, 1.0))) == [3.0, 0.5, 0.0]
+
+
+def test_weighted_votes_lead_and_counts_stop_only_the_same_leader() -> None:
+    against = scored(("a", 0.0), ("a", 0.0), ("a", 0.0), ("a", 0.0), ("a", 0.0), ("b", 3.0))
+    decision = Agreement(PRIOR, 0.6, vote=VOTE)(against)
+    assert COUNTED(against).answer == "a" and COUNTED(against).posterior > 0.6
+    assert (decision.answer, decision.stop) == ("b", False)
+    agreeing = scored(("a", 0.0), ("a", 0.0), ("a", 0.0))
+    decision = Agreement(PRIOR, 0.6, vote=VOTE)(agreeing)
+    assert (decision.answer, decision.reason) == ("a", "agreement")
+    assert decision.evidence == {"a": 1.5} and decision.posterior == COUNTED(agreeing).posterior
+
+
+def test_sufficient_votes_stop_whatever_the_counts_say() -> None:
+    decision = decide(WEIGHED, scored(("a", 0.0), ("b", 8.0)))
+    assert (decision.answer, decision.reason, decision.samples) == ("b", "evidence", 2)
+
+
+def test_a_missing_score_is_an_error_or_an_average_one() -> None:
+    with pytest.raises(LogprobsUnavailable):
+        WEIGHED(of("a"))
+    assert not WEIGHED(of(None)).stop  # it casts no vote
+    lenient = Agreement(PRIOR, vote=BayesianVote(VOTE.odds, 0.98, alternatives=1.0, on_missing_confidence="count"))
+    assert lenient(of("a")).evidence == {"a": 0.5}
+
+
+def test_kinds_are_voted_on_first() -> None:
+    calls = [Response(f"search {n}", kind="search") for n in range(6)]
+    decision = decide(Agreement(PRIOR, 0.8), calls)
+    assert decision.parts["kind"].reason == "agreement" and decision.parts["kind"].answer == "search"
+    assert not decision.stop and not decision.parts["answer"].stop
+
+
+def test_it_composes() -> None:
+    either = decide(ASC() | Agreement(PRIOR, 0.999), of(*"aaaa"))
+    assert (either.stop, either.answer, either.samples, either.reason) == (True, "a", 4, "evidence")
+    assert not decide(COUNTED & ASC(), of("a", "b", "a")).stop
+    assert (COUNTED | Cap(16)).name == "agreement"
+
+
+@pytest.mark.parametrize("options", [{"threshold": 0.5}, {"threshold": 1.0}, {"threshold": math.nan}, {"budget": 0}])
+def test_parameters_out_of_range_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(ConfigurationError):
+        Agreement(PRIOR, **options)  # type: ignore[arg-type]
