@@ -1,11 +1,12 @@
-"""A chain with any LangChain chat model that returns logprobs.
+"""A batch with any LangChain chat model, without labels.
 
     python examples/any_chat_model.py                                   # the shipped model, as any other chat model
     python examples/any_chat_model.py --model gpt-4o-mini               # needs OPENAI_API_KEY
     python examples/any_chat_model.py --model qwen --base-url http://localhost:8000/v1     # vLLM, llama-server, ...
 
-``calibration="online"`` needs no labels: in a batch, the first responses to all questions calibrate the decision on
-each. OpenAI-compatible servers return the top 20 alternatives of each token, so the measure reads ``top_k``.
+``calibration="online"`` learns while it answers, from how far the responses to each question agree. It counts votes on
+the first 32 questions; then it stops as soon as the whole budget would hardly answer otherwise. It needs no logprobs,
+and uses them where they come and prove useful. ``--state`` keeps what was learned, so that the next run starts with it.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from importlib.resources import files
 
 from langchain_core.language_models import BaseChatModel
 
-from langchain_reasc import Measure, ReASCError, ReASCRunnable
+from langchain_reasc import ReASCError, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 
 HELD_OUT = files("langchain_reasc_llama_cpp") / "embedded" / "test.jsonl"  # word problems that come with the package
@@ -41,11 +42,12 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", help="name of a model on the server; default: the shipped model")
     options.add_argument("--base-url", help="of an OpenAI-compatible server")
+    options.add_argument("--state", help="file to keep what was learned in")
     given = options.parse_args()
 
-    questions = [json.loads(line)["question"] for line in HELD_OUT.read_text().splitlines()[:20]]
-    measure = Measure("top_k", "bottom_group", window=16)  # these answers are short; 128 suits long reasoning
-    reasc = ReASCRunnable(model=chat_model(given.model, given.base_url), calibration="online", measure=measure)
+    questions = [json.loads(line)["question"] for line in HELD_OUT.read_text().splitlines()[:48]]
+    model = chat_model(given.model, given.base_url)
+    reasc = ReASCRunnable(model=model, calibration="online", online_state=given.state)
     messages = reasc.batch(questions, {"max_concurrency": 4})
     for question, message in zip(questions, messages, strict=True):
         account = message.response_metadata["reasc"]

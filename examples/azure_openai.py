@@ -4,14 +4,15 @@
     export AZURE_OPENAI_ENDPOINT=https://NAME.openai.azure.com/ AZURE_OPENAI_API_KEY=...
     python examples/azure_openai.py --deployment my-gpt-4o-mini
 
-Nothing needs to be running, but a deployment of a model that returns log-probabilities.
+Nothing needs to be running, but a deployment, best of a model that returns log-probabilities. ``calibration="online"``
+learns without labels: after 32 questions its own rule decides, so keep what it learns with ``--state online.json``.
 """
 
 import argparse
 import os
 import sys
 
-from langchain_reasc import Measure, ReASCError, ReASCRunnable
+from langchain_reasc import ReASCError, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 
 QUESTIONS = [
@@ -24,6 +25,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--deployment", default="gpt-4o-mini", help="its name on Azure")
     options.add_argument("--api-version", default="2024-10-21")
+    options.add_argument("--state", help="file to keep what was learned in, for the next run")
     options.add_argument("question", nargs="*", default=QUESTIONS)
     given = options.parse_args()
     for variable in ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"):
@@ -37,7 +39,7 @@ def main() -> None:
     model = AzureChatOpenAI(
         azure_deployment=given.deployment, api_version=given.api_version, temperature=0.7, max_tokens=1024
     )
-    reasc = ReASCRunnable(model=model, calibration="online", measure=Measure("top_k"), concurrency=4)
+    reasc = ReASCRunnable(model=model, calibration="online", online_state=given.state, concurrency=4)
     for question, message in zip(given.question, reasc.batch(given.question), strict=True):
         account = message.response_metadata["reasc"]
         print(f"{account['answer'] or '-':>6}  {account['samples']:2} samples, by {account['reason']:8}  {question}")

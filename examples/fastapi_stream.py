@@ -122,7 +122,9 @@ def main() -> None:
         from langchain_reasc_llama_cpp import embedded_model_path
 
         calibration = embedded_model_path().with_name("calibration.json")
-    reasc = ReASCRunnable(model=chat_model(given.model, given.base_url), calibration=calibration, concurrency=2)
+    reasc = ReASCRunnable(
+        model=chat_model(given.model, given.base_url), calibration=calibration, confidence=0.95, concurrency=2
+    )
     server = {"host": "127.0.0.1", "port": given.port, "timeout_graceful_shutdown": 3}
     uvicorn.run(application(reasc), lifespan="off", **server)
 

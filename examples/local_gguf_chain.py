@@ -24,7 +24,7 @@ QUESTION = (
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", help="path of a GGUF; default: the shipped model")
-    options.add_argument("--calibration", help="calibration.json of that model; without one, votes are counted (ASC)")
+    options.add_argument("--calibration", help="calibration.json of that model; without one, votes are counted")
     options.add_argument("question", nargs="?", default=QUESTION)
     given = options.parse_args()
 

@@ -7,13 +7,14 @@
     python examples/ollama_chat.py --model gemma3 --base-url http://host:11434 "How much is 17 * 23?"
 
 Any LangChain chat model is sampled this way: one stream per sample. How many samples Ollama really decodes at once is
-its OLLAMA_NUM_PARALLEL.
+its OLLAMA_NUM_PARALLEL. ``calibration="online"`` learns without labels: after 32 questions its own rule decides, so
+keep what it learns with ``--state online.json``.
 """
 
 import argparse
 import sys
 
-from langchain_reasc import Measure, ReASCError, ReASCRunnable
+from langchain_reasc import ReASCError, ReASCRunnable
 
 QUESTIONS = [
     "A train leaves at 9:40 and arrives at 13:15. How many minutes does it travel?",
@@ -25,6 +26,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--base-url", default="http://localhost:11434")
     options.add_argument("--model", default="qwen2.5:7b")
+    options.add_argument("--state", help="file to keep what was learned in, for the next run")
     options.add_argument("question", nargs="*", default=QUESTIONS)
     given = options.parse_args()
     try:
@@ -37,7 +39,7 @@ def main() -> None:
         model = ChatOllama(**fields, validate_model_on_init=True)
     except (ConnectionError, ValueError) as error:  # not running, or the model was not pulled
         sys.exit(f"error: {error}")
-    reasc = ReASCRunnable(model=model, calibration="online", measure=Measure("top_k"), concurrency=2)
+    reasc = ReASCRunnable(model=model, calibration="online", online_state=given.state, concurrency=2)
     for question, message in zip(given.question, reasc.batch(given.question), strict=True):
         account = message.response_metadata["reasc"]
         print(f"{account['answer'] or '-':>6}  {account['samples']:2} samples, by {account['reason']:8}  {question}")

@@ -6,7 +6,9 @@
     python examples/openai_api.py --model gpt-4.1-mini "How much is 17 * 23?"
 
 ``ChatOpenAI`` works as well as ``ChatOpenAICompatible``. The latter closes its streams the moment a decision has
-fallen, and honours ``Retry-After``. Reasoning models return no log-probabilities: with them, votes are counted (ASC).
+fallen, and honours ``Retry-After``. ``calibration="online"`` learns without labels: after 32 questions its own rule
+decides, so keep what it learns with ``--state online.json``. Reasoning models return no log-probabilities: with them,
+it learns from answers alone.
 Models that OpenAI serves by its Responses API alone work with ``ChatOpenAI`` and without a calibration only.
 """
 
@@ -16,7 +18,7 @@ import sys
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_reasc_openai import ChatOpenAICompatible
 
-from langchain_reasc import Measure, ReASCError, ReASCRunnable
+from langchain_reasc import ReASCError, ReASCRunnable
 
 QUESTIONS = [
     "A train leaves at 9:40 and arrives at 13:15. How many minutes does it travel?",
@@ -27,6 +29,7 @@ QUESTIONS = [
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", default="gpt-4o-mini")
+    options.add_argument("--state", help="file to keep what was learned in, for the next run")
     options.add_argument("question", nargs="*", default=QUESTIONS)
     given = options.parse_args()
 
@@ -37,7 +40,7 @@ def main() -> None:
         max_tokens=1024,
         rate_limiter=InMemoryRateLimiter(requests_per_second=5, max_bucket_size=8),  # each sample is a request
     ) as model:
-        reasc = ReASCRunnable(model=model, calibration="online", measure=Measure("top_k"), concurrency=4)
+        reasc = ReASCRunnable(model=model, calibration="online", online_state=given.state, concurrency=4)
         for question, message in zip(given.question, reasc.batch(given.question), strict=True):
             account = message.response_metadata["reasc"]
             print(

@@ -28,7 +28,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--base-url", nargs="+", default=["http://localhost:30000/v1"])
     options.add_argument("--model", default="Qwen/Qwen2.5-7B-Instruct", help="as the servers name it")
-    options.add_argument("--calibration", help="calibration.json of that model; without one, votes are counted (ASC)")
+    options.add_argument("--calibration", help="calibration.json of that model; without one, votes are counted")
     options.add_argument("question", nargs="?", default=QUESTION)
     given = options.parse_args()
 

@@ -7,7 +7,8 @@
 
 The samples of one question go to one server, whose prefix cache then holds the prompt; different questions spread over
 all of them. A server that fails is left alone for a while, and its samples begin again on another. The moment a
-decision has fallen, the streams of the other samples are closed, and the servers stop generating.
+decision has fallen, the streams of the other samples are closed, and the servers stop generating. What
+``calibration="online"`` learns is kept with ``--state online.json``.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import sys
 
 from langchain_reasc_openai import ChatOpenAICompatible
 
-from langchain_reasc import Measure, ReASCError, ReASCRunnable
+from langchain_reasc import ReASCError, ReASCRunnable
 
 QUESTIONS = [
     "Lena has 27 red cups and 14 blue cups. She buys 3 packs of 6 cups. How many cups does Lena have?",
@@ -28,6 +29,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--base-url", nargs="+", default=["http://localhost:8000/v1"])
     options.add_argument("--model", default="Qwen/Qwen2.5-7B-Instruct", help="as the servers name it")
+    options.add_argument("--state", help="file to keep what was learned in, for the next run")
     given = options.parse_args()
 
     with ChatOpenAICompatible(
@@ -40,8 +42,8 @@ def main() -> None:
     ) as model:
         server = model.capabilities()  # asks once, and says at once if no server is there
         print(f"{server.server} {server.version or ''}: up to {server.top_logprobs} alternatives per token")
-        # No labels are needed: the first responses to all questions of a batch calibrate the decision on each.
-        reasc = ReASCRunnable(model=model, calibration="online", measure=Measure("top_k"), concurrency=4)
+        # No labels are needed: votes are counted on 32 questions, and what was learned of them decides from then on.
+        reasc = ReASCRunnable(model=model, calibration="online", online_state=given.state, concurrency=4)
         for question, message in zip(QUESTIONS, reasc.batch([*QUESTIONS]), strict=True):
             account = message.response_metadata["reasc"]
             print(

@@ -26,7 +26,7 @@ from langchain_reasc.answers import Extractor
 from langchain_reasc.calibration import Calibration, MixtureCalibrator
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.recreated import Recreated
@@ -38,8 +38,8 @@ from langchain_reasc.sampling.slots import AsyncSlots, Slots
 __all__ = ["DecisionResponse", "ReASCDecisionModel"]
 
 _SOLVER_OPTIONS = (
-    *("calibration", "max_samples", "concurrency", "confidence", "on_missing_confidence", "sample_timeout", "timeout"),
-    *("allow_fingerprint_mismatch", "measure", "online_state", "audit", "calibrator"),
+    *("calibration", "rule", "max_samples", "concurrency", "confidence", "on_missing_confidence", "sample_timeout"),
+    *("timeout", "allow_fingerprint_mismatch", "measure", "online_state", "audit", "calibrator"),
 )
 
 
@@ -59,9 +59,9 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
 
     With v_a the evidence of label a, the sum of the weights of its votes, and K labels, the probability of a is
     ``(v_a + 1) / (Σv + K)``. The labels of a yes/no question (``Noul``) are "yes" and "no"; those of a score are its
-    levels, and the score is the expected level. The confidence of a choice and of a score is Eq. 5: the probability
-    that the leading label stays ahead of the second. So a decision whose budget or time ran out has a low one: set a
-    threshold, as for any decision model. ``response.reasc`` says of each question why sampling stopped.
+    levels, and the score is the expected level. The confidence of a choice and of a score is Eq. 5, whatever the rule:
+    the probability that the leading label stays ahead of the second. So a decision whose budget or time ran out has a
+    low one: set a threshold, as for any decision model. ``response.reasc`` says of each question why sampling stopped.
 
     The samples are runs below the decision's own, which is a chain to tracers: their usage is counted there, once.
 
@@ -83,13 +83,15 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
     """As :attr:`langchain_reasc.ReASCRunnable.calibration`. One is measured on decisions: :meth:`prompt` makes what
     :func:`langchain_reasc.calibrate` asks, with ``answer=ReASCDecisionModel.answer``."""
+    rule: StoppingRule | None = None
+    """As :attr:`langchain_reasc.ReASCRunnable.rule`."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """Samples per question at most."""
     concurrency: int = Field(default=4, ge=1)
     """Samples launched at once. ``config["max_concurrency"]`` bounds them for each request, and in a batch how many
     requests are at work."""
-    confidence: float = Field(default=DEFAULT_CONFIDENCE, gt=0.5, lt=1)
-    """C_threshold: the posterior at which the evidence is sufficient."""
+    confidence: float | None = Field(default=None, gt=0.5, lt=1)
+    """As :attr:`langchain_reasc.ReASCRunnable.confidence`."""
     on_missing_confidence: Literal["error", "count"] = "error"
     """What to do with a response without logprobs where a calibration needs them: refuse, or count it as one vote."""
     sample_timeout: float | None = Field(default=None, gt=0)
@@ -99,7 +101,7 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
     allow_fingerprint_mismatch: bool = False
     """Use a calibration that was measured on another model, prompt or sampling."""
     measure: Measure | None = None
-    """How ``calibration="online"`` or ``"mixture"`` scores a response."""
+    """As :attr:`langchain_reasc.ReASCRunnable.measure`."""
     online_state: str | Path | None = None
     """As :attr:`langchain_reasc.ReASCRunnable.online_state`."""
     audit: float = Field(default=0.05, ge=0, le=1)

@@ -22,6 +22,7 @@ from langchain_reasc.agents.decision_types import (
     State,
 )
 from langchain_reasc.exceptions import ConfigurationError, NoVote
+from langchain_reasc.method.evidence import posterior
 from langchain_reasc.runnable.options import explained
 from langchain_reasc.runnable.result import ReASCResult
 
@@ -69,7 +70,7 @@ class AskedQuestion:
                 f"({'; '.join(result.notices)}); if they were cut off, allow the model more tokens",
                 [response.message for response in result.responses if response.message is not None],
             )
-        shares, confidence = self._shares(result.decision.evidence), result.decision.posterior
+        shares, confidence = self._shares(result.decision.evidence), posterior(result.decision.evidence)
         if isinstance(self._question, Noul):
             return NoulAnswer(type="noul", noul=shares[YES])
         if isinstance(self._question, Choice):

@@ -14,6 +14,7 @@ from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguar
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.options import LEARNING
 
@@ -24,12 +25,13 @@ class VoteOptions(TypedDict, total=False):
     """The options of :class:`~langchain_reasc.ChatReASC`, with the meaning and the defaults that they have there."""
 
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None
+    rule: StoppingRule | None
     max_samples: int
     answer: AnswerSpec
     tool_votes: ToolVotes
     fixed_prompt: FixedPrompt | None
     concurrency: int
-    confidence: float
+    confidence: float | None
     on_missing_confidence: Literal["error", "count"]
     safeguard: Safeguard
     sample_timeout: float | None

@@ -38,7 +38,7 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
         text = source.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise CalibrationFileError(
-            f"no calibration at {source}; make one with `reasc calibrate`, or pass calibration=None for ASC"
+            f"no calibration at {source}; make one with `reasc calibrate`, or pass calibration=None to count votes"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise CalibrationFileError(f"cannot read the calibration at {source}: {error}") from error

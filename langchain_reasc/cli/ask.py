@@ -24,7 +24,7 @@ from langchain_reasc.exceptions import SamplingError
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
-    from langchain_reasc.method.stopping import Decision
+    from langchain_reasc.method.stopping import Decision, StoppingRule
     from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 
 __all__ = ["ask", "outcome"]
@@ -61,6 +61,10 @@ def ask(
             callback=safeguard_name,
         ),
     ] = "default",
+    rule: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="When to stop: finite_horizon, cannot_catch_up, asc, or another."),
+    ] = None,
     max_samples: Annotated[int, typer.Option(min=1, help="Samples at most.")] = 16,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
     system: System = None,
@@ -92,6 +96,7 @@ def ask(
     text = (typer.get_text_stream("stdin").read() if question == "-" else given).strip()
     if not text:
         raise typer.BadParameter("the question is empty")
+    stopping = None if rule is None else _rule(rule, budget=max_samples)
     prompt = (read_template(template, system=system) or Template()).after(system)
     shipped = model is None and not url
     known = _calibration(calibration, shipped=shipped)
@@ -102,6 +107,7 @@ def ask(
             calibration=known,
             # As it was measured: one of stated confidences holds for a model that is asked for them.
             ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
+            rule=stopping,
             max_samples=max_samples,
             concurrency=concurrency,
             answer=answer,
@@ -163,6 +169,14 @@ def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
         return load_calibration(chosen)
     own = embedded("calibration.json")
     return load_calibration(own) if shipped and own.exists() else None
+
+
+def _rule(name: str, *, budget: int) -> "StoppingRule":
+    """The rule of that name, which looks ahead to this budget where it looks ahead."""
+    from langchain_reasc.method.rules import RULES, rule_named
+
+    looks_ahead = hasattr(RULES.get(name), "budget")
+    return rule_named(name, {"budget": budget} if looks_ahead else {})
 
 
 def _show_sample(response: "SampledResponse", decision: "Decision") -> None:

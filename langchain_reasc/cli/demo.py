@@ -9,11 +9,12 @@ import typer
 
 from langchain_reasc.cli.calibrate import calibrate_pool, explained
 from langchain_reasc.cli.checks import output_folder, picture
-from langchain_reasc.cli.console import remark, stdout
+from langchain_reasc.cli.console import progress, remark, stdout
 from langchain_reasc.cli.models import embedded, open_model
 from langchain_reasc.cli.options import PTarget, Seed
 from langchain_reasc.cli.record import record_with_progress
 from langchain_reasc.cli.replay import AllSignals, measures_for, run_replay, show
+from langchain_reasc.cli.unlabelled import explained_consensus
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ __all__ = ["demo"]
 
 _PARALLEL = 16  # sequences decoded together: a whole question
 _LIVE = 5  # questions of the live chain
+_UNLABELLED = 64  # problems that are learned from without labels
+_AT_ONCE = 4  # of them
 _TRADEOFF, _POSTERIORS = "accuracy-tokens.png", "beta-posteriors.png"
 
 
@@ -48,8 +51,8 @@ def demo(
     """Run the small model that comes with the package on word problems it has never seen.
 
     It records its responses, calibrates on 128 first responses, compares pass@1, SC, ESC, ASC and ReASC on the rest,
-    works one question through, and runs a live chain that stops early. Pools are kept in --out: a second run, or one
-    after Ctrl-C, goes on from there.
+    works one question through, calibrates without labels, and runs a live chain with that. Pools are kept in --out: a
+    second run, or one after Ctrl-C, goes on from there.
 
     [bold]Examples[/]
 
@@ -77,7 +80,7 @@ def demo(
         )
         show(run, rows, as_json=False)
         worked = _worked(testing, calibration, samples)
-        _live(model, testing, calibration, samples)
+        _live(model, testing, _learned(model, calibrating, out, samples, seed), samples)
     if plot:
         _plotted(rows, worked, out)
     remark(f"done in {time.perf_counter() - started:.0f} s; everything is in {out}/")
@@ -121,6 +124,23 @@ def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibra
     for line in explained(calibration):
         stdout().print(line, soft_wrap=True, markup=False)
     return calibration
+
+
+def _learned(model: Any, pool: "Pool", out: Path, samples: int, seed: int) -> "Calibration":
+    """What can be learned from some of the calibration problems without their answers."""
+    from langchain_reasc.calibration import save_calibration
+    from langchain_reasc.runnable import calibrate_unlabelled
+
+    _heading("Calibration without labels")
+    questions = [str(question.input) for question in pool.questions[:_UNLABELLED]]
+    with progress("Learning") as move:
+        learned = calibrate_unlabelled(
+            model, questions, max_samples=samples, concurrency=_AT_ONCE, seed=seed, progress=move
+        )
+    save_calibration(learned, out / "unlabelled.json")
+    for line in explained_consensus(learned, asked=len(questions), known=0):
+        stdout().print(line, soft_wrap=True, markup=False)
+    return learned
 
 
 def _worked(pool: "Pool", calibration: "Calibration", samples: int) -> "Worked":

@@ -48,7 +48,10 @@ def replay(
     p_target: PTarget = 0.9,
     max_samples: Annotated[int, typer.Option(min=1, help="Budget of every method.")] = 16,
     controls: Annotated[
-        bool, typer.Option("--controls", help="Rows of ASC at the cost of ReASC's, and with 4 samples at once.")
+        bool,
+        typer.Option(
+            "--controls", help="Rows of ASC at the cost of ReASC's, and with 4 samples at once; how good P(correct) is."
+        ),
     ] = False,
     parameters: Annotated[
         float | None, typer.Option(metavar="N", help="Parameters of the model, for TFLOPs (2N per token).")

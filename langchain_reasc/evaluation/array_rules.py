@@ -8,7 +8,8 @@ function, say what it says of every prefix, and nothing of when it stopped first
     def _finite_horizon(rule: FiniteHorizon, votes: Votes) -> Verdicts:
         counts = tally(votes)  # or tally(votes, weights), of shape (Q, n)
         left = rule.budget - np.arange(1, votes.width + 1)
-        return Verdicts.stopping(counts, stays_ahead(counts.first, counts.second, left) >= rule.phi, "agreement")
+        ahead = stays_ahead(counts.first, counts.second, left)
+        return Verdicts.stopping(counts, (ahead >= rule.phi) & (left > 0), "agreement")
 
 Such a function computes with the very operations of the rule, in their order: ``tests/evaluation/test_decide_many.py``
 holds each one against ``decide``, decision by decision, and wants a line for a new rule. ``math.exp`` and ``numpy.exp``

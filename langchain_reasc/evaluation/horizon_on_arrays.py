@@ -15,7 +15,7 @@ __all__: list[str] = []
 def _finite_horizon(rule: FiniteHorizon, votes: Votes) -> Verdicts:
     counts, left = tally(votes), _left(rule.budget, votes.width)
     ahead = _ahead(votes.width, rule.budget)[counts.first.astype(int), counts.second.astype(int), left]
-    return Verdicts.stopping(counts, ahead >= rule.phi, "agreement")
+    return Verdicts.stopping(counts, (ahead >= rule.phi) & (left > 0), "agreement")
 
 
 @on_arrays(CannotCatchUp)
@@ -26,7 +26,8 @@ def _cannot_catch_up(rule: CannotCatchUp, votes: Votes) -> Verdicts:
     # What no response has said so far comes after the leader, and has 0 votes.
     others = np.where(numbers == counts.leader[:, :, None], -1.0, counts.evidence + earlier)
     last = left + np.maximum(others.max(axis=2, initial=-1.0), 0.0)
-    return Verdicts.stopping(counts, (counts.leader >= 0) & (last <= counts.first), "agreement")
+    final = (counts.leader >= 0) & (last <= counts.first) & (left > 0)
+    return Verdicts.stopping(counts, final, "agreement")
 
 
 def _left(budget: int, width: int) -> Integers:

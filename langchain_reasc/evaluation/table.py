@@ -104,7 +104,8 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     if any(row.spec == "auto" for row in rows):
         yield "auto: signal, score and window chosen on the labelled calibration responses, for both ReASC rows."
     yield from _live_rules(run, rows)
-    yield from _risks(rows)
+    if any(row.method == ASC_AT_ONCE for row in rows):  # with the controls, as there are many lines
+        yield from _risks(rows)
     yield from _never_different(rows)
     yield from _controls(rows)
     yield from _closed_gates(run, rows)

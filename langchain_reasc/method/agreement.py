@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.evidence import evidence_by_answer, leader
+from langchain_reasc.method.decision import Decision, Reason, Response
+from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
 from langchain_reasc.method.horizon import stays_ahead
 from langchain_reasc.method.partitions import LARGEST_HORIZON, Prior
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
@@ -21,7 +21,9 @@ class Agreement(StoppingRule):
 
     The probability is exact for the prior, which is learned without labels from how often answers agree
     (:mod:`.partitions`); a response without an answer uses one of the calls that are left. It promises agreement with
-    the majority of the whole budget. Where that is wrong, so is this.
+    the majority of the whole budget. Where that is wrong, so is this. With nothing to look ahead to it does not stop: a
+    spent budget is no agreement, and is left to :class:`~langchain_reasc.method.stopping.Cap`. The posterior is then
+    that of Eq. 5.
 
     Where a signal deserves trust, ``vote`` weighs responses by it. The leader is then that of the weighted votes, and
     sampling also stops when they are sufficient; the counts stop it only where they have the same leader.
@@ -57,11 +59,10 @@ class Agreement(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         counted = self._counted(responses)
-        settled = counted.posterior >= self.threshold and not (len(responses) == 1 and responses[0].cut_off)
         if self.vote is None:
-            return replace(counted, stop=True, reason="agreement") if settled else counted
+            return counted
         voted = self.vote(responses)
-        if voted.stop or not settled or voted.answer != counted.answer:
+        if voted.stop or not counted.stop or voted.answer != counted.answer:
             return voted
         return replace(voted, stop=True, reason="agreement", posterior=counted.posterior)
 
@@ -70,16 +71,18 @@ class Agreement(StoppingRule):
         return super().weights(responses) if self.vote is None else self.vote.weights(responses)
 
     def _counted(self, responses: Sequence[Response]) -> Decision:
-        """The decision that goes on, with each vote as one, and P(the leader stays) for the posterior."""
+        """The decision with each vote as one, and P(the leader stays) for the posterior."""
         evidence = evidence_by_answer((response.answer, 1.0) for response in responses)
         answer = leader(evidence)
         counts = Counter(response.answer for response in responses if response.answer is not None)
         lead = 0 if answer is None else counts.pop(answer)
         stays = self.leader_stays(lead, list(counts.values()), max(0, self.budget - len(responses)))
-        return Decision(False, answer, None, len(responses), evidence, stays)
+        stop = stays >= self.threshold and not (len(responses) == 1 and responses[0].cut_off)
+        reason: Reason | None = "agreement" if stop else None
+        return Decision(stop, answer, reason, len(responses), evidence, stays or posterior(evidence))
 
     def leader_stays(self, lead: int, others: Sequence[int], left: int) -> float:
-        """P(the leader now is what the whole budget would answer); 0 while there is no answer.
+        """P(the leader now is what the whole budget would answer); 0 without an answer, or with nothing to come.
 
         Args:
             lead: votes of the leader.
@@ -87,10 +90,8 @@ class Agreement(StoppingRule):
             left: calls that are left.
         """
         known = lead + sum(others)
-        if not lead:
+        if not lead or not left:
             return 0.0
-        if not left:
-            return 1 / (1 + others.count(lead))
         if known + left > LARGEST_HORIZON < 2 * known:  # it would look ahead less far than it has seen
             return stays_ahead(lead, max(others, default=0), left)
         return self.prior.leader_stays([lead, *others], min(known + left, LARGEST_HORIZON))

@@ -52,14 +52,15 @@ class Decision:
     Attributes:
         stop: whether the evidence is sufficient (or the budget spent).
         answer: the leading answer so far; None when no response has one.
-        reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the
-            whole budget would answer the same), ``window`` (ESC), ``budget``, ``timeout`` (the question had had its
-            time), ``alone`` (the first response is not voted on); None while it goes on. Of a decision in parts,
-            ``budget`` where that ended one of them.
+        reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (calls are
+            left, and the whole budget would most likely answer the same), ``window`` (ESC), ``budget``, ``timeout``
+            (the question had had its time), ``alone`` (the first response is not voted on); None while it goes on. Of a
+            decision in parts, ``budget`` where that ended one of them.
         samples: responses the decision rests on.
         evidence: answer -> accumulated weight, in the order first seen.
-        posterior: what the rule compares with its threshold: P(the leader stays ahead), Eq. 5, of the Beta rules. Of a
-            decision in parts, that of the least certain one.
+        posterior: what the rule compares with its threshold: P(the leader stays ahead), Eq. 5, of the Beta rules, and
+            of rules that look ahead to a budget once that is spent. Of a decision in parts, that of the least certain
+            one.
         parts: what was decided one by one: ``kind`` and ``answer``, or each field of an object. Empty where the answers
             alone were voted on.
         whole: where the answer is put together from fields, the best object that one response gave.

@@ -28,8 +28,9 @@ class FiniteHorizon(StoppingRule):
 
     ASC asks instead whether the leader would win without end, and so goes on where what is left can hardly change the
     answer. This is the stochastic curtailment of sequential trials (Lan, Simon and Halperin 1982), by predictive
-    probability. It promises agreement with the whole budget, not a right answer. With the budget spent a leader is
-    certain; a tie then is not decided, and is left to :class:`~langchain_reasc.method.stopping.Cap`.
+    probability. It promises agreement with the whole budget, not a right answer. With the budget spent there is nothing
+    to look ahead to, and that evidence ran out is no agreement: to stop then is left to
+    :class:`~langchain_reasc.method.stopping.Cap`, and the posterior is that of Eq. 5, the limit of many calls left.
 
     Attributes:
         phi: φ, above 0.5 and below 1. At 0.95 it lost half a point on hard questions with two answers.
@@ -49,11 +50,13 @@ class FiniteHorizon(StoppingRule):
 
     @property
     def may_accept_first(self) -> bool:
-        return stays_ahead(1, 0, self.budget - 1) >= self.phi
+        return self.budget > 1 and stays_ahead(1, 0, self.budget - 1) >= self.phi
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        tally = self._tally(responses)
-        ahead = stays_ahead(*_two_leading(tally.evidence), max(0, self.budget - len(responses)))
+        tally, left = self._tally(responses), self.budget - len(responses)
+        if left <= 0:
+            return tally
+        ahead = stays_ahead(*_two_leading(tally.evidence), left)
         stop = ahead >= self.phi
         return replace(tally, stop=stop, reason="agreement" if stop else None, posterior=ahead)
 
@@ -65,7 +68,8 @@ class CannotCatchUp(StoppingRule):
     With r = budget − calls used, the leader stays whatever comes as soon as it has r votes, and every other answer has
     at most r fewer: with exactly r fewer it could draw level, and a tie goes to the answer seen first. So the answer is
     that of the whole budget, always. Beside a rule that counts votes too, ``ASC() | CannotCatchUp(16)``, it saves calls
-    and changes no answer. The posterior is that of :class:`FiniteHorizon`, or 1.
+    and changes no answer. The posterior is that of :class:`FiniteHorizon`, or 1 where it stops. With the budget spent
+    it does not stop.
 
     Attributes:
         budget: calls there may be in all.
@@ -82,11 +86,12 @@ class CannotCatchUp(StoppingRule):
 
     @property
     def may_accept_first(self) -> bool:
-        return self.budget <= 2
+        return self.budget == 2
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        tally = self._tally(responses)
-        left = max(0, self.budget - len(responses))
+        tally, left = self._tally(responses), self.budget - len(responses)
+        if left <= 0:
+            return tally
         stop = _is_final(tally, left)
         ahead = 1.0 if stop else stays_ahead(*_two_leading(tally.evidence), left)
         return replace(tally, stop=stop, reason="agreement" if stop else None, posterior=ahead)

@@ -12,7 +12,7 @@ from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguar
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import DEFAULT_BUDGET, DEFAULT_CONFIDENCE
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.models.integrations import leaves
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.options import prepared_solver
@@ -32,9 +32,15 @@ class Face(Recreated):
     model: Runnable[LanguageModelInput, Any]
     """A chat model (or a binding of one). Best is one that returns logprobs; it must sample (temperature above 0)."""
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
-    """A calibration, the path of one, or None to count votes (ASC). ``"online"`` learns without labels, from how far
+    """A calibration, the path of one, or None to count votes. ``"online"`` learns without labels, from how far
     the responses to each question agree: it counts votes (ASC) for 32 questions, then its own rule decides, and it goes
     on learning. It needs no logprobs, and uses them where they come. ``"mixture"`` is the paper's Algorithm 2."""
+    rule: StoppingRule | None = None
+    """When to stop. None leaves it to the calibration: its ReASC, or, made without labels, its agreement rule. Without
+    a calibration it is ``FiniteHorizon(budget=max_samples)``, which counts votes and stops when the samples that are
+    left would hardly change the answer. A rule that is given decides, whatever a calibration advises, up to
+    ``max_samples``, which one that looks ahead should have for its budget. One that reads scores needs a calibration's
+    measure, or ``measure``. ``"online"`` and ``"mixture"`` make their own of what is learned, and take no other."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """Samples per question at most."""
     answer: AnswerSpec = "auto"
@@ -49,8 +55,10 @@ class Face(Recreated):
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
     open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds the
     samples in flight of a whole call, over all inputs of a batch."""
-    confidence: float = Field(default=DEFAULT_CONFIDENCE, gt=0.5, lt=1)
-    """C_threshold: the posterior at which the evidence is sufficient."""
+    confidence: float | None = Field(default=None, gt=0.5, lt=1)
+    """C_threshold of the Beta rules, ReASC and ASC: the posterior at which the evidence is sufficient; None for 0.95.
+    Without a calibration, one that is given, be it 0.95, asks for the Beta rule on counts, ``ASC(confidence)``. With
+    ``rule`` it has no place."""
     on_missing_confidence: Literal["error", "count"] = "error"
     """What to do with a response without logprobs where a calibration needs them: refuse, or count it as one vote."""
     safeguard: Safeguard = "default"
@@ -84,9 +92,10 @@ class Face(Recreated):
     ``response_metadata["verbalized_confidence"]``, None where none was stated. A calibration holds for models that are
     asked, or for such as are not."""
     measure: Measure | None = None
-    """How a response is scored: with ``calibration="online"`` the only candidate, None for all that can be had. With
-    ``"mixture"``, None is the paper's (self-certainty, bottom 10 %, W = 128) where the model gives that signal, else
-    the same score of one that it gives; with ``ask_confidence``, what the model states where it gives none."""
+    """How a response is scored, for a ``rule`` that reads scores without a calibration. With ``calibration="online"``
+    it is the only candidate, None for all that can be had. With ``"mixture"``, None is the paper's (self-certainty,
+    bottom 10 %, W = 128) where the model gives that signal, else the same score of one that it gives; with
+    ``ask_confidence``, what the model states where it gives none."""
     online_state: str | Path | None = None
     """The file in which ``calibration="online"`` keeps what it has learned: read at the start, where it is there, and
     written every few seconds while it learns. It holds scores, and answers as numbers, but no text. A file of another

@@ -13,6 +13,7 @@ from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibra
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
@@ -34,6 +35,7 @@ def prepared_solver(
     on_missing_confidence: Literal["error", "count"],
     allow_fingerprint_mismatch: bool,
     fixed_prompt: FixedPrompt | None = None,
+    rule: StoppingRule | None = None,
     ask_confidence: bool = False,
     online_state: str | Path | None = None,
     quiet: bool = False,
@@ -49,19 +51,33 @@ def prepared_solver(
         FingerprintMismatch: the calibration was measured on something else.
         LogprobsUnavailable: the model is known to give no confidence where one is needed.
     """
-    if measure is not None and calibration not in LEARNING:
+    scored = rule is not None and rule.reads_scores
+    if rule is not None and calibration in LEARNING:
         raise ConfigurationError(
-            f"measure={str(measure)!r} goes with calibration='online' or 'mixture'; a calibration brings its own, and "
-            "without one no confidence is read"
+            f"calibration={calibration!r} makes its rule of what it learns, and takes no other: leave out the rule "
+            f"{rule.name}, or the calibration"
+        )
+    if measure is not None and calibration not in LEARNING and (calibration is not None or not scored):
+        raise ConfigurationError(
+            f"measure={str(measure)!r} goes with calibration='online' or 'mixture', or with a rule that reads scores; "
+            "a calibration brings its own, and else no confidence is read"
         )
     if online_state is not None and calibration != "online":
         raise ConfigurationError(f"online_state={str(online_state)!r} goes with calibration='online'")
     known = _calibration(calibration)
     reading = measure or (known.measure if known else None)
-    read = calibration is not None and not _is_stated(reading)
+    if rule is not None and scored and reading is None:
+        raise ConfigurationError(
+            f"the rule {rule.name} reads the scores of responses, and nothing says how they are scored: give it "
+            "measure=Measure(...), or a calibration that has a measure"
+        )
+    wanted = scored if rule is not None else calibration in LEARNING or reading is not None
+    read = wanted and not _is_stated(reading)
     prepared = PreparedModel.of(model, logprobs=read, quiet=quiet, ask_confidence=ask_confidence)
     if calibration == "mixture" and measure is None and _is_stated(measure := _measure_of(prepared)):
         prepared = PreparedModel.of(model, quiet=quiet, ask_confidence=ask_confidence)
+    if rule is not None and measure is not None:
+        _require_given(measure, prepared, counted=on_missing_confidence == "count")
     running = prepared.fingerprint(prompt=fixed_prompt, answer=answer)
     solver = Solver(
         model=prepared,
@@ -81,6 +97,8 @@ def prepared_solver(
         )
         if calibration == "online"
         else None,
+        rule=rule,
+        measure=None if rule is None else measure,
         on_missing_confidence=on_missing_confidence,
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
         **limits,
@@ -135,14 +153,7 @@ def _calibrator(
     counted: bool,
 ) -> MixtureCalibrator:
     measure = measure or _measure_of(model)
-    if _is_stated(measure):
-        if not model.ask_confidence and not counted:
-            raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
-    elif model.signals is not None and measure.signal not in model.signals and not counted:
-        raise ConfigurationError(
-            f"the measure {measure} needs the signal {measure.signal!r}, which the model does not give (it gives: "
-            f"{', '.join(model.signals) or 'none'}); name another measure, or leave it out to have one chosen"
-        )
+    _require_given(measure, model, counted=counted)
     if isinstance(given, ConsensusCalibrator):
         raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
     if given is not None and given.goes_with(measure, running):
@@ -164,6 +175,20 @@ def _online(
     if given is not None and given.goes_with(measure, running, path):
         return given
     return ConsensusCalibrator(measure=measure, budget=budget, fingerprint=running, path=path, any_model=any_model)
+
+
+def _require_given(measure: Measure, model: PreparedModel, *, counted: bool) -> None:
+    """Refuse a measure of what the model is known not to give, unless responses without it are counted."""
+    if counted:
+        return
+    if _is_stated(measure):
+        if not model.ask_confidence:
+            raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
+    elif model.signals is not None and measure.signal not in model.signals:
+        raise ConfigurationError(
+            f"the measure {measure} needs the signal {measure.signal!r}, which the model does not give (it gives: "
+            f"{', '.join(model.signals) or 'none'}); name another measure, or with calibration='mixture' none"
+        )
 
 
 def _is_stated(measure: Measure | None) -> bool:

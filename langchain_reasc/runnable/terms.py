@@ -13,7 +13,9 @@ from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes
 from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, Safeguard, check_fingerprint
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, Undecided
-from langchain_reasc.method.stopping import ASC, StoppingRule
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.horizon import FiniteHorizon
+from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.inputs import to_messages
@@ -39,6 +41,7 @@ class Terms:
         extract: finds the answer in a response.
         calibration: what scores mean; None counts votes, unless a calibrator learns it.
         calibrator: learns a calibration from the responses; None where there is nothing to learn.
+        measure: how responses are scored for a given rule without a calibration.
 
     The other attributes are the runnable's options of the same names.
     """
@@ -51,11 +54,13 @@ class Terms:
     calibrator: MixtureCalibrator | ConsensusCalibrator | None
     max_samples: int
     concurrency: int
-    confidence: float
+    confidence: float | None
     on_missing_confidence: Literal["error", "count"]
     sample_timeout: float | None
     timeout: float | None
     allow_fingerprint_mismatch: bool
+    rule: StoppingRule | None = None
+    measure: Measure | None = None
     safeguard: Safeguard = "default"
     on_undecided: Literal["answer", "raise", "abstain"] = "answer"
     token_budget: int | None = None
@@ -148,7 +153,7 @@ class Terms:
         session = Session(
             rule,
             ballot=self._ballot(question, config),
-            measure=current.measure if current else self.mixture.measure if self.mixture else None,
+            measure=self._measure(current),
             max_samples=self.max_samples,
             concurrency=self.concurrency,
             required=self._missing == "error" and not self.counts(current),
@@ -204,30 +209,53 @@ class Terms:
 
     def counts(self, calibration: Calibration | None) -> bool:
         """Whether votes are counted, whatever the confidence, and go on being so."""
+        if self.rule is not None:
+            return not self.rule.reads_scores
         if self.calibrator is None and self.calibration is None:
             return True
-        return bool(calibration and calibration.counts(self.safeguard))
+        return bool(calibration and (calibration.measure is None or calibration.counts(self.safeguard)))
+
+    def _measure(self, calibration: Calibration | None) -> Measure | None:
+        """How responses are scored while this calibration is in use; None where nothing reads their scores."""
+        if self.rule is not None and not self.rule.reads_scores:
+            return None
+        if calibration:
+            return calibration.measure
+        return self.mixture.measure if self.mixture else self.measure
 
     @property
     def _reads_statements(self) -> bool:
         """Whether confidence is what the model states, and not read from its tokens."""
         known = self.calibrator or self.calibration
-        return known is not None and known.measure is not None and known.measure.signal == VERBALIZED
+        measure = known.measure if known else self.measure
+        return measure is not None and measure.signal == VERBALIZED
 
     def _rule(self, calibration: Calibration | None) -> tuple[StoppingRule, tuple[str, ...]]:
+        if self.rule is not None:
+            return self.rule, self._advice(self.rule, calibration)
+        confidence = self.confidence or DEFAULT_CONFIDENCE
         options: Any = {
-            "confidence": self.confidence,
+            "confidence": confidence,
             "on_missing_confidence": self._missing,
             "budget": self.max_samples,
         }
         if self.online:
-            learned = calibration.rule(**options) if calibration else ASC(self.confidence)
+            learned = calibration.rule(**options) if calibration else ASC(confidence)
             return learned, (self.online.notice(calibration),)
         if calibration is None:
+            if self.calibrator is None and self.confidence is None:
+                return FiniteHorizon(budget=self.max_samples), ("no calibration: counting votes (finite horizon)",)
             why = "the calibration by mixture has seen too few responses yet" if self.calibrator else "no calibration"
-            return ASC(self.confidence), (f"{why}: counting votes (ASC)",)
+            return ASC(confidence), (f"{why}: counting votes (ASC)",)
         rule = calibration.rule(safeguard=self.safeguard, **options)
         return rule, calibration.notices(self.safeguard)
+
+    def _advice(self, rule: StoppingRule, calibration: Calibration | None) -> tuple[str, ...]:
+        """What a calibration has to say against a given rule."""
+        if not (calibration and rule.reads_scores and calibration.counts(self.safeguard)):
+            return ()
+        why = calibration.fallback or calibration.unweighed
+        return (f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",)
 
     def _tells_of(self, calibration: Calibration, rule: StoppingRule) -> bool:
         """Whether a calibration says how likely an answer of this rule is right."""
@@ -260,10 +288,11 @@ class Terms:
         decision = result.decision
         if doubt:
             raise Undecided(f"{doubt} (answer {decision.answer!r}); the error's result has every response", result)
+        method = result.message.response_metadata["reasc"]["method"]
         raise Undecided(
             f"the evidence is not sufficient after {decision.samples} samples ({decision.reason}): "
-            f"{decision.answer!r} leads with a probability of {decision.posterior:.2f} of staying ahead, where "
-            f"{self.confidence:g} is wanted; the error's result has every response",
+            f"{decision.answer!r} leads with P = {decision.posterior:.2f}, which is not enough for the rule {method}; "
+            "the error's result has every response",
             result,
         )
 

@@ -14,7 +14,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tracers import LangChainTracer
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
 
-from langchain_reasc import ReASCDecisionModel, ReASCError
+from langchain_reasc import ASC, ReASCDecisionModel, ReASCError
 from langchain_reasc.method.evidence import posterior
 
 from .decisions import ANGER, TEAM, URGENT, ask, naming
@@ -24,10 +24,18 @@ def test_a_choice_has_a_probability_for_each_label_and_the_confidence_of_eq_5(ru
     response = ask(runner, naming("billing", "not sales", "Billing"), TEAM, concurrency=1)
     answer = response.choices["q"]
     votes = response.reasc["q"]["evidence"]
-    assert votes == {"billing": 6.0, "not sales": 1.0}
-    assert answer.choice == "billing" and answer.confidence == posterior(votes) >= 0.95
-    assert answer.probabilities == {"billing": 7 / 10, "sales": 1 / 10, "not sales": 2 / 10}
-    assert response.model == "scripted" and response.reasc["q"]["reason"] == "evidence"
+    assert votes == {"billing": 5.0, "not sales": 1.0}
+    assert answer.choice == "billing" and answer.confidence == posterior(votes) == 0.9375
+    assert answer.probabilities == {"billing": 6 / 9, "sales": 1 / 9, "not sales": 2 / 9}
+    assert response.model == "scripted" and response.reasc["q"]["reason"] == "agreement"
+
+
+def test_a_rule_or_a_confidence_decides_as_elsewhere(runner: Any) -> None:
+    for options in ({"confidence": 0.95}, {"rule": ASC()}):
+        response = ask(runner, naming("billing", "not sales", "Billing"), TEAM, concurrency=1, **options)
+        assert response.reasc["q"]["evidence"] == {"billing": 6.0, "not sales": 1.0}
+        assert response.choices["q"].confidence == posterior({"billing": 6.0, "not sales": 1.0}) >= 0.95
+        assert response.reasc["q"]["method"] == "asc"
 
 
 @pytest.mark.parametrize(("said", "noul"), [("yes", 5 / 6), ("no", 1 / 6), ("No.", 1 / 6)])
@@ -38,11 +46,11 @@ def test_a_yes_or_no_question_has_the_probability_of_yes(runner: Any, said: str,
 def test_a_score_is_the_expected_level(runner: Any) -> None:
     response = ask(runner, naming("2", "1", "2", "2", "2", "2", "2", "2"), ANGER, concurrency=1)
     answer = response.scores["q"]
-    assert response.reasc["q"]["evidence"] == {"2": 6.0, "1": 1.0}
-    assert answer.probabilities == {0: 1 / 10, 1: 2 / 10, 2: 7 / 10}
-    assert answer.score == pytest.approx(0.2 + 1.4)
+    assert response.reasc["q"]["evidence"] == {"2": 5.0, "1": 1.0}
+    assert answer.probabilities == {0: 1 / 9, 1: 2 / 9, 2: 6 / 9}
+    assert answer.score == pytest.approx(14 / 9)
     assert answer.legend == {0: "calm", 1: "concerned", 2: {"very": "angry"}}
-    assert answer.confidence == posterior({"2": 6, "1": 1})
+    assert answer.confidence == posterior({"2": 5, "1": 1})
 
 
 def test_an_undecided_choice_says_so_by_its_confidence(runner: Any) -> None:

@@ -39,7 +39,7 @@ def test_calls_of_tools_are_voted_on_and_text_is_passed_on(agents: Agents) -> No
     [call] = state["messages"][1].tool_calls
     assert (call["name"], call["args"]) == ("get_weather", {"city": "Paris"})
     assert state["messages"][2].content == "sunny in Paris"
-    assert samples_of(state) == [7, 1]
+    assert samples_of(state) == [6, 1]
     assert state["messages"][-1].text == SUNNY
 
 
@@ -70,8 +70,8 @@ def test_an_agent_without_tools(agents: Agents) -> None:
     [
         ([("get_weather", {"city": "Paris"})], 1),
         ([("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})], 1),
-        ([("book_trip", {"city": "Paris"})], 4),
-        ([("get_weather", {"city": "Paris"}), ("book_trip", {"city": "Paris"})], 4),
+        ([("book_trip", {"city": "Paris"})], 3),
+        ([("get_weather", {"city": "Paris"}), ("book_trip", {"city": "Paris"})], 3),
         ([("unheard_of", {})], 5),
     ],
     ids=["reads", "reads twice", "acts", "reads and acts", "no such tool"],
@@ -119,7 +119,7 @@ def test_texts_vote_where_it_is_said_where_their_answer_is(agents: Agents) -> No
     model = acting({"": ["the answer is 1", *["the answer is 2"] * 6]})
     state = agents.ask(agent_of(model, ReASCMiddleware(answer="number", read_only=["get_weather"], **ONE_BY_ONE)))
     assert state["messages"][-1].text == "the answer is 2"
-    assert samples_of(state) == [7]
+    assert samples_of(state) == [6]
 
 
 def test_what_online_has_learned_goes_on_from_call_to_call(agents: Agents) -> None:

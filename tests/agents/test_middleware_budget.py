@@ -25,13 +25,13 @@ from agents.acting import (
     spent_on,
     weather,
 )
-from langchain_reasc import ReASCMiddleware
+from langchain_reasc import ASC, ReASCMiddleware
 from langchain_reasc.agents.budget import RunBudget, Spent, Unsettled, added
 from langchain_reasc.agents.middleware import SpendingState
 from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import Undecided
 
-ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
+ONE_BY_ONE: dict[str, Any] = {"concurrency": 1, "rule": ASC()}  # whose numbers of samples these are
 THREAD = {"configurable": {"thread_id": "1"}}
 CALL_TOKENS = 9  # seven of the prompt, a word and a call
 

@@ -27,7 +27,7 @@ from agents.acting import (
     weather,
 )
 from agents.test_accounting import Tree
-from langchain_reasc import Calibration, Integration, ReASCMiddleware, register_integration
+from langchain_reasc import ASC, Calibration, Integration, ReASCMiddleware, register_integration
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.exceptions import FingerprintMismatch, LogprobsUnavailable
 
@@ -128,7 +128,7 @@ def test_a_middleware_inside_that_fails_after_a_vote(agents: Agents) -> None:
                 raise RuntimeError("checked and found wanting")
             return response
 
-    middleware = ReASCMiddleware(max_run_samples=9, **ONE_BY_ONE), Breaks()
+    middleware = ReASCMiddleware(max_run_samples=9, rule=ASC(), **ONE_BY_ONE), Breaks()
     model = acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]})
     agent = agent_of(model, *middleware, checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="found wanting"):
@@ -163,7 +163,7 @@ class Both(TypedDict):
 
 def test_an_interrupt_beside_an_agent_pays_for_none_of_its_steps_again(agents: Agents) -> None:
     model = acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]})
-    inner = agent_of(model, ReASCMiddleware(max_run_samples=9, **ONE_BY_ONE))
+    inner = agent_of(model, ReASCMiddleware(max_run_samples=9, rule=ASC(), **ONE_BY_ONE))
     asked = {"messages": [HumanMessage(ASKED)]}
 
     def agent(state: Any) -> Any:

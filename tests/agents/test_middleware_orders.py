@@ -32,9 +32,9 @@ from agents.acting import (
     spent_on,
     weather,
 )
-from langchain_reasc import ReASCMiddleware
+from langchain_reasc import ASC, ReASCMiddleware
 
-ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
+ONE_BY_ONE: dict[str, Any] = {"concurrency": 1, "rule": ASC()}  # whose numbers of samples these are
 THREAD = {"configurable": {"thread_id": "1"}}
 ORDERS = pytest.mark.parametrize("reasc_first", [True, False], ids=["reasc outside", "reasc inside"])
 

@@ -12,9 +12,9 @@ from runnable.fakes import Scripted
 
 from agents.acting import ASKED, SUNNY, Agents, acting, agent_of, billed, samples_of, spent_on, weather
 from agents.test_accounting import Counted, Tree, langsmith_total
-from langchain_reasc import ReASCMiddleware
+from langchain_reasc import ASC, ReASCMiddleware
 
-ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
+ONE_BY_ONE: dict[str, Any] = {"concurrency": 1, "rule": ASC()}  # whose numbers of samples these are
 INPUT = {"messages": [HumanMessage(ASKED)]}
 pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 

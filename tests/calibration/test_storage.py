@@ -187,7 +187,9 @@ def refused(path: Path, content: bytes, problem: str) -> None:
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationFileError, match=r"no calibration at .*missing\.json.*reasc calibrate.*None for ASC"):
+    with pytest.raises(
+        CalibrationFileError, match=r"no calibration at .*missing\.json.*reasc calibrate.*None to count votes"
+    ):
         load_calibration(tmp_path / "missing.json")
 
 

@@ -66,7 +66,7 @@ def test_replay_has_control_rows_where_asked_to(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=60)
     data = json.loads(reasc("replay", path, "--json", "--calibration-size", 40, "--controls").stdout)
     controls = {row["method"]: row["confidences"] for row in data["rows"] if row["confidences"]}
-    assert list(controls) == ["ASC at equal cost (offline)", "ASC at equal cost (mixture)"]
+    assert list(controls) == [f"ASC at equal cost ({name})" for name in ("offline", "online", "mixture")]
     assert all(0.5 < confidence < 1 for [confidence] in controls.values())
     assert "ASC (4 at once)" in [row["method"] for row in data["rows"]]
 
@@ -149,6 +149,15 @@ def test_what_is_asked_wrongly_is_said_before_a_model_is_loaded(
     assert says in reasc(*command, *arguments, code=1).stderr
 
 
+def test_a_rule_that_there_is_not_is_told_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain_reasc_llama_cpp", None)
+    for name, says in {
+        "vibes": "no stopping rule is called 'vibes'; there are",
+        "reasc": "needs the parameter",
+    }.items():
+        assert says in reasc("ask", "?", "--rule", name, code=1).stderr
+
+
 def test_a_picture_may_go_into_a_new_folder(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=10, signals=False)
     reasc("replay", path, "--plot", tmp_path / "new" / "a.svg")
@@ -188,7 +197,7 @@ def test_what_cannot_be_encoded_is_spelled_out() -> None:
             "override with --allow-mismatch",
         ),
         ("accept plain counting with on_missing_confidence='count'", "accept plain counting with --calibration none"),
-        ("make one, or pass calibration=None for ASC", "make one, or count votes with --calibration none"),
+        ("make one, or pass calibration=None to count votes", "make one, or count votes with --calibration none"),
         ("shorten the prompt, or load the model with n_ctx=1,300 or more", "shorten the prompt"),
         ("it asks for a key (api_key=...)", "it asks for a key (--key-variable NAME)"),
     ],

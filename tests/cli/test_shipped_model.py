@@ -42,7 +42,14 @@ def test_ask_answers_and_says_what_it_spent_and_why_it_stopped() -> None:
     assert shown.stdout.strip()
     assert "#1  answer" in shown.stderr
     assert "tokens; stopped because" in shown.stderr
-    assert "counting votes (ASC)" in shown.stderr
+    assert "counting votes (finite horizon)" in shown.stderr
+
+
+def test_ask_by_a_named_rule_that_looks_ahead_to_the_budget() -> None:
+    asked = ("ask", QUESTION, "--seed", 1, "--json", "--max-samples", 2, "--rule")
+    data = json.loads(reasc(*asked, "cannot_catch_up").stdout)
+    assert (data["method"], data["reason"], data["samples"]) == ("cannot_catch_up", "agreement", 1)
+    assert json.loads(reasc(*asked, "asc").stdout)["method"] == "asc"
 
 
 def test_ask_prints_data() -> None:
@@ -142,12 +149,13 @@ def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) 
 def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     shown = reasc("demo", "--problems", 8, "--calibration-size", 64, "--samples", 4, "--plot", "--out", out).stdout
-    for part in ("Calibration", "SC@4", "ReASC (mixture)", "sample by sample", "tokens instead of"):
+    for part in ("SC@4", "ReASC (online)", "sample by sample", "Calibration without labels", "tokens instead of"):
         assert part in shown
     assert {path.name for path in out.iterdir()} == {
         "calibration-pool.jsonl",
         "calibration-pool.signals.gz",
         "calibration.json",
+        "unlabelled.json",
         "test-pool.jsonl",
         "test-pool.signals.gz",
         "accuracy-tokens.png",

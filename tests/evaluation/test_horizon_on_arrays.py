@@ -4,13 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_reasc.evaluation import horizon_on_arrays  # noqa: F401  (lets arrays know these rules)
+from langchain_reasc.evaluation import agreement_on_arrays, horizon_on_arrays  # noqa: F401  (arrays know these rules)
 from langchain_reasc.evaluation.array_rules import GOES_ON, REASONS, after_each
 from langchain_reasc.evaluation.decide_many import decide_many
 from langchain_reasc.evaluation.vote_arrays import Votes
+from langchain_reasc.method.agreement import Agreement
 from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
+from langchain_reasc.method.partitions import Component, Prior
 from langchain_reasc.method.stopping import ASC, Cap, Response, StoppingRule, decide
 
+PRIOR = Prior((Component(0.3, 1.0), Component(-1.0, 3.0)), (0.6, 0.4))
 RULES = [
     FiniteHorizon(0.97),
     FiniteHorizon(0.8, budget=10),
@@ -21,6 +24,10 @@ RULES = [
     CannotCatchUp(budget=1),
     ASC() | CannotCatchUp(budget=9),
     FiniteHorizon(0.7, budget=9) & ASC(0.9),
+    Agreement(PRIOR),
+    Agreement(PRIOR, 0.7, budget=8),
+    Agreement(PRIOR, 0.6, budget=1),
+    Agreement(PRIOR, 0.6, budget=40),
 ]
 answers = st.lists(st.sampled_from([None, "a", "a", "b", "b", "c", "d"]), max_size=12)
 

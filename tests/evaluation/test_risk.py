@@ -78,7 +78,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
 
 
 def test_replay_tells_it_of_every_method_from_other_questions(pool: Pool, tmp_path: Path) -> None:
-    run = replay(pool, [Measure()], calibration_size=100, shuffles=2)
+    run = replay(pool, [Measure()], calibration_size=100, shuffles=2, controls=True)
     rows = summarize(run, resamples=20)
     for row in rows:
         risk = row.outcomes.risk

@@ -40,13 +40,14 @@ def test_a_chain_with_a_local_gguf_prints_an_answer_and_its_account(tmp_path: Pa
     assert "samples" in done.stdout and "evidence {" in done.stdout
 
 
-@pytest.mark.slow  # twenty questions, up to sixteen responses each
+@pytest.mark.slow  # 48 questions, up to sixteen responses each
 def test_a_chain_with_any_chat_model_answers_every_question(tmp_path: Path) -> None:
-    done = run("any_chat_model.py", cwd=tmp_path)
+    done = run("any_chat_model.py", "--state", "online.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     answered = [line for line in done.stdout.splitlines() if " samples, by " in line]
-    assert len(answered) == 20
-    assert "tokens generated for 20 questions" in done.stdout
+    assert len(answered) == 48
+    assert "tokens generated for 48 questions" in done.stdout
+    assert json.loads((tmp_path / "online.json").read_text())["seen"] >= 32
 
 
 @pytest.mark.slow  # a whole calibration; make test runs the same steps in tests/cli
@@ -78,7 +79,7 @@ def test_a_missing_key_is_one_line_without_a_traceback(monkeypatch: pytest.Monke
     assert done.stderr == "error: set OPENAI_API_KEY, or name a server with --base-url\n"
 
 
-@pytest.mark.slow  # openai's client asks three times for each of twenty questions, four at once
+@pytest.mark.slow  # openai's client asks three times for each of 48 questions, four at once
 def test_a_dead_server_is_one_line_without_a_traceback(tmp_path: Path) -> None:
     done = run("any_chat_model.py", "--model", "any", "--base-url", "http://127.0.0.1:9/v1", cwd=tmp_path)
     assert done.returncode == 1

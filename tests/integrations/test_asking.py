@@ -203,7 +203,7 @@ def test_a_temperature_of_0_in_a_call_is_reported_too(runner: Any) -> None:
         assert [notice.split(" ")[1] for notice in result.notices[:2]] == ["temperature=0", "n=2"]
         assert {request["temperature"] for request in served.requests} == {0}
         assert not any("n" in request for request in served.requests)
-        assert runner.solve(reasc, "q").notices == ("no calibration: counting votes (ASC)",)
+        assert runner.solve(reasc, "q").notices == ("no calibration: counting votes (finite horizon)",)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_votes_are_counted_with_seeds_moved_on_and_a_temperature_of_0_reported(r
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     temperature, counting = result.notices
     assert re.match(rf"{type(model).__name__}: temperature=(0|1e-08) makes every sample the same", temperature)
-    assert counting == "no calibration: counting votes (ASC)"
+    assert counting == "no calibration: counting votes (finite horizon)"
     assert not any("logprobs" in str(request) for request in served.requests)
     if provider.seed_of:
         assert sorted(map(provider.seed_of, served.requests)) == [3, 4, 5, 6]

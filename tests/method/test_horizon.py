@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +12,14 @@ from scipy.stats import betabinom
 
 from langchain_reasc import CannotCatchUp, FiniteHorizon
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.agreement import Agreement
 from langchain_reasc.method.fields import ByField
 from langchain_reasc.method.horizon import stays_ahead
 from langchain_reasc.method.levels import by_kind
+from langchain_reasc.method.partitions import Component, Prior
 from langchain_reasc.method.stopping import ASC, Cap, Decision, Response, StoppingRule, decide
+
+PRIOR = Prior((Component(0.3, 1.0),), (1.0,))
 
 
 def responses(answers: str) -> list[Response]:
@@ -71,24 +76,27 @@ def test_probability_of_either_is_one(first: int, second: int, left: int) -> Non
         (FiniteHorizon(), "aaa", (False, "a", None, 3)),
         (FiniteHorizon(0.9), "aaa", (True, "a", "agreement", 3)),
         (FiniteHorizon(), "-a-aaa", (True, "a", "agreement", 6)),
-        (FiniteHorizon(budget=1), "a", (True, "a", "agreement", 1)),
+        (FiniteHorizon(budget=1), "a", (False, "a", None, 1)),  # a spent budget is no agreement
+        (FiniteHorizon(budget=2) | Cap(2), "aa", (True, "a", "budget", 2)),
+        (FiniteHorizon(budget=4) | Cap(4), "aaa", (True, "a", "agreement", 3)),  # the fourth cannot change it
         (FiniteHorizon(budget=1), "-", (False, None, None, 1)),
         (FiniteHorizon(budget=4), "abba", (False, "a", None, 4)),
         (FiniteHorizon(budget=4) | Cap(4), "abba", (True, "a", "budget", 4)),
-        (FiniteHorizon(budget=4) | Cap(4), "abbc", (True, "b", "agreement", 4)),
-        (FiniteHorizon(budget=2), "abb", (True, "b", "agreement", 3)),  # beyond its budget
+        (FiniteHorizon(budget=4) | Cap(4), "abbc", (True, "b", "budget", 4)),
+        (FiniteHorizon(budget=2), "abb", (False, "b", None, 3)),  # beyond its budget
         (FiniteHorizon() | Cap(16), "-" * 16, (True, None, "budget", 16)),
         (FiniteHorizon() & Cap(6), "aaaaaa", (True, "a", "agreement", 6)),
         (CannotCatchUp(), "aaaaaaaa", (True, "a", "agreement", 8)),  # b can draw level, and comes later
         (CannotCatchUp(), "aaaaaaa", (False, "a", None, 7)),
         (CannotCatchUp(4), "abb", (False, "b", None, 3)),  # a can draw level, and was seen first
-        (CannotCatchUp(4), "baab", (True, "b", "agreement", 4)),
+        (CannotCatchUp(4), "baab", (False, "b", None, 4)),
         (CannotCatchUp(4), "bba", (True, "b", "agreement", 2)),  # what is new can draw level only
         (CannotCatchUp(4), "a--", (True, "a", "agreement", 3)),
         (CannotCatchUp(4), "a-", (False, "a", None, 2)),
         (CannotCatchUp(2), "--", (False, None, None, 2)),
         (CannotCatchUp(2), "a", (True, "a", "agreement", 1)),
-        (CannotCatchUp(1), "a", (True, "a", "agreement", 1)),
+        (CannotCatchUp(1), "a", (False, "a", None, 1)),
+        (CannotCatchUp(4) | Cap(4), "baab", (True, "b", "budget", 4)),
     ],
     ids=str,
 )
@@ -102,6 +110,19 @@ def test_the_posterior_is_what_is_compared() -> None:
     assert decision.evidence == {"a": 2.0, "b": 1.0}
     assert decide(CannotCatchUp(4), responses("ab")).posterior == stays_ahead(1, 1, 2)
     assert decide(CannotCatchUp(4), responses("bba")).posterior == 1.0
+
+
+@pytest.mark.parametrize("rule", [FiniteHorizon(budget=4), CannotCatchUp(4), Agreement(PRIOR, budget=4)], ids=str)
+def test_with_the_budget_spent_the_posterior_is_that_of_eq_5(rule: StoppingRule) -> None:
+    for answers in ("abba", "abbb", "----", "abcbb"):
+        assert rule(responses(answers)) == replace(ASC(0.999)(responses(answers)), stop=False, reason=None)
+
+
+def test_the_agreement_rule_stops_with_calls_left_only() -> None:
+    rule = Agreement(PRIOR, budget=4)
+    assert outcome(decide(rule | Cap(4), responses("aaaa"))) == (True, "a", "agreement", 3)
+    assert outcome(decide(rule | Cap(4), responses("abaa"))) == (True, "a", "budget", 4)
+    assert not decide(Agreement(PRIOR, budget=40), responses("ab" * 13)).stop  # nothing is looked ahead to beyond 24
 
 
 def test_nothing_seen_decides_nothing() -> None:
@@ -144,7 +165,7 @@ def continuations(given: Sequence[Response], budget: int, vocabulary: Sequence[R
         yield [*given, *later]
 
 
-@given(st.lists(st.sampled_from("abc-"), min_size=1, max_size=6), st.integers(0, 4))
+@given(st.lists(st.sampled_from("abc-"), min_size=1, max_size=6), st.integers(1, 4))
 def test_it_stops_exactly_where_no_continuation_changes_the_answer(answers: list[str], left: int) -> None:
     seen, budget = responses("".join(answers)), len(answers) + left
     decision = CannotCatchUp(budget)(seen)

@@ -52,7 +52,7 @@ def test_arguments_may_be_left_out_of_the_vote_or_agree_nearly(runner: Any) -> N
     assert len(set(answers(strict))) == 4 and strict.decision.reason == "budget"
     votes = ToolVotes(exclude_args=["note"], tolerance={"price": 0.35}, normalize={"city": "casefold"})
     near = solved(runner, booking(*calls), tool_votes=votes)
-    assert len(set(answers(near))) == 1 and near.decision.reason == "evidence"
+    assert len(set(answers(near))) == 1 and near.decision.reason == "agreement"
     assert near.message.tool_calls[0]["args"] == calls[0], "the call is given as the model made it"
 
 
@@ -70,7 +70,7 @@ def test_what_a_model_thinks_aloud_in_an_argument_does_not_count(runner: Any) ->
 
     model = Scripted(script=script).bind_tools([pay])
     result = runner.solve(ReASCRunnable(model=model, concurrency=1), "q")
-    assert (result.decision.reason, result.decision.samples) == ("evidence", 4)
+    assert (result.decision.reason, result.decision.samples) == ("agreement", 4)
     assert result.message.tool_calls[0]["args"] == {"euros": 5, "reasoning": "thought 0"}
     counted = ReASCRunnable(model=model, concurrency=1, max_samples=4, tool_votes=ToolVotes(exclude_args=()))
     assert len(set(answers(runner.solve(counted, "q")))) == 4

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
 
-from langchain_reasc import ReASCRunnable, register_integration
+from langchain_reasc import Cap, ReASCRunnable, register_integration
 from langchain_reasc.models.integrations import Integration
 
 from .fakes import PROMPT_TOKENS, TOP_K, Reply, Scripted, calibration, saying
@@ -70,7 +70,8 @@ def test_what_providers_tell_in_detail_is_added_up(runner: Any) -> None:
             )
             return chunk
 
-    message = runner.invoke(ReASCRunnable(model=Detailed(script=lambda q, index: Reply()), max_samples=4), "q")
+    model = Detailed(script=lambda q, index: Reply())
+    message = runner.invoke(ReASCRunnable(model=model, rule=Cap(4), max_samples=4), "q")
     assert message.usage_metadata == {
         "input_tokens": 28,
         "output_tokens": 36,

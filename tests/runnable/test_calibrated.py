@@ -62,8 +62,8 @@ def test_a_missing_file_is_refused_when_the_runnable_is_made(tmp_path: Path) -> 
 def test_without_a_calibration_votes_are_counted_and_it_says_so(runner: Any) -> None:
     result = runner.solve(ReASCRunnable(model=saying(SURE)), "q")
     assert result.decision.samples == 4
-    assert result.notices == ("no calibration: counting votes (ASC)",)
-    assert result.message.response_metadata["reasc"]["method"] == "asc"
+    assert result.notices == ("no calibration: counting votes (finite horizon)",)
+    assert result.message.response_metadata["reasc"]["method"] == "finite_horizon"
 
 
 def test_a_closed_gate_says_why(runner: Any) -> None:

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Sys
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import Cap, ReASCRunnable
 from langchain_reasc.answers import boxed, free_text
 
 from .fakes import Reply, Scripted, calibration, saying
@@ -26,7 +26,7 @@ def test_answers_that_mean_the_same_vote_together(runner: Any) -> None:
     assert (result.answer, result.decision.samples, result.notices) == (
         "Paris it is",
         4,
-        ("no calibration: counting votes (ASC)",),
+        ("no calibration: counting votes (finite horizon)",),
     )
     assert [response.answer for response in result.responses] == ["Paris it is"] * 4
     assert pairs(judge) == [("Paris it is", "It is Paris I think"), ("Paris it is", "Surely Paris")]
@@ -69,7 +69,7 @@ def test_the_order_of_arrival_changes_nothing(runner: Any, last: int) -> None:
     said = ["2", "3", "1", "4"]
     before = came[3 if last != 3 else 2]
     replies = [Reply(text, opens=before if at == last else None, done=came[at]) for at, text in enumerate(said)]
-    reasc = ReASCRunnable(model=saying(*replies), answer=free_text(same=near), max_samples=4)
+    reasc = ReASCRunnable(model=saying(*replies), answer=free_text(same=near), rule=Cap(4))
     result = runner.solve(reasc, "q")
     assert [response.answer for response in result.responses] == ["2", "2", "2", "4"]
     assert result.decision.evidence == {"2": 3.0, "4": 1.0}
@@ -99,7 +99,7 @@ def test_embeddings_tell_what_is_alike(runner: Any) -> None:
     words = Words()
     said = ["the cat sat on the mat", "on the mat sat the cat", "dogs bark", "on the mat the cat sat", "bark dogs"]
     reasc = ReASCRunnable(
-        model=saying(*map(Reply, said)), answer=free_text(embeddings=words), max_samples=5, concurrency=5
+        model=saying(*map(Reply, said)), answer=free_text(embeddings=words), rule=Cap(5), concurrency=5
     )
     result = runner.solve(reasc, "q")
     assert result.decision.evidence == {said[0]: 3.0, said[2]: 2.0}
@@ -139,7 +139,7 @@ def test_calls_of_tools_are_not_judged(runner: Any) -> None:
 def test_what_another_extractor_finds_first_is_compared_too(runner: Any) -> None:
     said = ["\\boxed{Paris}", "Surely Paris", "\\boxed{Lyon}"]
     extract = boxed() | free_text(same=lambda first, second: city(first.title(), second.title()))
-    result = runner.solve(ReASCRunnable(model=saying(*map(Reply, said)), answer=extract, max_samples=3), "q")
+    result = runner.solve(ReASCRunnable(model=saying(*map(Reply, said)), answer=extract, rule=Cap(3)), "q")
     assert result.decision.evidence == {"paris": 2.0, "lyon": 1.0}
 
 
@@ -179,5 +179,5 @@ def test_a_function_runs_in_the_context_of_the_call(runner: Any) -> None:
         return True
 
     ASKER.set("mine")
-    runner.invoke(ReASCRunnable(model=saying(*map(Reply, "abc")), answer=free_text(same=same), max_samples=3), "q")
+    runner.invoke(ReASCRunnable(model=saying(*map(Reply, "abc")), answer=free_text(same=same), rule=Cap(3)), "q")
     assert askers == ["mine"] * 2

@@ -11,7 +11,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import Cap, ReASCRunnable
 from langchain_reasc.answers import free_text
 
 from .fakes import PROMPT_TOKENS, Log, Reply, Scripted, saying
@@ -83,7 +83,7 @@ def test_async_handlers_hear_of_the_judge(runner: Any) -> None:
 def test_questions_of_a_batch_are_judged_apart(runner: Any) -> None:
     judge = metered()
     model = Scripted(script=lambda question, index: Reply(f"{question} {['Paris', 'it is Paris', 'Rome'][index % 3]}"))
-    reasc = ReASCRunnable(model=model, answer=free_text(judge=judge), max_samples=6, concurrency=6)
+    reasc = ReASCRunnable(model=model, answer=free_text(judge=judge), rule=Cap(6), concurrency=6)
     questions = [f"q{at}" for at in range(12)]
     runs = Runs()
     for question, message in zip(questions, runner.batch(reasc, questions, {"callbacks": [runs]}), strict=True):

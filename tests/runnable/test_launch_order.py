@@ -81,4 +81,4 @@ def test_concurrency_bounds_the_calls_in_flight_and_changes_no_decision(runner: 
     model = Scripted(script=lambda question, index: Reply(f"it is {answers[index]}"))
     result = runner.solve(ReASCRunnable(model=model, concurrency=concurrency), "q")
     assert model.log.most_live <= concurrency
-    assert (result.answer, result.decision.samples) == ("1", 11)
+    assert (result.answer, result.decision.samples) == ("1", 9)

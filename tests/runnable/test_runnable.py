@@ -13,6 +13,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, SamplingError
+from langchain_reasc.method.horizon import stays_ahead
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
@@ -51,20 +52,20 @@ def test_the_message_carries_the_account(runner: Any) -> None:
     account = message.response_metadata["reasc"]
     assert json.loads(json.dumps(account)) == account
     assert account | {"posterior": None} == {
-        "method": "asc",
+        "method": "finite_horizon",
         "answer": "1",
         "stage": 2,
-        "reason": "evidence",
-        "samples": 7,
+        "reason": "agreement",
+        "samples": 6,
         "launched": 7,
         "failed": 0,
         "without_confidence": 0,
-        "evidence": {"1": 6.0, "2": 1.0},
+        "evidence": {"1": 5.0, "2": 1.0},
         "posterior": None,
-        "tokens": {"input": 49, "output": 28, "unused_output": 0, "estimated": False},
-        "notices": ["no calibration: counting votes (ASC)"],
+        "tokens": {"input": 49, "output": 28, "unused_output": 4, "estimated": False},
+        "notices": ["no calibration: counting votes (finite horizon)"],
     }
-    assert account["posterior"] == pytest.approx(0.96484375)
+    assert account["posterior"] == stays_ahead(5, 1, 10)
     assert message.usage_metadata["input_tokens"] == 49
     assert message.usage_metadata["output_tokens"] == 28
     assert message.usage_metadata["total_tokens"] == 77

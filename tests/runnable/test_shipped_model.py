@@ -43,7 +43,7 @@ def easy() -> dict[str, Any]:
 def test_it_stops_early_with_an_answer(runner: Any, model: Any) -> None:
     results = [runner.solve(ReASCRunnable(model=model), problem["question"]) for problem in problems()[:5]]
     assert all(result.answer is not None for result in results)
-    assert any(result.decision.reason == "evidence" and result.decision.samples < 16 for result in results)
+    assert any(result.decision.reason == "agreement" and result.decision.samples < 16 for result in results)
     for result in results:
         account = result.message.response_metadata["reasc"]
         assert json.loads(json.dumps(account)) == account

@@ -41,7 +41,7 @@ def solved(runner: Any, never: threading.Event, model: Scripted, config: Any = N
 def test_a_sample_that_takes_too_long_costs_only_itself(runner: Any, never: threading.Event) -> None:
     result = solved(runner, never, hanging(never, 1), sample_timeout=SOON, concurrency=3)
     assert [response.status for response in result.responses][:4] == ["complete", "failed", "complete", "complete"]
-    assert (result.answer, result.decision.reason) == ("42", "evidence")
+    assert (result.answer, result.decision.reason) == ("42", "agreement")
     [error] = result.failures
     assert isinstance(error, SampleTimeout)
     assert isinstance(error, TimeoutError)
@@ -68,7 +68,7 @@ def test_a_question_without_any_answer_in_time_is_an_error(runner: Any, never: t
 
 def test_a_decision_in_time_is_not_disturbed(runner: Any, never: threading.Event) -> None:
     result = solved(runner, never, hanging(never), timeout=60, sample_timeout=60)
-    assert (result.decision.reason, result.failures) == ("evidence", ())
+    assert (result.decision.reason, result.failures) == ("agreement", ())
 
 
 def test_models_that_sample_in_parallel_are_cancelled(runner: Any, never: threading.Event) -> None:

@@ -52,7 +52,7 @@ def test_it_is_spent_where_it_changes_something(runner: Any) -> None:
     assert max(counted[question] for question in EASY) <= 4 < min(counted[question] for question in CLOSE)
     assert [message.text[-1] for message in messages] == ["1"] * 8 + ["2"] * 4
     evenly = runner.batch(reasc(max_samples=3), EASY + CLOSE)  # 36 samples
-    assert {account["samples"] for account in accounts(evenly)} == {3}
+    assert {account["launched"] for account in accounts(evenly)} == {3}
 
 
 def test_what_is_left_undecided_has_its_best_answer_so_far(runner: Any) -> None:
@@ -60,7 +60,7 @@ def test_what_is_left_undecided_has_its_best_answer_so_far(runner: Any) -> None:
     assert {account["reason"] for account in accounts(messages)} == {"budget"}
     assert all(message.text.startswith("the answer is") for message in messages)
     plenty = runner.batch(reasc(), EASY, total_samples=1000)
-    assert {(account["reason"], account["samples"]) for account in accounts(plenty)} == {("evidence", 4)}
+    assert {(account["reason"], account["samples"]) for account in accounts(plenty)} == {("agreement", 3)}
 
 
 def test_undecided_ones_are_given_as_wanted(runner: Any) -> None:
@@ -87,7 +87,7 @@ def test_tokens_are_counted_with_their_prompts(runner: Any) -> None:
 def test_a_single_input_may_have_it_all(runner: Any) -> None:
     for total in ({"total_tokens": 100 * (PROMPT_TOKENS + 4)}, {"total_samples": 100}):
         [message] = runner.batch(reasc(), EASY[:1], **total)
-        assert accounts([message])[0]["reason"] == "evidence"
+        assert accounts([message])[0]["reason"] == "agreement"
 
 
 def test_both_bounds_hold(runner: Any) -> None:
@@ -139,7 +139,7 @@ def test_a_failing_input_costs_only_itself(runner: Any) -> None:
 
     outputs = runner.batch(given(), EASY, total_samples=100, return_exceptions=True)
     assert [at for at, output in enumerate(outputs) if isinstance(output, Exception)] == [1]
-    assert {account["samples"] for account in accounts([*outputs[:1], *outputs[2:]])} == {4}
+    assert {account["samples"] for account in accounts([*outputs[:1], *outputs[2:]])} == {3}
     with pytest.raises(SamplingError, match="samples failed"):
         runner.batch(given(), EASY, total_samples=100)
 
@@ -155,7 +155,7 @@ def test_a_single_failure_is_drawn_again_as_it_may_be_bad_luck(runner: Any) -> N
         return Reply("", error=ConnectionError("down")) if index == 0 else drawn(question, index)
 
     messages = runner.batch(reasc(model=Scripted(script=script)), EASY, total_samples=80)
-    assert {(account["failed"], account["samples"]) for account in accounts(messages)} == {(1, 4)}
+    assert {(account["failed"], account["samples"]) for account in accounts(messages)} == {(1, 3)}
 
 
 def test_no_more_are_in_flight_than_may_be(runner: Any) -> None:
@@ -186,7 +186,7 @@ def test_waiting_for_others_is_none_of_a_questions_time(runner: Any) -> None:
     given = reasc(model=Scripted(script=script), timeout=0.3)
     slow, *others = runner.batch(given, ["slow", *EASY], total_samples=60, return_exceptions=True)
     assert isinstance(slow, SamplingError)
-    assert {account["reason"] for account in accounts(others)} == {"evidence"}
+    assert {account["reason"] for account in accounts(others)} == {"agreement"}
 
 
 class Runs(BaseCallbackHandler):

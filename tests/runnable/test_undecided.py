@@ -77,7 +77,7 @@ def test_tokens_that_are_spent_end_the_sampling(runner: Any) -> None:
 
 def test_a_budget_that_is_not_spent_changes_nothing(runner: Any) -> None:
     result = runner.solve(ReASCRunnable(model=saying("1"), concurrency=1, token_budget=10_000), "q")
-    assert (result.decision.reason, result.decision.samples) == ("evidence", 4)
+    assert (result.decision.reason, result.decision.samples) == ("agreement", 4)
 
 
 @pytest.mark.parametrize("options", [{"on_undecided": "ask"}, {"token_budget": 0}])

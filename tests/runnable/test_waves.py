@@ -63,7 +63,7 @@ def test_a_failing_sample_costs_only_itself(runner: Any) -> None:
 
 def test_the_decision_is_made_without_the_failed(runner: Any) -> None:
     result = runner.solve(ReASCRunnable(model=saying("1", DOWN, "1", "1", "1")), "q")
-    assert (result.answer, result.decision.reason, result.decision.samples) == ("1", "evidence", 4)
+    assert (result.answer, result.decision.reason, result.decision.samples) == ("1", "agreement", 4)
     assert [response.used for response in result.responses][:5] == [True, False, True, True, True]
     assert "1 of 8 samples failed" in result.notices
     assert result.message.response_metadata["reasc"]["failed"] == 1

@@ -1,0 +1,219 @@
+"""The rule that decides: that of the options, of the calibration, or without both the finite horizon."""
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain_core.runnables import ConfigurableField
+
+from langchain_reasc import ASC, CannotCatchUp, Cap, ChatReASC, FiniteHorizon, ReASC, ReASCRunnable
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.calibration.rule_block import RuleBlock
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, Undecided
+from langchain_reasc.method.bayesian_vote import BayesianVote
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.evidence import Standardizer, posterior
+from langchain_reasc.method.horizon import stays_ahead
+from langchain_reasc.method.odds import LogisticOdds
+from langchain_reasc.method.partitions import Component, Prior
+from langchain_reasc.method.stopping import StoppingRule
+
+from .fakes import TOP_K, Reply, Scripted, calibration, saying
+
+SURE, UNSURE, SILENT = Reply("it is 7", -3.0), Reply("it is 8", -0.5), Reply("it is 7", None)
+GATED = ReASC(Standardizer(1.0, 1.0), gate=2.5)
+VOTE = BayesianVote(LogisticOdds(Standardizer(1.0, 1.0), 2.0, 1.0))
+
+
+def solved(runner: Any, model: Scripted, **options: Any) -> tuple[str | None, str, str, int, tuple[str, ...]]:
+    result = runner.solve(ReASCRunnable(**{"model": model, "concurrency": 1, **options}), "q")
+    method = result.message.response_metadata["reasc"]["method"]
+    return result.answer, method, result.decision.reason, result.decision.samples, result.notices
+
+
+def consensus(**fields: Any) -> Calibration:
+    """One that was learned without labels from answers alone."""
+    nothing: dict[str, Any] = dict.fromkeys(("signal", "score", "window", "std"))
+    block = RuleBlock.agreement(threshold=0.97, prior=Prior((Component(0.3, 1.0),), (1.0,)))
+    return calibration(mean=None, schema_version=2, method="consensus", rule=block, **nothing, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("budget", "answers", "expected"),
+    [
+        (16, "1111", ("1", "agreement", 4)),
+        (4, "1111", ("1", "agreement", 3)),  # the fourth cannot change it
+        (3, "1111", ("1", "agreement", 2)),
+        (2, "11", ("1", "budget", 2)),
+        (1, "1", ("1", "budget", 1)),
+        (4, "1211", ("1", "budget", 4)),  # ahead when the budget is spent, and not before
+        (4, "1212", ("1", "budget", 4)),
+    ],
+)
+def test_without_a_calibration_it_looks_ahead_to_the_budget(
+    runner: Any, budget: int, answers: str, expected: tuple[str, str, int]
+) -> None:
+    answer, method, reason, samples, notices = solved(runner, saying(*answers), max_samples=budget)
+    assert (answer, reason, samples) == expected
+    assert method == "finite_horizon"
+    assert notices == ("no calibration: counting votes (finite horizon)",)
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_a_confidence_asks_for_the_beta_rule(runner: Any, confidence: float) -> None:
+    outcome = solved(runner, saying("1"), confidence=confidence)
+    samples = 3 if confidence == 0.9 else 4
+    assert outcome == ("1", "asc", "evidence", samples, ("no calibration: counting votes (ASC)",))
+
+
+def test_which_it_is_outlives_copies_and_pickling(runner: Any) -> None:
+    default, beta = ReASCRunnable(model=saying("1")), ReASCRunnable(model=saying("1"), confidence=0.95)
+    configured = default.configurable_fields(max_samples=ConfigurableField(id="budget"))
+    told = runner.invoke(configured, "q", {"configurable": {"budget": 4}}).response_metadata["reasc"]
+    assert (told["method"], told["samples"]) == ("finite_horizon", 3)
+    assert ReASCRunnable(**{name: getattr(default, name) for name in ReASCRunnable.model_fields}).confidence is None
+    assert beta.model_copy(update={"max_samples": 4}).confidence == 0.95
+    given = ReASCRunnable.model_construct(rule=FiniteHorizon(0.9, 4)).rule
+    assert pickle.loads(pickle.dumps(given)) == given
+    default.rule = Cap(2)
+    assert runner.solve(default, "q").decision.samples == 2
+
+
+@pytest.mark.parametrize("learned", [calibration(), calibration(gate=2.5)], ids=["closed", "gated"])
+def test_a_calibration_brings_its_reasc(runner: Any, learned: Calibration) -> None:
+    assert solved(runner, saying(SURE), calibration=learned)[1] == "reasc"
+    why = "the score is worth nothing"
+    counting = solved(runner, saying(SURE), calibration=calibration(fallback=why))
+    assert counting == ("7", "asc", "evidence", 4, (f"counting votes (ASC): {why}",))
+
+
+def test_a_calibration_without_labels_brings_its_agreement_rule_for_the_budget_there_is(runner: Any) -> None:
+    model = saying(*[Reply("it is 7", None)] * 4)
+    assert solved(runner, model, calibration=consensus(), max_samples=4)[:4] == ("7", "agreement", "agreement", 3)
+    assert not model.log.kwargs[0].get("logprobs"), "nothing reads them"
+    split = solved(runner, saying(*"1211"), calibration=consensus(), max_samples=4)
+    assert split[:4] == ("1", "agreement", "budget", 4)
+
+
+@pytest.mark.parametrize("kind", ["online", "mixture"])
+def test_what_learns_counts_by_asc_while_it_is_cold(runner: Any, kind: Any) -> None:
+    assert solved(runner, saying(SURE), calibration=kind, measure=TOP_K)[1:4] == ("asc", "evidence", 4)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (ASC(), ("asc", "evidence", 4)),
+        (Cap(2), ("fixed_budget", "budget", 2)),
+        (CannotCatchUp(5), ("cannot_catch_up", "agreement", 3)),
+        (ASC(0.999) | CannotCatchUp(5), ("asc", "agreement", 3)),
+        (ASC(0.999), ("asc", "budget", 5)),
+        (FiniteHorizon(0.8, 5), ("finite_horizon", "agreement", 1)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("learned", [None, calibration(gate=2.5)], ids=["uncalibrated", "calibrated"])
+def test_a_given_rule_that_counts_is_used_as_it_is(
+    runner: Any, rule: StoppingRule, expected: tuple[str, str, int], learned: Any
+) -> None:
+    model = saying(SILENT)
+    outcome = solved(runner, model, rule=rule, calibration=learned, max_samples=5)
+    assert outcome == ("7", *expected, ())
+    assert not model.log.kwargs[0].get("logprobs"), "nothing reads them"
+
+
+def test_a_rule_that_reads_scores_has_them_by_a_measure(runner: Any) -> None:
+    assert solved(runner, saying(SURE), rule=GATED, measure=TOP_K) == ("7", "reasc", "gate", 1, ())
+    weighed = solved(runner, saying(UNSURE, SURE), rule=GATED, measure=TOP_K)
+    assert weighed[:4] == ("7", "reasc", "evidence", 3)
+    result = runner.solve(ReASCRunnable(model=saying(SURE), rule=VOTE, measure=TOP_K), "q")
+    assert result.message.response_metadata["reasc"]["method"] == "bayesian_vote"
+    assert result.responses[0].score == pytest.approx(3.0)
+
+
+def test_or_by_the_calibrations_measure(runner: Any) -> None:
+    closed = calibration()
+    assert solved(runner, saying(SURE), rule=GATED, calibration=closed)[:4] == ("7", "reasc", "gate", 1)
+    with pytest.raises(ConfigurationError, match="a calibration brings its own"):
+        ReASCRunnable(model=saying(SURE), rule=GATED, calibration=closed, measure=TOP_K)
+
+
+@pytest.mark.parametrize("advice", [{"fallback": "worth nothing"}, {"unweighed": "worth nothing"}])
+def test_a_given_rule_wins_over_a_calibration_that_would_count(runner: Any, advice: dict[str, str]) -> None:
+    options: dict[str, Any] = {"rule": GATED, "calibration": calibration(**advice)}
+    told = "the rule reasc decides as given, where the calibration advises counting votes: worth nothing"
+    assert solved(runner, saying(SURE), **options) == ("7", "reasc", "gate", 1, (told,))
+    assert solved(runner, saying(SURE), safeguard="paper", **options)[4] == ()
+    assert solved(runner, saying(SURE), rule=ASC(), calibration=options["calibration"])[4] == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"rule": GATED}, "the rule reasc reads the scores of responses, and nothing says how"),
+        ({"rule": ASC() | GATED}, "the rule asc reads the scores of responses, and nothing says how"),
+        ({"rule": GATED, "calibration": consensus()}, "nothing says how they are scored"),
+        ({"rule": ASC(), "measure": TOP_K}, "with a rule that reads scores"),
+        ({"measure": TOP_K}, "goes with calibration='online' or 'mixture'"),
+        ({"rule": ASC(), "calibration": "online"}, "calibration='online' makes its rule of what it learns"),
+        ({"rule": GATED, "calibration": "mixture", "measure": TOP_K}, "leave out the rule reasc, or the calibration"),
+        ({"rule": GATED, "measure": Measure("verbalized", "mean")}, "ask_confidence=True"),
+        ({"rule": "asc"}, "rule: .*StoppingRule"),
+    ],
+)
+@pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC])
+def test_what_does_not_fit_is_said_before_anything_is_paid_for(face: Any, options: dict[str, Any], why: str) -> None:
+    model = saying(SURE)
+    with pytest.raises(ConfigurationError, match=why):
+        face(model=model, **options)
+    assert model.log.calls == []
+
+
+def test_a_response_without_a_score_is_refused_or_counted(runner: Any) -> None:
+    with pytest.raises(LogprobsUnavailable):
+        solved(runner, saying(SILENT), rule=GATED, measure=TOP_K)
+    counting = ReASC(Standardizer(1.0, 1.0), gate=2.5, on_missing_confidence="count")
+    outcome = solved(runner, saying(SILENT), rule=counting, measure=TOP_K, on_missing_confidence="count")
+    assert outcome[1:4] == ("reasc", "evidence", 4)
+    assert "4 of 4 responses carry no confidence" in outcome[4][0]
+
+
+def test_a_spent_budget_is_no_agreement(runner: Any) -> None:
+    options: dict[str, Any] = {"model": saying(*"2111"), "max_samples": 4, "concurrency": 1}
+    for rule in (None, CannotCatchUp(4), FiniteHorizon(budget=4)):
+        abstaining = ReASCRunnable(on_undecided="abstain", rule=rule, **options)
+        account = runner.invoke(abstaining, "q").response_metadata["reasc"]
+        assert (account["abstained"], account["reason"], account["answer"]) == (True, "budget", "1")
+        assert account["posterior"] == posterior({"2": 1.0, "1": 3.0})
+    with pytest.raises(Undecided, match=r"'1' leads with P = 0\.81, which is not enough for the rule finite_horizon"):
+        runner.invoke(ReASCRunnable(on_undecided="raise", **options), "q")
+
+
+def test_agreement_is_a_decision(runner: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=saying("1"), on_undecided="raise"), "q")
+    assert (result.decision.reason, result.undecided) == ("agreement", False)
+    assert result.decision.posterior == stays_ahead(4, 0, 12)
+
+
+def test_a_batch_decides_as_single_calls_do(runner: Any) -> None:
+    model = Scripted(script=lambda question, index: Reply(f"it is {question if index != 1 else '0'}"))
+    messages = runner.batch(ReASCRunnable(model=model, rule=CannotCatchUp(5), max_samples=5), ["1", "2", "3"])
+    accounts = [message.response_metadata["reasc"] for message in messages]
+    assert [(account["answer"], account["samples"]) for account in accounts] == [("1", 4), ("2", 4), ("3", 4)]
+
+
+@dataclass(frozen=True)
+class Twice(StoppingRule):
+    """A rule of one's own."""
+
+    called = "twice"
+
+    def __call__(self, responses: Any) -> Any:
+        return self._tally(responses, "evidence" if len(responses) == 2 else None)
+
+
+def test_a_rule_of_ones_own_decides_on_every_face(runner: Any) -> None:
+    assert solved(runner, saying("1"), rule=Twice())[1:4] == ("twice", "evidence", 2)
+    chat = ChatReASC(model=saying("1"), rule=Twice(), when=lambda message: True)
+    assert runner.invoke(chat, "q").response_metadata["reasc"]["method"] == "twice"
