@@ -162,7 +162,7 @@ class Terms:
             keep_logprobs=question.model.logprobs_wanted,
             on_response=question.on_response,
             correctness=current.correctness if current and self._tells_of(current, rule) else None,
-            guarantee=current.guarantee if current and not self.counts(current) else None,
+            guarantee=self._promised(current),
             on_finished=question.on_finished or self._learning(current),
             audit=self.online is not None and current is not None and self.online.audits(self.audit),
         )
@@ -256,6 +256,11 @@ class Terms:
             return ()
         why = calibration.fallback or calibration.unweighed
         return (f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",)
+
+    def _promised(self, calibration: Calibration | None) -> str | None:
+        """What a calibration promises in words, where it is its own rule that decides."""
+        held = calibration is not None and self.rule is None and not calibration.counts(self.safeguard)
+        return calibration.guarantee if calibration is not None and held else None
 
     def _tells_of(self, calibration: Calibration, rule: StoppingRule) -> bool:
         """Whether a calibration says how likely an answer of this rule is right."""
