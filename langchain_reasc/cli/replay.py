@@ -81,6 +81,8 @@ def replay(
 
     reasc replay pool.jsonl --shuffles 30 --signals all
 
+    reasc replay pool.jsonl --rules all
+
     reasc replay pool.jsonl --signal token_logprob --score mean --json > result.json
     """
     from langchain_reasc.evaluation.reading import read_pool
