@@ -1,7 +1,7 @@
 """``reasc replay``: every method on the same recorded responses."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -53,6 +53,9 @@ def replay(
             "--controls", help="Rows of ASC at the cost of ReASC's, and with 4 samples at once; how good P(correct) is."
         ),
     ] = False,
+    rules: Annotated[
+        Literal["usual", "all"], typer.Option(help="all: rows of every other rule of the library as well.")
+    ] = "usual",
     parameters: Annotated[
         float | None, typer.Option(metavar="N", help="Parameters of the model, for TFLOPs (2N per token).")
     ] = None,
@@ -81,6 +84,8 @@ def replay(
 
     reasc replay pool.jsonl --shuffles 30 --signals all
 
+    reasc replay pool.jsonl --rules all
+
     reasc replay pool.jsonl --signal token_logprob --score mean --json > result.json
     """
     from langchain_reasc.evaluation.reading import read_pool
@@ -101,6 +106,7 @@ def replay(
         max_samples=max_samples,
         p_target=p_target,
         controls=controls,
+        rules=rules,
         parameters=parameters,
     )
     show(run, rows, as_json=as_json)
@@ -125,6 +131,7 @@ def run_replay(
     max_samples: int = 16,
     p_target: float = 0.9,
     controls: bool = False,
+    rules: Literal["usual", "all"] = "usual",
     parameters: float | None = None,
 ) -> "tuple[Replay, list[Row]]":
     """Replay with a progress bar, and sum up."""
@@ -144,6 +151,7 @@ def run_replay(
             calibration_size=calibration_size,
             settings=settings,
             controls=controls,
+            rules=rules,
             on_progress=move,
         )
     return run, summarize(run, parameters=parameters)

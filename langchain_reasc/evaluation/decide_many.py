@@ -11,7 +11,7 @@ from langchain_reasc.evaluation.array_rules import GOES_ON, REASONS, after_each
 from langchain_reasc.evaluation.vote_arrays import Booleans, Floats, Integers, Votes
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.decision import Reason, Response
-from langchain_reasc.method.stopping import StoppingRule, decide
+from langchain_reasc.method.stopping import Cap, Decision, StoppingRule, _after, _Either, decide
 
 __all__ = ["Decisions", "decide_many"]
 
@@ -108,13 +108,22 @@ def _decide(rule: StoppingRule, votes: Votes, rows: Integers, made: Decisions) -
 
 
 def _decide_one(rule: StoppingRule, votes: Votes, responses: Sequence[Response], row: int, made: Decisions) -> None:
-    decision = decide(rule, responses)
+    decision = _at_the_end(rule, responses) or decide(rule, responses)
     numbers = {one.answer: int(number) for one, number in zip(responses, votes.answers[row], strict=False)}
     made.samples[row] = decision.samples
     made.answers[row] = numbers.get(decision.answer, -1)
     made.reasons[row] = GOES_ON if decision.reason is None else REASONS.index(decision.reason)
     supported = support(decision)
     made.support[row] = np.nan if supported is None else supported
+
+
+def _at_the_end(rule: StoppingRule, responses: Sequence[Response]) -> Decision | None:
+    """What a rule that never stops by itself says when the cap does, without its prefixes; None of other rules."""
+    if not (type(rule) is _Either and rule.left.whole_budget and type(rule.right) is Cap):
+        return None
+    if any(one.alone for one in responses):
+        return None
+    return _after(rule, responses[: rule.right.samples])
 
 
 def _support(evidence: Floats, answers: Integers) -> Floats:

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from langchain_reasc.evaluation.methods import (
     counting,
     weighing,
 )
+from langchain_reasc.evaluation.other_methods import OTHER_WEIGHING, other_counting, other_weighing
 from langchain_reasc.evaluation.pool import Pool
 from langchain_reasc.evaluation.risk import Risk, likelihoods, risk_of
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
@@ -104,6 +106,7 @@ def replay(
     calibration_size: int = 128,
     settings: MethodSettings | None = None,
     controls: bool = False,
+    rules: Literal["usual", "all"] = "usual",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Replay:
     """Run every method over recorded responses.
@@ -118,6 +121,7 @@ def replay(
         calibration_size: questions whose first responses calibrate.
         settings: the budget and the accuracy asked of the gate.
         controls: whether ASC has rows of its own at the cost of ReASC's, and with four samples launched at once.
+        rules: ``"all"`` adds the rows of every other rule that the library has.
         on_progress: called with (arrangements done, arrangements).
 
     Raises:
@@ -133,8 +137,12 @@ def replay(
     recorded = RecordedPool(pool, scores)
     for at, split in enumerate(splits(pool, size, shuffles=shuffles, seed=seed)):
         methods = counting(settings) + ([asc_at_once(settings)] if controls else [])
+        methods += other_counting(pool, split, settings) if rules == "all" else []
         for spec in measures:
-            methods += weighing(pool, scores, split, spec, settings)
+            by_measure = list(weighing(pool, scores, split, spec, settings))
+            methods += by_measure
+            if rules == "all":
+                methods += other_weighing(pool, scores, split, spec, by_measure[0].measure or _asked(spec), settings)
         tested = Arrangement(recorded, split, split.tested, settings.max_samples)
         calibrating = Arrangement(recorded, split, split.calibration, settings.max_samples)
         for method in methods:
@@ -148,7 +156,7 @@ def replay(
         if on_progress:
             on_progress(at + 1, run.arrangements)
     _drop_idle_safeguards(run)
-    return run
+    return _without_refused(run)
 
 
 def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> Iterator[Split]:
@@ -189,6 +197,22 @@ def _enter(run: Replay, at: int, method: Method, cells: Cells, p_correct: Cells)
 def _drop_idle_safeguards(run: Replay) -> None:
     for key in [key for key, held in run.outcomes.items() if key[0] == SAFEGUARDED and not held.calibrations]:
         del run.outcomes[key]
+
+
+def _asked(spec: MeasureSpec) -> Measure | str | None:
+    """The measure, where it need not be chosen."""
+    return None if spec == "auto" else spec
+
+
+def _without_refused(run: Replay) -> Replay:
+    """Without the rows of rules that were possible in no arrangement, and with a note on why."""
+    notes: dict[str, list[str]] = {}
+    for key in [key for key, held in run.outcomes.items() if len(held.problems) == run.arrangements]:
+        name, spec = key
+        if name in OTHER_WEIGHING:
+            notes.setdefault(run.outcomes.pop(key).problems[0], []).append(f"{name} by {spec}")
+    told = (f"no row of {', '.join(names)}: {why}" for why, names in notes.items())
+    return replace(run, notes=(*run.notes, *told))
 
 
 def _check(pool: Pool, calibration_size: int, shuffles: int) -> None:

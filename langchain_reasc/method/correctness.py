@@ -12,6 +12,8 @@ def support(decision: Decision) -> float | None:
     four votes of four (.83) say less than sixteen of sixteen (.94). Unlike the posterior of the Beta rules, which every
     decision but an undecided one has just above the same threshold, it goes on telling a clear vote from a close one.
 
+    Evidence below zero, of a rule by which a response may speak against its answer, is none.
+
     Args:
         decision: of any rule. Of a decision in parts, the support of the least supported part.
 
@@ -22,4 +24,5 @@ def support(decision: Decision) -> float | None:
         return None
     if decision.parts:
         return min((share for part in decision.parts.values() if (share := support(part)) is not None), default=None)
-    return (decision.evidence.get(decision.answer, 0.0) + 1.0) / (sum(decision.evidence.values()) + 2.0)
+    evidence = {answer: max(0.0, weight) for answer, weight in decision.evidence.items()}
+    return (evidence.get(decision.answer, 0.0) + 1.0) / (sum(evidence.values()) + 2.0)

@@ -33,9 +33,11 @@ class StoppingRule(ABC):
 
     Attributes:
         called: what accounts call the method.
+        whole_budget: whether it never stops by itself, and is to be combined with :class:`Cap`.
     """
 
     called: ClassVar[str]
+    whole_budget: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

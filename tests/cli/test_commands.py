@@ -71,6 +71,12 @@ def test_replay_has_control_rows_where_asked_to(tmp_path: Path) -> None:
     assert "ASC (4 at once)" in [row["method"] for row in data["rows"]]
 
 
+def test_replay_has_rows_of_the_other_rules_where_asked_to(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=30, samples=4)
+    data = json.loads(reasc("replay", path, "--json", "--calibration-size", 20, "--rules", "all").stdout)
+    assert {"L = 3", "Cannot catch up", "CISC"} <= {row["method"] for row in data["rows"]}
+
+
 def test_replay_takes_the_pools_own_scores_where_there_are_no_signals(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=60, signals=False, scores=True)
     data = json.loads(reasc("replay", path, "--json", "--calibration-size", 40).stdout)

@@ -74,6 +74,14 @@ def test_the_controls_fit_too(pool: Pool, width: int) -> None:
     assert all(name in table for name in names.get(width, (" ASC at equal cost (offline)", " ASC (4 at once)")))
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_other_rules_fit_too(pool: Pool, width: int) -> None:
+    run = replay(pool, [Measure()], calibration_size=40, rules="all")
+    table = _printed(run, summarize(run, resamples=50), width).split("20 questions")[0]
+    assert max(map(len, table.splitlines())) <= width
+    assert " Cannot catch up" in table and " DistriVoting" in table and "..." not in table and "…" not in table
+
+
 def test_a_terminal_that_is_narrower_breaks_lines_and_loses_nothing(run: Replay, rows: list[Row]) -> None:
     assert _printed(run, rows, 50).split() == _printed(run, rows, 80).split()
 

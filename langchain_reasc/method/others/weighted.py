@@ -30,6 +30,7 @@ class WeighedTogether(StoppingRule):
         ConfigurationError: a parameter out of range.
     """
 
+    whole_budget: ClassVar[bool] = True
     _: KW_ONLY
     on_missing_confidence: Literal["error", "count"] = "error"
 
