@@ -22,7 +22,7 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 __all__ = ["DEFAULT_AGREEMENT", "Observed", "calibrate_consensus", "consensus"]
 
 DEFAULT_AGREEMENT: Final = 0.975  # θ: the lowest that costs 0.3 points at most on any kind of simulated pools
-_VOTE_THRESHOLD: Final = 0.99  # of weighted votes; at .985 scores that follow agreement, right or wrong, cost over 0.3
+_VOTE_THRESHOLD: Final = 0.99  # of weighted votes; at .985 scores that follow agreement cost over 0.3 points
 _LONG_ENOUGH: Final = 4  # responses, so that each half of them has a vote to agree with
 _ENOUGH_DECISIONS: Final = 16  # from which on it is said how likely further responses agree
 
