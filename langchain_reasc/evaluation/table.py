@@ -102,7 +102,10 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
             "they leave out: for ReASC in general they are too narrow; --shuffles N averages over N calibrations."
         )
     if any(row.spec == "auto" for row in rows):
-        yield "auto: signal, score and window chosen on the labelled calibration responses; ReASC (online) chooses without labels."
+        yield (
+            "auto: signal, score and window chosen on the labelled calibration responses; ReASC (online) chooses its own "
+            "without labels."
+        )
     yield from _live_rules(run, rows)
     if any(row.method == ASC_AT_ONCE for row in rows):  # with the controls, as there are many lines
         yield from _risks(rows)
