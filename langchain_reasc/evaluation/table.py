@@ -103,8 +103,8 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         )
     if any(row.spec == "auto" for row in rows):
         yield (
-            "auto: signal, score and window chosen on the labelled calibration responses; ReASC (online) chooses its own "
-            "without labels."
+            "auto: signal, score and window chosen on the labelled calibration responses; ReASC (online) chooses "
+            "its own without labels."
         )
     yield from _live_rules(run, rows)
     if any(row.method == ASC_AT_ONCE for row in rows):  # with the controls, as there are many lines
