@@ -83,10 +83,12 @@ def _consensus(measures: Sequence[Measure]) -> Configuration:
     def learned(warm_up: Responses) -> tuple[StoppingRule, int]:
         observed = [Observed(answers, scores[: len(measures)]) for answers, scores in as_asc_left_it(warm_up)]
         try:
-            made = calibrate_consensus(observed, measures=measures, budget=warm_up.answers.shape[1])
+            made = calibrate_consensus(observed, measures=measures, budget=warm_up.answers.shape[1], explained=False)
         except CalibrationDataError:
             return ASC(), 0
-        return made.rule(), 0 if made.measure is None else list(measures).index(made.measure)
+        return made.rule(budget=warm_up.answers.shape[1]), 0 if made.measure is None else list(measures).index(
+            made.measure
+        )
 
     return learned
 
