@@ -1,4 +1,4 @@
-"""Calibration: where the gate stands and how scores are standardized, found once and kept as JSON."""
+"""Calibration: what is learned before a decision (gate, statistics of scores, how answers agree), kept as JSON."""
 
 from langchain_reasc.calibration.asked import FixedPrompt, answer_name, fixed_prompt
 from langchain_reasc.calibration.correctness import agreement_with_rest, fit_correctness
