@@ -13,6 +13,7 @@ __all__ = [
     "output_folder",
     "picture",
     "probability",
+    "rules_shown",
     "safeguard_name",
 ]
 
@@ -28,6 +29,13 @@ def all_signals(value: str | None) -> str | None:
     """What ``--signals`` takes."""
     if value not in (None, "all"):
         raise typer.BadParameter(f"takes 'all', got {value!r}")
+    return value
+
+
+def rules_shown(value: str) -> str:
+    """What ``--rules`` takes."""
+    if value not in ("usual", "all"):
+        raise typer.BadParameter(f"takes 'usual' or 'all', got {value!r}")
     return value
 
 

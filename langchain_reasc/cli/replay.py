@@ -1,11 +1,11 @@
 """``reasc replay``: every method on the same recorded responses."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from langchain_reasc.cli.checks import all_signals, picture
+from langchain_reasc.cli.checks import all_signals, picture, rules_shown
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
 from langchain_reasc.cli.options import AsJson, PoolPath, PTarget, Score, Seed, Window, measure_spec
 
@@ -54,7 +54,10 @@ def replay(
         ),
     ] = False,
     rules: Annotated[
-        Literal["usual", "all"], typer.Option(help="all: rows of every other rule of the library as well.")
+        str,
+        typer.Option(
+            metavar="usual|all", help="all: rows of every other rule of the library as well.", callback=rules_shown
+        ),
     ] = "usual",
     parameters: Annotated[
         float | None, typer.Option(metavar="N", help="Parameters of the model, for TFLOPs (2N per token).")
@@ -106,7 +109,7 @@ def replay(
         max_samples=max_samples,
         p_target=p_target,
         controls=controls,
-        rules=rules,
+        rules=cast(Literal["usual", "all"], rules),
         parameters=parameters,
     )
     show(run, rows, as_json=as_json)

@@ -48,7 +48,7 @@ def test_other_input_is_refused(runner: Any, value: Any) -> None:
 
 def test_the_message_carries_the_account(runner: Any) -> None:
     model = saying("1", "2", "1", "1", "1", "1", "1", "1")
-    message = runner.invoke(ReASCRunnable(model=model, concurrency=7), "q")
+    message = runner.invoke(ReASCRunnable(model=model, concurrency=6), "q")
     account = message.response_metadata["reasc"]
     assert json.loads(json.dumps(account)) == account
     assert account | {"posterior": None} == {
@@ -57,18 +57,18 @@ def test_the_message_carries_the_account(runner: Any) -> None:
         "stage": 2,
         "reason": "agreement",
         "samples": 6,
-        "launched": 7,
+        "launched": 6,
         "failed": 0,
         "without_confidence": 0,
         "evidence": {"1": 5.0, "2": 1.0},
         "posterior": None,
-        "tokens": {"input": 49, "output": 28, "unused_output": 4, "estimated": False},
+        "tokens": {"input": 42, "output": 24, "unused_output": 0, "estimated": False},
         "notices": ["no calibration: counting votes (finite horizon)"],
     }
     assert account["posterior"] == stays_ahead(5, 1, 10)
-    assert message.usage_metadata["input_tokens"] == 49
-    assert message.usage_metadata["output_tokens"] == 28
-    assert message.usage_metadata["total_tokens"] == 77
+    assert message.usage_metadata["input_tokens"] == 42
+    assert message.usage_metadata["output_tokens"] == 24
+    assert message.usage_metadata["total_tokens"] == 66
     assert message.response_metadata["model_name"] == "scripted"
 
 
