@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, SAFEGUARDED
+from langchain_reasc.evaluation.methods import AGREEMENT, HORIZON, MIXTURE, OFFLINE, ONLINE, SAFEGUARDED
 from langchain_reasc.evaluation.metrics import Row
 from langchain_reasc.evaluation.worked import Worked
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["picture_formats", "plot_posteriors", "plot_risk", "plot_tradeoff"]
 
 _COLOURS = {"ASC": "tab:green", "ReASC": "tab:red"}
-_MARKERS = {OFFLINE: "o", SAFEGUARDED: "h", MIXTURE: "^", "pass@1": "v", "ASC": "D", "ESC (w=4)": "P"}
+_MARKERS = {
+    **{OFFLINE: "o", SAFEGUARDED: "h", ONLINE: "*", MIXTURE: "^"},
+    **{"pass@1": "v", "ASC": "D", "ESC (w=4)": "P", HORIZON: "<", AGREEMENT: "X"},
+}
 _DASHES = ("-", "--", "-.", ":", (0, (1, 4)), (0, (6, 4)))
 _PANELS = 8  # posteriors in a row, at most
 
