@@ -1,6 +1,7 @@
 """The block of a calibration file that holds a stopping rule other than ReASC, with what was learned for it."""
 
 import math
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, FiniteFloat, model_validator
@@ -78,7 +79,7 @@ class RuleBlock(Named):
         if self.name != Agreement.called:
             return rule_named(self.name, self.parameters)
         components = tuple(Component(part.discount, part.concentration) for part in self.prior)
-        prior = Prior(components, tuple(part.weight for part in self.prior))
+        prior = _prior(components, tuple(part.weight for part in self.prior))
         parameters: dict[str, Any] = dict(self.parameters)
         vote = None
         if self.odds:
@@ -90,6 +91,12 @@ class RuleBlock(Named):
                 on_missing_confidence=on_missing_confidence,
             )
         return Agreement(prior, parameters["threshold"], budget, vote)
+
+
+@lru_cache(maxsize=16)
+def _prior(components: tuple[Component, ...], weights: tuple[float, ...]) -> Prior:
+    """The prior of these weights, once: it keeps what it has worked out, and a rule is made for every question."""
+    return Prior(components, weights)
 
 
 def _p(logit: float) -> float:

@@ -93,7 +93,7 @@ def test_no_answer_is_not_likely_enough_either(runner: Any) -> None:
 
 @pytest.mark.parametrize("given", [None, "mixture", calibration(), known("agreement")])
 def test_abstaining_without_a_probability_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"abstain_below=0.5 needs a calibration .*--pool"):
+    with pytest.raises(ConfigurationError, match=r"abstain_below=0.5 needs a calibration .*--samples 4.*--unlabelled"):
         reasc("1", calibration=given, abstain_below=0.5, on_missing_confidence="count")
 
 
