@@ -137,8 +137,8 @@ class Terms:
         why = f"this one says it of {known.rule!r}, not of {rule.name!r}" if known else "here is none that does"
         raise ConfigurationError(
             f"abstain_below={self.abstain_below:g} needs a calibration that says how likely an answer is right, and "
-            f"{why}; calibrate on several responses to each labelled question (reasc calibrate --samples 4), or without "
-            "labels (reasc calibrate --unlabelled), which tells how likely further responses agree"
+            f"{why}; calibrate on several responses to each labelled question (reasc calibrate --samples 4), or "
+            "without labels (reasc calibrate --unlabelled), which tells how likely further responses agree"
         )
 
     def session(self, question: Question, start: Start | None, config: RunnableConfig) -> Session:
