@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.evaluation import read_pool
-from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.replay import splits
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.method.decision import Decision, Response

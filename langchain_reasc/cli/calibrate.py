@@ -34,7 +34,7 @@ from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import AUROC, Calibration
-    from langchain_reasc.evaluation.pool import Pool, PoolQuestion
+    from langchain_reasc.pools.pool import Pool, PoolQuestion
     from langchain_reasc.evaluation.scoring import MeasureSpec
 
 __all__ = ["calibrate", "calibrate_pool", "check_signals", "explained"]
@@ -134,7 +134,7 @@ def calibrate(
             )
         return
     if data is not None:
-        from langchain_reasc.evaluation.questions import read_questions
+        from langchain_reasc.data.questions import read_questions
 
         questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
         responses = out.with_suffix(".pool.jsonl")
@@ -154,7 +154,7 @@ def calibrate(
             )
         wanted = {question.id for question in questions}
     else:
-        from langchain_reasc.evaluation.reading import read_pool
+        from langchain_reasc.pools.reading import read_pool
 
         recorded = read_pool(pool or Path())
         wanted = {question.id for question in recorded.questions[:limit]}

@@ -20,8 +20,8 @@ from langchain_reasc.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
     from langchain_reasc.evaluation.metrics import Row
-    from langchain_reasc.evaluation.pool import Pool
-    from langchain_reasc.evaluation.questions import LabelledQuestion
+    from langchain_reasc.pools.pool import Pool
+    from langchain_reasc.data.questions import LabelledQuestion
     from langchain_reasc.evaluation.worked import Worked
 
 __all__ = ["demo"]
@@ -90,7 +90,7 @@ def _recorded(
     model: Any, problems: int, calibration_size: int, samples: int, out: Path, *, shuffled: bool
 ) -> "tuple[Pool, Pool]":
     """The calibration pool, one response each; and the test pool, from which shuffles draw their calibration too."""
-    from langchain_reasc.evaluation.questions import read_questions
+    from langchain_reasc.data.questions import read_questions
 
     calibrating = read_questions(embedded("calibration.jsonl"))
     testing = read_questions(embedded("test.jsonl"))

@@ -27,9 +27,9 @@ from langchain_reasc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from langchain_reasc.evaluation.pool import Pool
-    from langchain_reasc.evaluation.questions import LabelledQuestion
-    from langchain_reasc.evaluation.template import Template
+    from langchain_reasc.pools.pool import Pool
+    from langchain_reasc.data.questions import LabelledQuestion
+    from langchain_reasc.data.template import Template
 
 __all__ = ["record", "record_with_progress"]
 
@@ -70,7 +70,7 @@ def record(
 
     reasc record gsm8k.jsonl --out pool.jsonl --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
     """
-    from langchain_reasc.evaluation.questions import read_questions
+    from langchain_reasc.data.questions import read_questions
 
     keep_apart(out, data)
     fixed = read_template(template, system=system)
@@ -108,7 +108,7 @@ def record_with_progress(
 
     Args:
         title: what stands beside the bar.
-        model: see :func:`~langchain_reasc.evaluation.record.record_pool`, as for the others.
+        model: see :func:`~langchain_reasc.pools.record.record_pool`, as for the others.
         questions: all questions.
         out: the pool.
         samples: how many to draw for each question.
@@ -118,7 +118,7 @@ def record_with_progress(
         concurrency: questions in flight at once.
         check_first: is given the pool as soon as it holds a question, before all the others are paid for.
     """
-    from langchain_reasc.evaluation.record import record_pool
+    from langchain_reasc.pools.record import record_pool
     from langchain_reasc.models.prepared import PreparedModel
 
     for notice in PreparedModel.of(model, logprobs=True).notices:
@@ -147,7 +147,7 @@ def _checking_first(
     move: Callable[[int, int], None], out: Path, check: "Callable[[Pool], None]"
 ) -> Callable[[int, int], None]:
     """Moves a bar; once the pool holds something, has it checked."""
-    from langchain_reasc.evaluation.reading import read_pool
+    from langchain_reasc.pools.reading import read_pool
 
     unchecked = [check]
 

@@ -11,7 +11,7 @@ from langchain_reasc.cli.options import AsJson, PoolPath, PTarget, Score, Seed, 
 
 if TYPE_CHECKING:
     from langchain_reasc.evaluation.metrics import Row
-    from langchain_reasc.evaluation.pool import Pool
+    from langchain_reasc.pools.pool import Pool
     from langchain_reasc.evaluation.replay import Replay
     from langchain_reasc.evaluation.scoring import MeasureSpec
 
@@ -91,7 +91,7 @@ def replay(
 
     reasc replay pool.jsonl --signal token_logprob --score mean --json > result.json
     """
-    from langchain_reasc.evaluation.reading import read_pool
+    from langchain_reasc.pools.reading import read_pool
 
     if signals and signal:
         raise typer.BadParameter("--signals all has a row for every signal; leave out --signal")

@@ -10,7 +10,7 @@ from langchain_reasc.cli.console import progress, remark, stdout
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
     from langchain_reasc.evaluation.scoring import MeasureSpec
-    from langchain_reasc.evaluation.template import Template
+    from langchain_reasc.data.template import Template
 
 __all__ = ["calibrate_without_labels", "explained_consensus"]
 
@@ -36,8 +36,8 @@ def calibrate_without_labels(
         ConfigurationError: the questions cannot be read, or the measure is that of a pool.
     """
     from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.evaluation.questions import read_unlabelled
-    from langchain_reasc.evaluation.template import Template
+    from langchain_reasc.data.questions import read_unlabelled
+    from langchain_reasc.data.template import Template
     from langchain_reasc.exceptions import ConfigurationError
     from langchain_reasc.models.prepared import PreparedModel
     from langchain_reasc.runnable import calibrate_unlabelled

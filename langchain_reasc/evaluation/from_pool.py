@@ -15,7 +15,7 @@ from langchain_reasc.calibration import (
     calibrate_offline,
     fit_correctness,
 )
-from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure

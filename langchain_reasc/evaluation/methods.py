@@ -7,7 +7,7 @@ from typing import Any, Final
 from langchain_reasc.calibration import Calibration, Safeguard
 from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure

@@ -8,7 +8,7 @@ import numpy as np
 
 from langchain_reasc.calibration.score_odds import fit_odds
 from langchain_reasc.evaluation.methods import Method, MethodSettings, Split
-from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.bayesian_vote import BayesianVote

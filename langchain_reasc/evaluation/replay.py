@@ -23,7 +23,7 @@ from langchain_reasc.evaluation.methods import (
     weighing,
 )
 from langchain_reasc.evaluation.other_methods import OTHER_WEIGHING, other_counting, other_weighing
-from langchain_reasc.evaluation.pool import Pool
+from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.risk import Risk, likelihoods, risk_of
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError

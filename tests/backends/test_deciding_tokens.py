@@ -14,8 +14,8 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from pydantic import BaseModel, Field
 
 from langchain_reasc import Measure, ReASCRunnable, calibrate
-from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.pools.record import record_pool
 from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.models.logprobs.deciding import deciding_tokens, spelled_by
 

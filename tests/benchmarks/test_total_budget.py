@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from evaluation.pools import write_pool  # noqa: E402
+from pools.synthetic import write_pool  # noqa: E402
 from runnable.fakes import Reply, Scripted  # noqa: E402
 
 from benchmarks.total_budget import CAPPED, NARROW, ROUNDS, UNIFORM, at_equal_cost, main, shared  # noqa: E402

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from evaluation.pools import question, response, write_lines, write_pool
+from pools.synthetic import question, response, write_lines, write_pool
 from runnable.fakes import calibration, saying
 from typer.testing import CliRunner, Result
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from evaluation.pools import write_lines
+from pools.synthetic import write_lines
 from langchain_reasc_llama_cpp import embedded_model_path
 from runnable.fakes import calibration
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.pools import question, response, write_lines, write_pool
+from pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.evaluation import Pool, read_pool, replay, summarize
 from langchain_reasc.evaluation.methods import OFFLINE
 from langchain_reasc.evaluation.plots import plot_risk

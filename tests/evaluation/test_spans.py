@@ -8,13 +8,13 @@ import pytest
 from langchain_core.messages import AIMessage
 from pydantic import Field
 
-from evaluation.pools import Guesser, write_lines, write_pool
+from pools.synthetic import Guesser, write_lines, write_pool
 from langchain_reasc.answers import extractor, places_of, vote_of
 from langchain_reasc.evaluation import read_pool
-from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.evaluation.signals_file import append_signals, load_signals, signals_path
+from langchain_reasc.pools.signals_file import append_signals, load_signals, signals_path
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import read_signals

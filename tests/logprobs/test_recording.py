@@ -11,8 +11,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_reasc.evaluation import Pool
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure

@@ -4,7 +4,7 @@ from functools import cache
 
 from langchain_reasc_llama_cpp import embedded_model_path
 
-from langchain_reasc.evaluation.questions import LabelledQuestion, read_questions
+from langchain_reasc.data.questions import LabelledQuestion, read_questions
 
 __all__ = ["brief", "problems"]
 

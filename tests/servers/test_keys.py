@@ -11,8 +11,8 @@ from langchain_core.load import dumps
 from runnable.fakes import TOP_K
 
 from langchain_reasc import ReASCRunnable, calibrate_mixture, save_calibration
-from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.pools.record import record_pool
 from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.models.prepared import PreparedModel
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from evaluation.pools import Guesser
+from pools.synthetic import Guesser
 from langchain_reasc.calibration import check_fingerprint
 from langchain_reasc.evaluation import Pool, read_pool
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on
-from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.evaluation.signals_file import intact_length, signals_path
-from langchain_reasc.evaluation.template import Template
+from langchain_reasc.pools.signals_file import intact_length, signals_path
+from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from langchain_reasc.evaluation.kept_signals import KeptSignals
-from langchain_reasc.evaluation.pool import Pool
-from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.reading import read_stored
-from langchain_reasc.evaluation.regrade import regrade
-from langchain_reasc.evaluation.signals_file import intact_length, load_signals, signals_path
+from langchain_reasc.pools.kept_signals import KeptSignals
+from langchain_reasc.pools.pool import Pool
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.pools.reading import read_stored
+from langchain_reasc.pools.regrade import regrade
+from langchain_reasc.pools.signals_file import intact_length, load_signals, signals_path
 from langchain_reasc.exceptions import PoolError
 
 __all__ = ["resume"]

@@ -13,13 +13,13 @@ from langchain_core.runnables import Runnable
 
 from langchain_reasc._version import __version__
 from langchain_reasc.answers import EXTRACTION_VERSION, AnswerSpec, Vote, extractor, vote_of
-from langchain_reasc.evaluation.drawing import Drawn, drawn_responses, each_question
-from langchain_reasc.evaluation.extraction import kept_of
-from langchain_reasc.evaluation.pool import Pool
-from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.reading import read_pool
-from langchain_reasc.evaluation.resume import resume
-from langchain_reasc.evaluation.template import Template
+from langchain_reasc.pools.drawing import Drawn, drawn_responses, each_question
+from langchain_reasc.pools.extraction import kept_of
+from langchain_reasc.pools.pool import Pool
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.pools.reading import read_pool
+from langchain_reasc.pools.resume import resume
+from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, ContextOverflowError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import SignalReading

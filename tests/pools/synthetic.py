@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langchain_reasc.evaluation.signals_file import append_signals, signals_path
+from langchain_reasc.pools.signals_file import append_signals, signals_path
 
 
 def write_pool(

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from evaluation.pools import Guesser, question, response, write_lines
+from pools.synthetic import Guesser, question, response, write_lines
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, vote_of
 from langchain_reasc.evaluation import PoolResponse, read_pool
-from langchain_reasc.evaluation.extraction import kept_of, message_of
-from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.record import record_pool
+from langchain_reasc.pools.extraction import kept_of, message_of
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.evaluation.signals_file import signals_path
+from langchain_reasc.pools.signals_file import signals_path
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ReASC

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.pools import question, response, write_lines, write_pool
+from pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.evaluation import read_pool
-from langchain_reasc.evaluation.signals_file import append_signals, intact_length, load_signals, signals_path
+from langchain_reasc.pools.signals_file import append_signals, intact_length, load_signals, signals_path
 from langchain_reasc.exceptions import PoolError
 
 

@@ -9,8 +9,8 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.evaluation.overflow import is_overflow
-from langchain_reasc.evaluation.questions import LabelledQuestion
+from langchain_reasc.pools.overflow import is_overflow
+from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Sample, draw

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from langchain_reasc.evaluation.signals_file import PoolSignals, load_signals
+from langchain_reasc.pools.signals_file import PoolSignals, load_signals
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Spans
 

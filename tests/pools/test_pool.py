@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.pools import question, response, write_lines, write_pool
+from pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.evaluation import read_pool
 from langchain_reasc.exceptions import PoolError
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from evaluation.pools import Guesser
-from langchain_reasc.evaluation.questions import LabelledQuestion
-from langchain_reasc.evaluation.record import record_pool
-from langchain_reasc.evaluation.template import Template
+from pools.synthetic import Guesser
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.pools.record import record_pool
+from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError
 
 TURNS = [

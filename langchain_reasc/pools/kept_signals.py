@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import Extractor, Vote, places_of
-from langchain_reasc.evaluation.signals_file import TokenSignals, append_signals, signals_path
+from langchain_reasc.pools.signals_file import TokenSignals, append_signals, signals_path
 from langchain_reasc.exceptions import LogprobsUnavailable, PoolError
 from langchain_reasc.models.contract import TOKEN_SIGNALS_INFO
 from langchain_reasc.models.logprobs import SignalReading, read_signals

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, normalize
-from langchain_reasc.evaluation.extraction import extracted_again
-from langchain_reasc.evaluation.pool import Pool, PoolQuestion
-from langchain_reasc.evaluation.signals_file import signals_path
+from langchain_reasc.pools.extraction import extracted_again
+from langchain_reasc.pools.pool import Pool, PoolQuestion
+from langchain_reasc.pools.signals_file import signals_path
 from langchain_reasc.exceptions import PoolError, ReASCError
 
 __all__ = ["read_pool", "read_stored"]

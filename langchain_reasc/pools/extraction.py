@@ -8,7 +8,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import EXTRACTION_VERSION, Extractor, Vote, extractor, vote_of
-from langchain_reasc.evaluation.pool import Pool, PoolQuestion, PoolResponse
+from langchain_reasc.pools.pool import Pool, PoolQuestion, PoolResponse
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import SPAN_SCORES
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from langchain_reasc.answers import extractor, normalize
 from langchain_reasc.calibration.storage import write_atomically
-from langchain_reasc.evaluation.extraction import NO_SPANS, votes_again
-from langchain_reasc.evaluation.pool import Pool, PoolQuestion
-from langchain_reasc.evaluation.questions import LabelledQuestion
+from langchain_reasc.pools.extraction import NO_SPANS, votes_again
+from langchain_reasc.pools.pool import Pool, PoolQuestion
+from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Spans
 

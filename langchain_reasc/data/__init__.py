@@ -1,0 +1,1 @@
+"""What is asked: questions with their right answers, from files, and the text around each."""
