@@ -1,11 +1,12 @@
-"""A study: one pool with the settings under which it is looked at, and what several tables need of it, computed once."""
+"""A study: one pool with the settings under which it is looked at, and what several tables need of it, had once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from langchain_reasc.evaluation.metrics import Row, summarize
 from langchain_reasc.evaluation.methods import MethodSettings, Split
+from langchain_reasc.evaluation.metrics import Row, summarize
 from langchain_reasc.evaluation.replay import Replay, replay, splits
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.pools.pool import Pool
@@ -43,12 +44,14 @@ class Study:
         pool: recorded responses.
         measure: by what ReASC weighs: ``"auto"``, ``"recorded"`` or one measure; None where the pool has no scores.
         settings: what all tables share.
+        made: name of a table -> the studies it was made of, this one the first, and the table.
     """
 
     name: str
     pool: Pool
     measure: MeasureSpec | None
     settings: StudySettings
+    made: dict[str, tuple[Sequence["Study"], Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def scores(self) -> PoolScores:
