@@ -62,8 +62,8 @@ def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
     """The picture of :func:`plot_tradeoff`, not saved."""
     figure = empty_figure(9.5, 5)
     axes = figure.subplots()
-    measures = list(dict.fromkeys(row.spec for row in rows if row.spec is not None))
-    for row in rows:
+    colours = _colours(rows)
+    for row, colour in zip(rows, colours, strict=True):
         accuracy = row.accuracy
         axes.errorbar(
             row.tokens.value,
@@ -71,7 +71,7 @@ def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
             xerr=[[row.tokens.value - row.tokens.low], [row.tokens.high - row.tokens.value]],
             yerr=[[100 * (accuracy.value - accuracy.low)], [100 * (accuracy.high - accuracy.value)]],
             fmt=_MARKERS.get(row.method, "s"),
-            color="0.5" if row.spec is None else f"C{measures.index(row.spec)}",
+            color=colour,
             markersize=7,
             elinewidth=0.8,
             alpha=0.85,
@@ -106,13 +106,13 @@ def draw_risk(rows: Sequence[Row]) -> "Figure":
         )
     figure = empty_figure(9.5, 5)
     axes = figure.subplots()
-    measures = list(dict.fromkeys(row.spec for row, _ in told if row.spec is not None))
+    colours = _colours([row for row, _ in told])
     for at, (row, risk) in enumerate(told):
         counted = row.spec is None  # and told apart by its dashes
         axes.plot(
             100 * np.arange(1, risk.risk.size + 1) / risk.risk.size,
             100 * risk.risk,
-            color="0.5" if row.spec is None else f"C{measures.index(row.spec)}",
+            color=colours[at],
             linestyle=_DASHES[at % len(_DASHES)] if counted else ":" if row.method == MIXTURE else "-",
             linewidth=1.4,
             label=f"{_title(row)}: AURC {100 * risk.aurc:.1f} %",
@@ -209,6 +209,15 @@ def _save(figure: "Figure", path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, bbox_inches="tight")
     return path
+
+
+def _colours(rows: Sequence[Row]) -> list[str]:
+    """One for each measure; where there is only one, one for each method. Grey for those that count votes."""
+    told_apart: list[object] = [row.spec for row in rows if row.spec is not None]
+    several = len(set(told_apart)) > 1
+    kinds = [None if row.spec is None else row.spec if several else row.method for row in rows]
+    order = [kind for kind in dict.fromkeys(kinds) if kind is not None]
+    return ["0.5" if kind is None else f"C{order.index(kind)}" for kind in kinds]
 
 
 def _title(row: Row) -> str:

@@ -27,6 +27,8 @@ __all__ = ["histograms"]
 _VARIANTS: Final = ("bottom_group", "mean", "tail_group", "average_group")
 """The paper's four: bottom 10 % group confidence, response-level self-certainty, tail group, average group."""
 _BINS: Final = 30
+_ORDER: Final = ("right", "mean of right", "wrong", "mean of wrong", "mixture's components", "mixture's gate")
+_ENDS: Final = (1, 99)  # percentiles between which scores are drawn: a single one far away would leave no room for others
 
 Array = npt.NDArray[np.float64]
 
@@ -68,8 +70,7 @@ def _of_pool(at: int, study: Study, *, alone: bool) -> Figure:
         text=" ".join(_words(panel) for panel in told),
         title="" if alone else study.name,
         notes=[
-            "Of each question its first recorded response. Densities: each group's histogram has an area of its share "
-            "of all. The mixture (Algorithm 2) is fitted to all of them without their labels.",
+            "Of each question its first recorded response. The areas of the two groups are their shares of all. The mixture (Algorithm 2) is fitted to all of them without their labels.",
             f"The first panel is the score by which ReASC weighs here ({chosen}).",
         ],
     )
@@ -122,26 +123,28 @@ def _drawn(panels: Sequence[_Panel]) -> "Drawn":
             _histogram(axes, panels[at])
         else:
             axes.axis("off")
-    handles, labels = {}, []
-    for axes in grid.flat:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    labels = list(handles)
-    drawn.legend(list(handles.values()), labels, loc="upper center", ncols=4, frameon=False, fontsize=8)
+    held = [pair for axes in grid.flat for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    labels = {label: handle for handle, label in reversed(held)}  # the first of each name
+    labels = {label: labels[label] for label in sorted(labels, key=_ORDER.index)}
+    drawn.legend(list(labels.values()), list(labels), loc="upper center", ncols=4, frameon=False, fontsize=8)
     drawn.tight_layout(rect=(0, 0, 1, 0.94 if rows == 2 else 0.88))
     return drawn
 
 
 def _histogram(axes: "Axes", panel: _Panel) -> None:
     both = np.concatenate([panel.right, panel.wrong])
-    edges = np.histogram_bin_edges(both, bins=min(_BINS, max(5, both.size // 4)))
-    share = 1 / (both.size * np.diff(edges)[0])
+    low, high = np.percentile(both, _ENDS)
+    bins = min(_BINS, max(5, both.size // 4))
+    edges = np.histogram_bin_edges(both, bins, range=(low, high) if low < high else None)
+    share, highest = 1 / (both.size * np.diff(edges)[0]), 0.0
     for name, values, colour in (("right", panel.right, RIGHT), ("wrong", panel.wrong, WRONG)):
-        axes.hist(values, edges, weights=np.full(values.size, share), color=colour, alpha=0.45, label=name)
+        shown, _, _ = axes.hist(values, edges, weights=np.full(values.size, share), color=colour, alpha=0.45, label=name)
         axes.axvline(values.mean(), color=colour, linewidth=1.6, label=f"mean of {name}")
+        highest = max(highest, shown.max())
     calibration = panel.mixture
     if calibration is not None and calibration.mixture is not None:
         _density(axes, calibration, np.linspace(edges[0], edges[-1], 201))
+    axes.set_ylim(0, 1.25 * highest)  # a component may be far narrower than a bin, and as much higher
     axes.set_title(str(panel.measure), fontsize=9)
     axes.set_yticks([])
     axes.tick_params(labelsize=8)

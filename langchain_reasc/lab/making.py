@@ -128,8 +128,8 @@ def _of_those_that_can(entry: Entry, studies: Sequence[Study]) -> tuple[Any, lis
             problems.append(f"{study.name}: {_sentence(error)}")
         else:
             able.append(study)
-    if not able or len(able) == len(studies):  # together they cannot, although each can
-        return None, problems or [told]
+    if not able or len(able) == len(studies):  # none can, or only not together
+        return None, [told] if all(told in problem for problem in problems) else problems
     try:
         return entry.make(able), problems
     except ReASCError as error:

@@ -58,7 +58,7 @@ def setting_lines(report: Report) -> Iterator[str]:
         f"The gate is asked for an accuracy of {settings.methods.p_target:g}."
     )
     if settings.parameters is not None:
-        yield f"TFLOPs: 2N per generated token, N = {settings.parameters:.4g} parameters."
+        yield f"TFLOPs: 2N per generated token, N = {settings.parameters:,.0f} parameters."
     if settings.tokens_per_second is not None:
         yield f"Latencies: as with {settings.tokens_per_second:g} tokens a second in one sequence."
     yield f"Made by langchain-reasc {__version__}."
