@@ -95,7 +95,7 @@ def test_a_recording_asks_with_its_template_and_remembers_it(tmp_path: Path) -> 
             return super()._generate(messages, stop, run_manager, **kwargs)
 
     template = Template([HumanMessage("1 + 1?"), AIMessage("2"), HumanMessage("Q: {question}")])
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     pool = record_pool(
         Recorder(), [LabelledQuestion("a", "3?", "3")], path, samples=1, system="Add.", template=template
     )

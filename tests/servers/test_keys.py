@@ -60,7 +60,7 @@ def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
     questions = [LabelledQuestion(f"q{at}", f"question {at}", "42") for at in range(3)]
     with fault_server(answer) as served:
         model = chat(served.url)
-        record_pool(model, questions, tmp_path / "pool.jsonl", samples=2, measure=TOP_K)
+        record_pool(model, questions, tmp_path / "pool.sqlite", samples=2, measure=TOP_K)
         made = calibrate_mixture(
             [1.0 + at / 10 for at in range(20)], measure=TOP_K, fingerprint=PreparedModel.of(model).fingerprint()
         )

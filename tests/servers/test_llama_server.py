@@ -34,7 +34,7 @@ def calibrated(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A calibration on labelled questions that the server answered."""
     folder = tmp_path_factory.mktemp("calibrated")
     questions = problems("calibration", CALIBRATED_ON)
-    pool = record_pool(model, questions, folder / "pool.jsonl", samples=1, answer="boxed", measure=MEASURE)
+    pool = record_pool(model, questions, folder / "pool.sqlite", samples=1, answer="boxed", measure=MEASURE)
     firsts = [(at, 0) for at in range(len(pool.questions))]
     made = calibrate_offline_on(pool, PoolScores(pool), firsts, MEASURE, p_target=0.8)
     save_calibration(made, folder / "calibration.json")
