@@ -116,7 +116,7 @@ def _words(panel: _Panel) -> str:
 def _drawn(panels: Sequence[_Panel]) -> "Drawn":
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    drawn = empty_figure(4.6 * columns, 3.0 * rows + 0.4)
+    drawn = empty_figure(3.3 * columns, 2.4 * rows + 0.5)
     grid = drawn.subplots(rows, columns, squeeze=False)
     for at, axes in enumerate(grid.flat):
         if at < len(panels):
@@ -126,8 +126,8 @@ def _drawn(panels: Sequence[_Panel]) -> "Drawn":
     held = [pair for axes in grid.flat for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
     labels = {label: handle for handle, label in reversed(held)}  # the first of each name
     labels = {label: labels[label] for label in sorted(labels, key=_ORDER.index)}
-    drawn.legend(list(labels.values()), list(labels), loc="upper center", ncols=4, frameon=False, fontsize=8)
-    drawn.tight_layout(rect=(0, 0, 1, 0.94 if rows == 2 else 0.88))
+    drawn.legend(list(labels.values()), list(labels), loc="upper center", ncols=3, frameon=False, fontsize=7)
+    drawn.tight_layout(rect=(0, 0, 1, 0.92 if rows == 2 else 0.84))
     return drawn
 
 
@@ -145,9 +145,9 @@ def _histogram(axes: "Axes", panel: _Panel) -> None:
     if calibration is not None and calibration.mixture is not None:
         _density(axes, calibration, np.linspace(edges[0], edges[-1], 201))
     axes.set_ylim(0, 1.25 * highest)  # a component may be far narrower than a bin, and as much higher
-    axes.set_title(str(panel.measure), fontsize=9)
+    axes.set_title(str(panel.measure), fontsize=8)
     axes.set_yticks([])
-    axes.tick_params(labelsize=8)
+    axes.tick_params(labelsize=7)
 
 
 def _density(axes: "Axes", calibration: Calibration, at: Array) -> None:

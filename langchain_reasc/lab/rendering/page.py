@@ -19,6 +19,9 @@ __all__ = ["check_page_extra", "report_page"]
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 """Characters that HTML does not allow, such as a model may write."""
+_WIDTH = re.compile(r'<svg [^>]*?\bwidth="(\d+)"')
+_HALF: Final = 680
+"""Pixels that a figure may be wide to stand beside another."""
 _MARKS: Final = MARKED.format(best="Bold", second="underlined")
 
 
@@ -65,9 +68,14 @@ class _Part:
         return f"part-{self.made.entry.name}"
 
     @property
-    def figures(self) -> list[tuple[str, Figure]]:
-        """The figures, each with an id."""
-        return [(f"{self.id}-{at}", one) for at, one in enumerate(self.made.figures)]
+    def figures(self) -> list[tuple[str, Figure, bool]]:
+        """The figures, each with an id, and whether it is too wide to stand beside another."""
+        return [(f"{self.id}-{at}", one, _is_wide(one)) for at, one in enumerate(self.made.figures)]
+
+
+def _is_wide(figure: Figure) -> bool:
+    width = _WIDTH.match(figure.html)
+    return width is not None and int(width[1]) > _HALF
 
 
 def check_page_extra() -> None:
