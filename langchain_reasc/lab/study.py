@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from langchain_reasc.evaluation.metrics import Row, summarize
 from langchain_reasc.evaluation.methods import MethodSettings, Split
+from langchain_reasc.evaluation.metrics import Row, summarize
 from langchain_reasc.evaluation.replay import Replay, replay, splits
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.pools.pool import Pool
