@@ -34,8 +34,8 @@ from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import AUROC, Calibration
-    from langchain_reasc.pools.pool import Pool
     from langchain_reasc.evaluation.scoring import MeasureSpec
+    from langchain_reasc.pools.pool import Pool
 
 __all__ = ["calibrate", "calibrate_pool", "check_signals", "explained"]
 

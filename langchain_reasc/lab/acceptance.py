@@ -1,9 +1,9 @@
 """How many questions Stage 1 answers from one response, against the size of the model, across pools."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -42,9 +42,9 @@ def acceptance(studies: Sequence[Study]) -> Figure:
     held = [_accepted(study, alone=len(studies) == 1) for study in studies]
     sized = len({one.parameters for one in held} - {None}) > 1 and all(one.parameters for one in held)
     size = (
-        "Sizes are what each model's name in its pool says; with several models, --parameters is of all and not used."
+        "Sizes are what each pool says, or the name of its model; what --parameters says is of all, and not used here."
         if sized
-        else "By pool: the models' names do not tell different sizes."
+        else "By pool, because the pools do not all tell the size of their models, or it is the same."
     )
     html = svg(lambda: _drawn(held, sized=sized), "acceptance", "Share of questions accepted in Stage 1")
     notes = [
@@ -54,9 +54,12 @@ def acceptance(studies: Sequence[Study]) -> Figure:
     return Figure(html, " ".join(_words(one) for one in held), notes=notes)
 
 
-def parameters_of(name: str) -> float | None:
-    """N, as a model's name says it: ``Qwen2.5-3B-Instruct`` has 3e9, ``smol-135m`` 135e6."""
-    found = _SIZE.search(name)
+def parameters_of(metadata: Mapping[str, Any]) -> float | None:
+    """N, as a pool's metadata says it, or the name of its model: ``Qwen2.5-3B`` has 3e9, ``smol-135m`` 135e6."""
+    told, fingerprint = metadata.get("parameters"), metadata.get("fingerprint")
+    if isinstance(told, int | float) and told > 0:
+        return float(told)
+    found = _SIZE.search(str(fingerprint.get("model"))) if isinstance(fingerprint, Mapping) else None
     return float(found[1]) * _UNITS[found[2].lower()] if found else None
 
 
@@ -64,9 +67,8 @@ def _accepted(study: Study, *, alone: bool) -> _Accepted:
     if study.measure is None:
         raise PoolError(f"{study.pool.path} has no scores or token signals, and a gate needs them")
     shares = {row.method: _share(row, study.settings.seed) for row in study.rows if row.method in _METHODS}
-    fingerprint = study.pool.metadata.get("fingerprint")
-    model = str(fingerprint.get("model") or "") if isinstance(fingerprint, dict) else ""
-    return _Accepted(study.name, study.settings.parameters if alone else parameters_of(model), shares)
+    asked = study.settings.parameters if alone else None
+    return _Accepted(study.name, asked or parameters_of(study.pool.metadata), shares)
 
 
 def _share(row: Row, seed: int) -> Estimate:

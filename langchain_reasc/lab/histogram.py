@@ -147,6 +147,7 @@ def _histogram(axes: "Axes", panel: _Panel) -> None:
     axes.set_ylim(0, 1.25 * highest)  # a component may be far narrower than a bin, and as much higher
     axes.set_title(str(panel.measure), fontsize=8)
     axes.set_yticks([])
+    axes.locator_params(axis="x", nbins=5)
     axes.tick_params(labelsize=7)
 
 

@@ -1,7 +1,8 @@
 """Accuracy and cost against a setting, drawn from the tables that say so."""
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from langchain_reasc.evaluation.metrics import Estimate
 from langchain_reasc.evaluation.plots import empty_figure
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["calibration_size_plot", "scale_plot"]
 
-_MARKERS = "os^DvP*X"
+_MARKERS: Final = "os^DvP*X"
+_COST: Final = re.compile(r"\w?FLOPs|Tokens")
 Line = tuple[str, list[tuple[float, Cell]], list[tuple[float, Cell]]]
 
 
@@ -51,11 +53,11 @@ def _swept(name: str, studies: Sequence[Study]) -> Figure:
 
 
 def _columns(table: Table, name: str) -> tuple[int, int, int]:
-    """Those of the setting, of the accuracy and of the cost: TFLOPs, or where these are not known tokens."""
+    """Those of the setting, of the accuracy and of the cost, operations or tokens."""
     heads = [column.name for column in table.columns]
     numeric = [at for at in range(len(heads)) if not is_text(table, at)]
     accuracy = next((at for at in numeric if heads[at].startswith("Accuracy")), None)
-    costs = [at for word in ("TFLOPs", "Tokens") for at in numeric if heads[at].startswith(word)]
+    costs = [at for at in numeric if _COST.match(heads[at])]
     cost = next((at for at in costs if any(number_of(row[at]) is not None for row in table.rows)), None)
     if not numeric or accuracy is None or cost is None:
         raise ConfigurationError(f"the table {name!r} has no accuracy or no cost to draw (its columns: {heads})")

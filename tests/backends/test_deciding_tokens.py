@@ -15,9 +15,9 @@ from pydantic import BaseModel, Field
 
 from langchain_reasc import Measure, ReASCRunnable, calibrate
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.models.logprobs.deciding import deciding_tokens, spelled_by
+from langchain_reasc.pools.record import record_pool
 
 from .faces import Face, merged
 from .tiny_gguf import write_tiny_model

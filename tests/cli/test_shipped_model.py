@@ -9,16 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
-from pools.synthetic import write_lines
 from langchain_reasc_llama_cpp import embedded_model_path
+from pools.synthetic import write_lines
 from runnable.fakes import calibration
 
 from cli.test_commands import reasc
 from langchain_reasc.calibration import Fingerprint, load_calibration, save_calibration
 from langchain_reasc.calibration.asked import confidence_part
+from langchain_reasc.models.stated import instruction
 from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.store import PoolStore
-from langchain_reasc.models.stated import instruction
 
 TEST = embedded_model_path().with_name("test.jsonl")
 pytestmark = pytest.mark.skipif(not TEST.exists(), reason="the shipped model is not built yet")
@@ -180,7 +180,10 @@ def test_ctrl_c_is_clean_and_recording_goes_on_afterwards(tmp_path: Path) -> Non
     path = tmp_path / "p.sqlite"
     process = _process("record", TEST, "--out", path)
     deadline = time.monotonic() + 60
-    while not (path.exists() and path.stat().st_size and len(PoolStore.create(path).ids()) >= 2) and time.monotonic() < deadline:
+    while (
+        not (path.exists() and path.stat().st_size and len(PoolStore.create(path).ids()) >= 2)
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
@@ -198,7 +201,9 @@ def test_questions_of_ones_own_as_csv(tmp_path: Path) -> None:
     data.write_text(f'q,a\n"{QUESTION}",5\n', encoding="utf-8")
     missing = reasc("record", data, "--out", tmp_path / "p.sqlite", code=1)
     assert "--question-field" in missing.stderr
-    reasc("record", data, "--out", tmp_path / "p.sqlite", "--question-field", "q", "--answer-field", "a", "--samples", 1)
+    reasc(
+        "record", data, "--out", tmp_path / "p.sqlite", "--question-field", "q", "--answer-field", "a", "--samples", 1
+    )
     [question] = read_pool(tmp_path / "p.sqlite").questions
     assert question.reference == "5"
     empty = write_lines(tmp_path / "empty.jsonl")

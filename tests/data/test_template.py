@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-
 from pools.synthetic import Guesser
+
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.pools.record import record_pool
 
 TURNS = [
     {"role": "system", "content": "Add."},

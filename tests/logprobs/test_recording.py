@@ -9,13 +9,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.evaluation import Pool
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.pools.record import record_pool
 
 QUESTIONS = [LabelledQuestion(f"q{at}", f"{at}", "6") for at in range(6)]
 TOP_K, ENTROPY = Measure("top_k", "mean"), Measure("neg_entropy", "mean")

@@ -9,12 +9,12 @@ import pytest
 from langchain_core.exceptions import ContextOverflowError as CoreContextOverflowError
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-from pools.synthetic import Guesser
-from langchain_reasc.evaluation import read_pool
-from langchain_reasc.pools.overflow import is_overflow
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.evaluation import read_pool
 from langchain_reasc.exceptions import ContextOverflowError, SamplingError
+from langchain_reasc.pools.overflow import is_overflow
+from langchain_reasc.pools.record import record_pool
+from pools.synthetic import Guesser
 
 SHORT = [LabelledQuestion(f"q{number}", f"Kira has {number} roses. How many?", "6") for number in range(3)]
 LONG = LabelledQuestion("long", "and one more rose " * 2000, "6")

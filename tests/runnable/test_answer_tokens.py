@@ -11,10 +11,10 @@ from langchain_core.messages import AIMessage
 from langchain_reasc import Calibration, Measure, ReASCRunnable, acalibrate, calibrate
 from langchain_reasc.answers import extractor, places_of, vote_of
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.pools.record import record_pool
 
 from .fakes import Reply, Scripted, calibration
 

@@ -8,8 +8,8 @@ import pytest
 from langchain_reasc import acalibrate, calibrate
 from langchain_reasc.answers import free_text
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
+from langchain_reasc.pools.record import record_pool
 
 from .fakes import Reply, Scripted, saying
 from .judges import asked, city, judging, pairs

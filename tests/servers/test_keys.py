@@ -12,9 +12,9 @@ from runnable.fakes import TOP_K
 
 from langchain_reasc import ReASCRunnable, calibrate_mixture, save_calibration
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.pools.record import record_pool
 
 from .conftest import KEY, Chat
 from .fault_server import FaultServer, answer, fault_server

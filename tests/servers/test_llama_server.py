@@ -9,10 +9,10 @@ import pytest
 from langchain_reasc import Measure, ReASCRunnable, load_calibration, save_calibration
 from langchain_reasc.answers import equivalent
 from langchain_reasc.evaluation.from_pool import calibrate_offline_on
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import FingerprintMismatch
 from langchain_reasc.models.logprobs import token_signals_of
+from langchain_reasc.pools.record import record_pool
 
 from .conftest import Chat
 from .llama_server import LlamaServer

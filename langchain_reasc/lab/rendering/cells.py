@@ -7,13 +7,13 @@ from typing import Final, Literal
 from langchain_reasc.evaluation.metrics import Estimate
 from langchain_reasc.lab.parts import Cell, Column, Table
 
-__all__ = ["MARKED", "MISSING", "POOL", "Mark", "is_text", "marks", "number_of", "written"]
+__all__ = ["MARKED", "MISSING", "POOLS", "Mark", "is_text", "marks", "number_of", "written"]
 
 MISSING: Final = "–"
 """What stands for a number that could not be had."""
 
-POOL: Final = "Pool"
-"""The column that says which pool a row is of; bests are found among the rows of one pool."""
+POOLS: Final = ("Pool", "Task")
+"""Columns that say which pool a row is of; bests are found among the rows of one pool."""
 
 MARKED: Final = (
     "{best} is the best of its column, {second} the second best, among the rows of one pool and as the numbers are "
@@ -67,7 +67,7 @@ def marks(table: Table) -> dict[tuple[int, int], Mark]:
 
 
 def _pools(table: Table) -> list[list[int]]:
-    at = next((at for at, column in enumerate(table.columns) if column.name == POOL), None)
+    at = next((at for at, column in enumerate(table.columns) if column.name in POOLS), None)
     pools: dict[Cell, list[int]] = {}
     for number, row in enumerate(table.rows):
         pools.setdefault(None if at is None else row[at], []).append(number)

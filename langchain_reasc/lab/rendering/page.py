@@ -12,7 +12,7 @@ from langchain_reasc.evaluation.metrics import Estimate
 from langchain_reasc.exceptions import missing_extra
 from langchain_reasc.lab.making import Made, Report, command_for
 from langchain_reasc.lab.parts import Cell, Column, Figure, Table
-from langchain_reasc.lab.rendering.cells import MARKED, POOL, Mark, is_text, marks, number_of, written
+from langchain_reasc.lab.rendering.cells import MARKED, POOLS, Mark, is_text, marks, number_of, written
 from langchain_reasc.lab.rendering.wording import headline, pool_facts, setting_lines
 
 __all__ = ["check_page_extra", "report_page"]
@@ -132,7 +132,7 @@ def _grid(table: Table | None) -> _Grid | None:
         return None
     marked = marks(table)
     texts = [is_text(table, at) for at in range(len(table.columns))]
-    second = len(texts) > 1 and table.columns[0].name == POOL and texts[1]
+    second = len(texts) > 1 and table.columns[0].name in POOLS and texts[1]
     return _Grid(
         heads=[
             _Head(column.name, text, column.best or "", column.meaning)
