@@ -209,5 +209,5 @@ def _save(path: Path, text: str) -> None:
         typer.echo(text, nl=False)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.encode("utf-8", "replace").decode("utf-8"))  # a model may write half a character
+    write_atomically(path, text.encode("utf-8", "replace").decode("utf-8"))  # half a character, as a model may write
     remark(f"wrote {path}")

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -96,6 +96,8 @@ def make_report(
     if not studies or len(set(names)) < len(names):
         raise ConfigurationError(f"a report is of one pool or more, each with a name of its own; got {names}")
     wanted = chosen_entries(()) if entries is None else entries
+    if on_progress:
+        on_progress(0, len(wanted))
     parts = []
     for at, entry in enumerate(wanted, start=1):
         parts.append(_made(entry, studies))
@@ -168,7 +170,3 @@ def _measured(measure: "MeasureSpec | None") -> list[str]:
         return ["--signal", measure.signal, "--score", measure.score, "--window", str(measure.window)]
     return ["--signal", measure] if measure == "recorded" else []
 
-
-def seeded(settings: StudySettings, seed: int) -> StudySettings:
-    """The same settings with another seed for all that is random."""
-    return replace(settings, seed=seed, methods=replace(settings.methods, seed=seed))

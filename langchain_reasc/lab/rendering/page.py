@@ -13,12 +13,10 @@ from langchain_reasc.exceptions import missing_extra
 from langchain_reasc.lab.making import Made, Report, command_for
 from langchain_reasc.lab.parts import Cell, Column, Figure, Table
 from langchain_reasc.lab.rendering.cells import MARKED, POOLS, Mark, is_text, marks, number_of, written
-from langchain_reasc.lab.rendering.wording import headline, pool_facts, setting_lines
+from langchain_reasc.lab.rendering.wording import headline, pool_facts, printable, setting_lines
 
 __all__ = ["check_page_extra", "report_page"]
 
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-"""Characters that HTML does not allow, such as a model may write."""
 _WIDTH = re.compile(r'<svg [^>]*?\bwidth="(\d+)"')
 _HALF: Final = 680
 """Pixels that a figure may be wide to stand beside another."""
@@ -103,7 +101,7 @@ def report_page(report: Report) -> str:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = environment.from_string(_read("report.html.j2")).render(**_context(report))
-    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+    return printable(text)
 
 
 def _context(report: Report) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from langchain_reasc.evaluation.table import PLAIN_HEAD
 from langchain_reasc.lab.making import Made, Report
 from langchain_reasc.lab.parts import Table
 from langchain_reasc.lab.rendering.cells import MARKED, is_text, marks, written
-from langchain_reasc.lab.rendering.wording import pool_lines, setting_lines
+from langchain_reasc.lab.rendering.wording import pool_lines, printable, setting_lines
 
 __all__ = ["print_report"]
 
@@ -34,23 +34,29 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
     """
     plain = not console.encoding.startswith("utf")
 
+    def spell(text: str) -> str:
+        return spelled(printable(text)) if plain else printable(text)
+
     def say(text: str, style: str = "") -> None:
-        console.print(Text(spelled(text) if plain else text, style), soft_wrap=not console.is_terminal)
+        console.print(Text(spell(text), style), soft_wrap=not console.is_terminal)
 
     for part in report.parts:
         say(_title(part), "bold")
         for problem in part.problems:
             say(f"Not to be had: {problem}", "italic")
         if part.table is not None:
-            for grid in _grids(part.table, console.width, plain=plain, spelled=spelled if plain else str):
+            for grid in _grids(part.table, console.width, plain=plain, spelled=spell):
                 console.print(grid)
+                console.print()
             for line in _remarks(part.table):
                 say(line)
+            console.print()
         for figure in part.figures:
             say(f"{figure.title}: {figure.text}" if figure.title else figure.text)
             for note in figure.notes:
                 say(note)
-        console.print()
+        if part.figures or part.table is None:
+            console.print()
     for line in (*pool_lines(report), *setting_lines(report)):
         say(line)
 
@@ -74,7 +80,7 @@ def _grids(table: Table, width: int, *, plain: bool, spelled: Callable[[str], st
     heads = [spelled(column.name) for column in table.columns]
     marked = marks(table)
     for columns, widths in _fitting(table, heads, texts, width):
-        grid = Grid(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+        grid = Grid(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for at, wide in zip(columns, widths, strict=True):
             justify = "left" if is_text(table, at) else "right"
             grid.add_column(Text(heads[at]), justify=justify, width=wide, overflow="fold")  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """What every report says of its pools and settings, in words."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,15 @@ from langchain_reasc.evaluation.metrics import RESAMPLES
 from langchain_reasc.lab.making import Report
 from langchain_reasc.lab.study import Study
 
-__all__ = ["headline", "pool_facts", "pool_lines", "setting_lines"]
+__all__ = ["headline", "pool_facts", "pool_lines", "printable", "setting_lines"]
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+"""What a model may write, and HTML does not allow, or a terminal would obey."""
+
+
+def printable(text: str) -> str:
+    """A text without control characters and halves of characters."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def headline(report: Report) -> str:
@@ -41,7 +50,7 @@ def pool_lines(report: Report) -> Iterator[str]:
     """A line for each pool, and one for each thing that should be known of it."""
     for study in report.studies:
         facts = pool_facts(study)
-        yield f"{study.name}: " + "; ".join(f"{name.lower()}: {value}" for name, value in facts.items()) + "."
+        yield f"{study.name}: " + "; ".join(f"{name}: {value}" for name, value in facts.items()) + "."
         yield from (f"{study.name}: {note}." for note in study.pool.notes)
 
 
