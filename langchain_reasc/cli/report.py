@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langchain_reasc.cli.checks import keep_apart, output_file, text_output
+from langchain_reasc.cli.checks import output_file, text_output
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
 from langchain_reasc.cli.options import PTarget, Score, Seed, Window, measure_spec
 from langchain_reasc.cli.replay import SignalChoice, measures_for
@@ -141,8 +141,8 @@ def _check_outputs(outputs: Sequence[Path], pools: Sequence[Path]) -> None:
     for path in outputs:
         if sum(other == path or other.resolve() == path.resolve() for other in outputs) > 1:
             raise typer.BadParameter(f"{path} is named for two outputs; name another file for one of them")
-        for pool in pools:
-            keep_apart(path, pool)
+        if path.resolve() in (pool.resolve() for pool in pools):
+            raise typer.BadParameter(f"{path} is a pool that is read, and would be lost; name another file")
 
 
 def _list() -> None:

@@ -28,7 +28,10 @@ _VARIANTS: Final = ("bottom_group", "mean", "tail_group", "average_group")
 """The paper's four: bottom 10 % group confidence, response-level self-certainty, tail group, average group."""
 _BINS: Final = 30
 _ORDER: Final = ("right", "mean of right", "wrong", "mean of wrong", "mixture's components", "mixture's gate")
-_ENDS: Final = (1, 99)  # percentiles between which scores are drawn: a single one far away would leave no room for others
+_ENDS: Final = (
+    1,
+    99,
+)  # percentiles between which scores are drawn: a single one far away would leave no room for others
 
 Array = npt.NDArray[np.float64]
 
@@ -138,7 +141,9 @@ def _histogram(axes: "Axes", panel: _Panel) -> None:
     edges = np.histogram_bin_edges(both, bins, range=(low, high) if low < high else None)
     share, highest = 1 / (both.size * np.diff(edges)[0]), 0.0
     for name, values, colour in (("right", panel.right, RIGHT), ("wrong", panel.wrong, WRONG)):
-        shown, _, _ = axes.hist(values, edges, weights=np.full(values.size, share), color=colour, alpha=0.45, label=name)
+        shown, _, _ = axes.hist(
+            values, edges, weights=np.full(values.size, share), color=colour, alpha=0.45, label=name
+        )
         axes.axvline(values.mean(), color=colour, linewidth=1.6, label=f"mean of {name}")
         highest = max(highest, shown.max())
     calibration = panel.mixture

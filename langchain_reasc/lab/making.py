@@ -169,4 +169,3 @@ def _measured(measure: "MeasureSpec | None") -> list[str]:
     if isinstance(measure, Measure):
         return ["--signal", measure.signal, "--score", measure.score, "--window", str(measure.window)]
     return ["--signal", measure] if measure == "recorded" else []
-

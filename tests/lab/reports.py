@@ -11,6 +11,7 @@ from langchain_reasc.lab.contents import Entry
 from langchain_reasc.lab.making import Made, Report
 from langchain_reasc.lab.parts import Column, Figure, Table
 from langchain_reasc.lab.study import Study, StudySettings
+from langchain_reasc.method.confidence import Measure
 from langchain_reasc.pools.reading import read_pool
 
 HOSTILE = '<script>alert("1 & 2")</script> | *a*\x00 `b`'
@@ -30,10 +31,11 @@ ROWS = (
     ("b", "ASC", 9.0, 10.0, Estimate(1.0, NOTHING, NOTHING)),
 )
 TABLE = Table(COLUMNS, ROWS, notes=[f"A note with {HOSTILE}."])
+WEIGHED = Measure("token_logprob", "bottom_group", 8)  # choosing one takes seconds
 SETTINGS = StudySettings(shuffles=1, calibration_size=40, methods=MethodSettings(max_samples=8))
 
 
-def study(path: Path, name: str = "a", *, settings: StudySettings = SETTINGS, measure: object = "auto") -> Study:
+def study(path: Path, name: str = "a", *, settings: StudySettings = SETTINGS, measure: object = WEIGHED) -> Study:
     return Study(name, read_pool(path), measure, settings)  # type: ignore[arg-type]
 
 
