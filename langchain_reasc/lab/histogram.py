@@ -73,7 +73,9 @@ def _of_pool(at: int, study: Study, *, alone: bool) -> Figure:
         text=" ".join(_words(panel) for panel in told),
         title="" if alone else study.name,
         notes=[
-            "Of each question its first recorded response. The areas of the two groups are their shares of all. The mixture (Algorithm 2) is fitted to all of them without their labels.",
+            "Of each question its first recorded response. The areas of the two groups are their shares of all. The "
+            "mixture (Algorithm 2) is fitted to all of them without their labels. Drawn from the 1st to the 99th "
+            "percentile.",
             f"The first panel is the score by which ReASC weighs here ({chosen}).",
         ],
     )
@@ -82,7 +84,7 @@ def _of_pool(at: int, study: Study, *, alone: bool) -> Figure:
 def _variants(chosen: Measure | str) -> list[Measure | str]:
     if not isinstance(chosen, Measure):
         return [chosen]
-    others = [Measure(chosen.signal, score, chosen.window) for score in _VARIANTS]
+    others: list[Measure | str] = [Measure(chosen.signal, score, chosen.window) for score in _VARIANTS]
     return [chosen, *(one for one in others if str(one) != str(chosen))][:4]
 
 
@@ -141,11 +143,9 @@ def _histogram(axes: "Axes", panel: _Panel) -> None:
     edges = np.histogram_bin_edges(both, bins, range=(low, high) if low < high else None)
     share, highest = 1 / (both.size * np.diff(edges)[0]), 0.0
     for name, values, colour in (("right", panel.right, RIGHT), ("wrong", panel.wrong, WRONG)):
-        shown, _, _ = axes.hist(
-            values, edges, weights=np.full(values.size, share), color=colour, alpha=0.45, label=name
-        )
+        axes.hist(values, edges.tolist(), weights=np.full(values.size, share), color=colour, alpha=0.45, label=name)
         axes.axvline(values.mean(), color=colour, linewidth=1.6, label=f"mean of {name}")
-        highest = max(highest, shown.max())
+        highest = max(highest, share * float(np.histogram(values, edges)[0].max()))
     calibration = panel.mixture
     if calibration is not None and calibration.mixture is not None:
         _density(axes, calibration, np.linspace(edges[0], edges[-1], 201))

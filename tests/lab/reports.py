@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pools.synthetic import write_pool
 
@@ -39,8 +40,8 @@ def study(path: Path, name: str = "a", *, settings: StudySettings = SETTINGS, me
     return Study(name, read_pool(path), measure, settings)  # type: ignore[arg-type]
 
 
-def pool(folder: Path, name: str = "a", questions: int = 60, **options: object) -> Path:
-    return write_pool(folder / f"{name}.jsonl", questions, 8, **options)  # type: ignore[arg-type]
+def pool(folder: Path, name: str = "a", questions: int = 60, **options: Any) -> Path:
+    return write_pool(folder / f"{name}.jsonl", questions, 8, **options)
 
 
 def entry(name: str, made: object, *, paper: str = "") -> Entry:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pools.synthetic import append_signals, question, response, signals_path, write_lines
+from pools.synthetic import append_signals, question, response, write_lines
 
 from lab.reports import SETTINGS, pool, study
 from lab.test_rendering import parsed
@@ -24,6 +24,7 @@ from langchain_reasc.lab.rendering import report_data, report_page
 from langchain_reasc.lab.replayed import tradeoff
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.pools.signals_file import signals_path
 
 pytest.importorskip("matplotlib")
 DRAWN = ("histogram", "tradeoff", "risk", "posteriors", "acceptance", "tokens")

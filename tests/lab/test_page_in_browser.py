@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.reports import pool, report, study
 
+from lab.reports import pool, report, study
 from langchain_reasc.lab.making import Made, chosen_entries, make_report
 from langchain_reasc.lab.rendering import report_page
 
@@ -33,7 +33,8 @@ const behind = (element) => {
     layers.push([r, g, b, a]);
     if (a === 1) break;
   }
-  return layers.reverse().reduce((under, [r, g, b, a]) => [r, g, b].map((c, i) => a * c + (1 - a) * under[i]), [255, 255, 255]);
+  const over = (under, [r, g, b, a]) => [r, g, b].map((one, at) => a * one + (1 - a) * under[at]);
+  return layers.reverse().reduce(over, [255, 255, 255]);
 };
 const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
 const ratio = (element) => {

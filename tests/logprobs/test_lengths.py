@@ -31,7 +31,10 @@ def test_of_a_provider_and_of_a_model_in_this_process() -> None:
 
 def test_a_character_over_several_tokens_counts_for_the_one_in_which_it_begins() -> None:
     smile = "😀".encode()
-    tokens = [{"token": "a"}, *({"token": "�", "bytes": list(part)} for part in (smile[:2], smile[2:]))]
+    tokens: list[dict[str, Any]] = [
+        {"token": "a"},
+        *({"token": "�", "bytes": list(part)} for part in (smile[:2], smile[2:])),
+    ]
     assert token_lengths(from_provider("a😀", *tokens)) == [1, 1, 0]
     assert token_lengths(in_process("né", b"n\xc3", b"\xa9")) == [2, 0]
 
