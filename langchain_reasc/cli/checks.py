@@ -8,10 +8,12 @@ import typer
 __all__ = [
     "all_signals",
     "answer_spec",
+    "format_name",
     "keep_apart",
     "output_file",
     "output_folder",
     "picture",
+    "preset_name",
     "probability",
     "rules_shown",
     "safeguard_name",
@@ -46,7 +48,7 @@ def safeguard_name(value: str) -> str:
     return value
 
 
-def answer_spec(value: str) -> str:
+def answer_spec(value: str | None) -> str | None:
     """An extractor by name.
 
     Raises:
@@ -54,7 +56,34 @@ def answer_spec(value: str) -> str:
     """
     from langchain_reasc.answers import extractor
 
-    extractor(value)
+    if value is not None:
+        extractor(value)
+    return value
+
+
+def format_name(value: str) -> str:
+    """A data set by name.
+
+    Raises:
+        ConfigurationError: there is none of this name.
+    """
+    from langchain_reasc.data.formats import format_of
+
+    if value != "auto":
+        format_of(value, {})
+    return value
+
+
+def preset_name(value: str | None) -> str | None:
+    """A preset by name.
+
+    Raises:
+        ConfigurationError: there is none of this name.
+    """
+    from langchain_reasc.data.presets import preset_of
+
+    if value not in (None, "auto"):
+        preset_of(value)
     return value
 
 
