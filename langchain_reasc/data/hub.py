@@ -16,7 +16,7 @@ __all__ = ["hub_rows", "is_on_hub"]
 
 _SCHEME: Final = "hf:"
 _SPELLING: Final = "hf:OWNER/NAME/SPLIT, or hf:OWNER/NAME:CONFIG/SPLIT"
-_NAMED = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<config>[^/\s]+))?(?:/(?P<split>\S+))?", re.ASCII)
+_NAMED = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<config>[^/:\s]+))?(?:/(?P<split>\S+))?", re.ASCII)
 
 
 def is_on_hub(source: str) -> bool:

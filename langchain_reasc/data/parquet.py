@@ -24,6 +24,8 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ModuleNotFoundError:
         raise missing_extra("data", "pyarrow") from None
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder; name a file in it")
     at = 0
     try:
         with parquet.ParquetFile(path) as file:
@@ -33,7 +35,5 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield f"{path}, row {at}", row
     except FileNotFoundError:
         raise ConfigurationError(f"no questions at {path}: there is no such file") from None
-    except IsADirectoryError:
-        raise ConfigurationError(f"{path} is a folder; name a file in it") from None
     except (OSError, arrow.ArrowException) as error:
         raise ConfigurationError(f"cannot read {path} as Parquet after row {at}: {error}") from error

@@ -84,9 +84,9 @@ PRESETS: Final = _by_name(
 """Kinds of tasks by name."""
 
 SAMPLING: Final = (
-    Sampling("LLaMA-3.2", re.compile(r"llama[-_ .]?3[-_.]2(?!\d)", re.IGNORECASE), 0.6, 0.9),
+    Sampling("LLaMA-3.2", re.compile(r"llama[-_ .]?3(?:[._]2(?!\d)|-2(?=-))", re.IGNORECASE), 0.6, 0.9),
     Sampling("Qwen-2.5", re.compile(r"qwen[-_ .]?2[-_.]5(?!\d)", re.IGNORECASE), 0.7, 0.8, 20),
-    Sampling("Gemma-3", re.compile(r"gemma[-_ .]?3(?![\d.n])", re.IGNORECASE), 1.0, 0.95, 64),
+    Sampling("Gemma-3", re.compile(r"gemma[-_ .]?3(?!\.?\d|n)", re.IGNORECASE), 1.0, 0.95, 64),
 )
 """The families of the paper."""
 
