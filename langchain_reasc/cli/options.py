@@ -9,8 +9,8 @@ from langchain_reasc.cli.checks import answer_spec, format_name, preset_name, pr
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
-    from langchain_reasc.evaluation.scoring import MeasureSpec
     from langchain_reasc.data.template import Template
+    from langchain_reasc.evaluation.scoring import MeasureSpec
 
 __all__ = [
     "AnswerField",
@@ -83,7 +83,7 @@ PresetName = Annotated[
         callback=preset_name,
     ),
 ]
-PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool (JSON Lines).")]
+PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 QuestionField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the question. \[default: question, input, problem, ...]")
 ]

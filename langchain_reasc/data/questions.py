@@ -33,7 +33,7 @@ class LabelledQuestion:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """All right answers."""
+        """The right answer, and others that are accepted."""
         return (self.reference, *self.accepted)
 
 

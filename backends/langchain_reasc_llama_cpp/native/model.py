@@ -78,6 +78,7 @@ class NativeModel:
         self.vocabulary_size: int = self._llama.llama_vocab_n_tokens(self.vocabulary)
         kind = self._llama.llama_model_ftype(self.handle)
         self.quantization: str = (self._llama.llama_ftype_name(kind) or f"type {kind}".encode()).decode()
+        self.parameter_count: int = self._llama.llama_model_n_params(self.handle)
         self.weight_bytes: int = self._llama.llama_model_size(self.handle)
         self.training_context: int = self._llama.llama_model_n_ctx_train(self.handle)
         self.on_gpu: bool = parameters.n_gpu_layers != 0 and self._llama.llama_supports_gpu_offload()
