@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AnswerField",
     "AnswerGiven",
-    "AnswerSpec",
     "AsJson",
     "Concurrency",
     "Data",
@@ -78,8 +77,8 @@ PresetName = Annotated[
     typer.Option(
         "--preset",
         metavar="NAME",
-        help="Sets --template, --answer and the paper's sampling for the model's family, but for what is given: number,"
-        " maths, letter, yes-no, letters, short; auto takes that of the data set.",
+        help="How a kind of task is asked: number, maths, letter, yes-no, letters, short; auto takes that of the data "
+        "set. It sets --template, --answer, and the paper's sampling for the model's family, but for what you give.",
         callback=preset_name,
     ),
 ]
@@ -89,15 +88,6 @@ QuestionField = Annotated[
 ]
 AnswerField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the answer. \[default: answer, reference, target, ...]")
-]
-AnswerSpec = Annotated[
-    str,
-    typer.Option(
-        "--answer",
-        metavar="SPEC",
-        help="Where a response's answer is: auto, boxed, number, choice, regex:..., json, json:FIELD.",
-        callback=answer_spec,
-    ),
 ]
 AnswerGiven = Annotated[
     str | None,

@@ -29,7 +29,7 @@ class Asking:
 
 def asking(
     preset: str | None,
-    data: "DataFormat",
+    data: "DataFormat | None",
     *,
     model: str | None,
     template: "Template | None",
@@ -40,7 +40,7 @@ def asking(
 
     Args:
         preset: its name, or ``"auto"``, for that of the data set; None for none.
-        data: which data set the questions are of.
+        data: which data set the questions are of; None where nobody knows.
         model: the model's name, which tells its family.
         template: what was given; the same holds for ``answer`` and ``temperature``.
         answer: where the answer is.
@@ -48,33 +48,35 @@ def asking(
 
     Raises:
         ConfigurationError: ``"auto"``, and the data set is none that is known.
+        MissingExtraError: the preset finds its answers by a package that is not installed.
     """
     given = {"temperature": temperature}
     if preset is None:
         return Asking(template, answer or "auto", given)
+    from langchain_reasc.answers import extractor
     from langchain_reasc.data.presets import preset_of, sampling_of
 
     chosen = preset_of(_named(data) if preset == "auto" else preset)
     family = sampling_of(model)
-    paper = family.parameters if family else {}
     asked = Asking(
         template or chosen.template,
         answer or chosen.answer,
-        paper | {name: value for name, value in given.items() if value is not None},
+        (family.parameters if family else {}) | {name: value for name, value in given.items() if value is not None},
     )
-    of = f" of {data.name}" if preset == "auto" else ""
-    prompt = "your template" if template else repr(str(chosen.template.turns[-1].content))
+    extractor(asked.answer)
+    prompt = "your template" if template else f'"{" ".join(str(chosen.template.turns[-1].content).split())}"'
     values = ", ".join(f"{name} {value:g}" for name, value in asked.sampling.items()) or "the model's own"
-    source = f" (the paper's for {family.family})" if family else " (no family of the paper's in the model's name)"
-    remark(f"preset {chosen.name}{of}: {prompt}, --answer {asked.answer}; sampling: {values}{source}")
+    source = f"the paper's for {family.family}" if family else "its name is of no family of the paper's"
+    source += ", your temperature" if family and temperature is not None else ""
+    remark(f"--preset {chosen.name}: {prompt}, --answer {asked.answer}; sampling: {values} ({source})")
     return asked
 
 
-def _named(data: "DataFormat") -> str:
+def _named(data: "DataFormat | None") -> str:
     from langchain_reasc.data.presets import PRESETS
     from langchain_reasc.exceptions import ConfigurationError
 
-    if data.preset is None:
+    if data is None or data.preset is None:
         raise ConfigurationError(
             "--preset auto is for data sets that are recognized, or named with --format; for other questions name the "
             f"preset: {', '.join(PRESETS)}"
