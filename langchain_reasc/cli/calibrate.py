@@ -130,7 +130,8 @@ def calibrate(
     fields: dict[str, Any] = {"format": format, "question_field": question_field, "answer_field": answer_field}
     given: dict[str, Any] = {"model": model, "template": fixed, "answer": answer, "temperature": temperature}
     if unlabelled is not None:
-        asked = asking(preset, data_format(unlabelled, **fields), **given)
+        known = data_format(unlabelled, **fields) if preset == "auto" else None  # a pipe can be read once only
+        asked = asking(preset, known, **given)
         options = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
         with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
             calibrate_without_labels(

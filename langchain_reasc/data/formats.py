@@ -18,6 +18,11 @@ published file. Those of nq-open and last-letters were written after a look at p
 omni-math, gpqa and strategyqa after descriptions and other programs that read them: of all these only files made by
 hand in the same format were read.
 
+Questions have the ids that the data set gives them; as ``any``, those of ``id``, or names made of their texts. On the
+Hugging Face Hub the data sets have the same fields: ``hf:openai/gsm8k:main/test``, ``hf:HuggingFaceH4/MATH-500/test``,
+``hf:KbsdJames/Omni-MATH/test``, ``hf:Idavidrein/gpqa:gpqa_diamond/train``, ``hf:ChilleD/StrategyQA/test``,
+``hf:google-research-datasets/nq_open/validation``; none of these could be tried.
+
 GPQA lists the right answer first. Here the choices are put in an order made of the question and the choices' texts
 alone, lettered from A to D below the question, and the letter is the answer: the same on every machine.
 """
