@@ -29,6 +29,7 @@ class NativeModel:
         vocabulary_size: V, the number of tokens in the vocabulary.
         suppressed: tokens that the GGUF says must never be drawn.
         quantization: name of the weights' format, such as "F16" or "Q4_K - Medium".
+        parameter_count: how many weights it has.
         weight_bytes: size of all its tensors.
         training_context: tokens the model was trained to see.
         on_gpu: whether layers were put on a GPU.
