@@ -74,7 +74,7 @@ class Judge:
         kept: where its verdicts are kept as soon as they come; None keeps them in memory only.
 
     Raises:
-        ConfigurationError: no model, or a prompt that lacks a text.
+        ConfigurationError: no model, a prompt that lacks a text, or nothing that it could read.
     """
 
     def __init__(
@@ -89,7 +89,10 @@ class Judge:
             raise ConfigurationError(f"a judge is a chat model, got {type(model).__name__}")
         if missing := [name for name in ("{references}", "{answer}") if name not in prompt]:
             raise ConfigurationError(f"the judge's prompt lacks {' and '.join(missing)}, which stand for texts")
-        self.name = name_of_judge(model, prompt, usual=GRADING_PROMPT)
+        if reads not in ("answer", "response"):
+            raise ConfigurationError(f"a judge reads 'answer' or 'response', got {reads!r}")
+        name = name_of_judge(model, prompt, usual=GRADING_PROMPT)
+        self.name = name if reads == "answer" else f"{name.removesuffix(')')}, response)"
         self.calls = self.reused = 0
         self.estimated = False
         self.bill = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)

@@ -52,9 +52,10 @@ class JudgedFile:
         Raises:
             OSError: the file cannot be written.
         """
-        line = {"judge": judge, "asked": _hash(asked), "answer": answer[:_SHOWN], "correct": correct}
+        key = _hash(asked)
+        line = {"judge": judge, "asked": key, "answer": answer[:_SHOWN], "correct": correct}
         with self._lock:
-            self._verdicts[judge, line["asked"]] = correct
+            self._verdicts[judge, key] = correct
             if self._path is not None:
                 text = json.dumps(line, ensure_ascii=False)
                 with self._path.open("a", encoding="utf-8", errors="replace") as file:
