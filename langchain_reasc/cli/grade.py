@@ -86,14 +86,15 @@ def grade(
 
     [bold]Examples[/]
 
-    reasc grade pool.jsonl --grader numeric --tolerance 0.001 --dry-run
+    reasc grade pool.sqlite --grader numeric --tolerance 0.001 --dry-run
 
-    reasc grade pool.jsonl --grader exact --data corrected.jsonl
+    reasc grade pool.sqlite --grader exact --data corrected.jsonl
 
-    reasc grade pool.jsonl --grader judge --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
+    reasc grade pool.sqlite --grader judge --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-    reasc grade pool.jsonl --grader judge --judge-model openai:gpt-4o-mini
+    reasc grade pool.sqlite --grader judge --judge-model openai:gpt-4o-mini
     """
+    from langchain_reasc.pools.grading import check_writable
     from langchain_reasc.pools.reading import read_pool
 
     judge: dict[str, Any] = {"judge_model": judge_model, "model": model, "url": url, "key_variable": key_variable}
@@ -105,7 +106,12 @@ def grade(
     recorded = read_pool(pool)
     for note in recorded.notes:
         remark(note)
+    if not dry_run:
+        check_writable(recorded)
     labels = None if data is None else _labels(recorded, data, question_field, answer_field)
+    unknown = sum(not one.references and one.id not in (labels or {}) for one in recorded.questions)
+    if unknown:
+        remark(f"{unknown} questions of {pool} have no right answer to compare with, and keep the verdicts they have")
     if grader == "judge":
         opened = a_judge(recorded.path, **judge, reads=judge_reads, temperature=temperature)
         with opened as asked:
@@ -132,10 +138,11 @@ def _labels(pool: "Pool", data: Path, question_field: str | None, answer_field: 
 
 def _plain(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
     """A grader that asks no model."""
-    from langchain_reasc.pools.graders import Exact, Numeric, grader, label_spelling
+    from langchain_reasc.pools.graders import Exact, Numeric, grader
+    from langchain_reasc.pools.reading import spelled_labels
 
     if name == "exact":
-        return Exact(label_spelling(pool.metadata))
+        return Exact(spelled_labels(pool.metadata))
     return Numeric(tolerance) if name == "numeric" else grader(name)
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_reasc.evaluation.graders_compared import Agreement, accuracies, agreement
 from langchain_reasc.evaluation.metrics import Estimate
-from langchain_reasc.pools.graders import Exact, Grader, label_spelling
+from langchain_reasc.pools.graders import Exact, Grader
 from langchain_reasc.pools.grading import Grading, Labels, grade_pool
 from langchain_reasc.pools.pool import Pool
+from langchain_reasc.pools.reading import spelled_labels
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -70,7 +71,7 @@ class Report:
         answered = {one.id: [response.answer is not None for response in one.responses] for one in pool.questions}
         agreed = None
         if not isinstance(grader, Exact):
-            exact = grade_pool(pool, Exact(label_spelling(pool.metadata)), labels=labels).verdicts
+            exact = grade_pool(pool, Exact(spelled_labels(pool.metadata)), labels=labels).verdicts
             agreed = agreement(exact, grading.verdicts, answered, seed=seed)
         changes = tuple(_changes(pool, grading, labels or {}))
         return cls(pool, grading, *accuracies(then, grading.verdicts, seed=seed), changes, agreed, _asked(grader))
@@ -171,7 +172,7 @@ def _changes(pool: Pool, grading: Grading, labels: Labels) -> Iterator[Change]:
             if one.answer is not None and bool(one.correct) != bool(verdict):
                 key = one.answer, bool(verdict)
                 changed[key] = changed.get(key, 0) + 1
-        references = labels.get(question.id, (question.reference,))
+        references = labels.get(question.id, question.references)
         yield from (Change(question.id, answer, references, right, n) for (answer, right), n in changed.items())
 
 

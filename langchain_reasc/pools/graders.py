@@ -8,15 +8,15 @@ import string
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from langchain_reasc.answers import choice, extractor, kind_of, normalize
+from langchain_reasc.answers import choice, kind_of, normalize
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
 from langchain_reasc.answers.normalize import without_unit
 from langchain_reasc.answers.numbers import read_quantity
-from langchain_reasc.exceptions import ConfigurationError, ReASCError
+from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["GRADERS", "Alias", "Choice", "Exact", "Grader", "Mathematical", "Numeric", "grader", "label_spelling"]
+__all__ = ["GRADERS", "Alias", "Choice", "Exact", "Grader", "Mathematical", "Numeric", "grader"]
 
 TOLERANCE: Final = 1e-4
 """How far, relatively, numbers may differ: that of ToRA's grader and of those made after it, such as Qwen2.5-Math's."""
@@ -54,7 +54,8 @@ class Exact:
     """An answer is right that is spelled like an accepted one.
 
     Args:
-        spelled: how a reference is spelled, so that it can be compared with answers; see :func:`label_spelling`.
+        spelled: how a reference is spelled, so that it can be compared with answers; see
+            :func:`~langchain_reasc.pools.reading.spelled_labels`.
     """
 
     name = "exact"
@@ -156,17 +157,6 @@ class Alias:
             return True
         given = _plain_name(answer)
         return bool(given) and any(given == _plain_name(right) for right in references)
-
-
-def label_spelling(metadata: Mapping[str, Any]) -> Callable[[str], str]:
-    """How a label is spelled to be compared with a pool's answers: as by what found them, where the pool says what."""
-    spec = metadata.get("answer")
-    if "extraction_version" not in metadata or not isinstance(spec, str):
-        return normalize
-    try:
-        return extractor(spec).label
-    except ReASCError:  # an extra that is not installed here
-        return normalize
 
 
 GRADERS: Final[Mapping[str, Callable[[], Grader]]] = {

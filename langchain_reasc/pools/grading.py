@@ -1,19 +1,22 @@
 """A pool graded again, by whatever says what is right, and without a new sample."""
 
-import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
 
-from langchain_reasc.calibration.storage import write_atomically
+from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
 from langchain_reasc.models.in_flight import in_flight
 from langchain_reasc.pools.graders import Grader
 from langchain_reasc.pools.pool import Pool, PoolQuestion
+from langchain_reasc.pools.store import PoolStore, is_store
 
-__all__ = ["Grading", "Labels", "grade_pool", "labels_from", "write_verdicts"]
+__all__ = ["Grading", "Labels", "check_writable", "grade_pool", "labels_from", "write_verdicts"]
 
 Labels = Mapping[str, tuple[str, ...]]
 """The accepted answers by question id."""
@@ -73,7 +76,8 @@ def grade_pool(
     """Have all responses of a pool graded; nothing is written.
 
     Each answer to a question is graded once, however many responses give it: equal answers are right together. A
-    response without an answer is wrong, and nobody is asked about it.
+    response without an answer is wrong, and nobody is asked about it. A question whose right answer nobody knows keeps
+    the verdicts that it has.
 
     Args:
         pool: recorded responses.
@@ -92,9 +96,11 @@ def grade_pool(
         raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
     if seconds is not None and not seconds > 0:
         raise ConfigurationError(f"a time limit is in seconds, above 0, got {seconds!r}")
-    tasks = [task for question in pool.questions for task in _tasks(question)]
-    verdicts: dict[str, list[bool | None]] = {one.id: [False] * len(one.responses) for one in pool.questions}
-    calls = (partial(_graded, task, grader, labels or {}) for task in tasks)
+    graded = [one for one in pool.questions if one.references or one.id in (labels or {})]
+    tasks = [task for question in graded for task in _tasks(question)]
+    verdicts = {one.id: [response.correct for response in one.responses] for one in pool.questions}
+    verdicts |= {one.id: [False] * len(one.responses) for one in graded}
+    calls = _calls(pool, tasks, grader, labels or {})
     alone = concurrency == 1 and seconds is None
     outcomes = _one_by_one(calls) if alone else in_flight(calls, concurrency=concurrency, seconds=seconds)
     untold, in_a_row = 0, 0
@@ -144,29 +150,56 @@ def labels_from(pool: Pool, questions: Sequence[LabelledQuestion]) -> tuple[Labe
                 f"({named.input!r:.60})"
             )
         if (found := named or by_text.get(held.input if isinstance(held.input, str) else "")) is not None:
-            labels[held.id] = (found.reference,)
+            labels[held.id] = found.references
     if not labels:
         raise ConfigurationError(f"the labels are those of none of the questions in {pool.path}, by id or by text")
     return labels, len(pool.questions) - len(labels)
 
 
+def check_writable(pool: Pool) -> None:
+    """Refuse to grade what verdicts cannot be written into, before a judge is paid.
+
+    Raises:
+        PoolError: a pool of JSON Lines, one that may not be written, or one whose answers other rules found.
+    """
+    if not is_store(pool.path):
+        raise PoolError(
+            f"{pool.path} is a pool of JSON Lines, which is read and not written: make it one that can be graded with "
+            f"`reasc pool convert {pool.path} {pool.path.with_suffix('.sqlite')}`, or see what would change (--dry-run)"
+        )
+    if not os.access(pool.path, os.W_OK):
+        raise PoolError(f"{pool.path} may not be written; see what would change with --dry-run")
+    version = pool.metadata.get("extraction_version")
+    if version not in (None, EXTRACTION_VERSION):
+        raise PoolError(
+            f"the answers in {pool.path} were found by version {version} of the extraction rules, here is version "
+            f"{EXTRACTION_VERSION}: `reasc record` brings them up to date, then grade it; or see what would change "
+            "(--dry-run)"
+        )
+
+
 def write_verdicts(pool: Pool, grading: Grading, labels: Labels | None = None) -> None:
     """Write verdicts into a pool's file, with the grader's name and the accepted answers where those are others.
 
-    What could not be told is written as wrong. A reader sees the old verdicts or the new ones, never a part.
+    What could not be told is written as wrong. A reader sees the old verdicts or the new ones, never some of each.
 
     Raises:
-        PoolError: the file cannot be read any more, holds other questions by now, or cannot be written.
+        PoolError: see :func:`check_writable`; or the file holds other responses by now, or could not be written.
     """
+    check_writable(pool)
+    store = PoolStore.open(pool.path)
     try:
-        text = pool.path.read_text(encoding="utf-8-sig")
-        lines = [json.loads(line) for line in text.split("\n") if line.strip()]
-        changed = list(_changed(lines, grading, labels or {}))
-        write_atomically(pool.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in changed))
-    except (ValueError, KeyError) as error:
-        raise PoolError(f"{pool.path} has changed while it was graded ({error!r}); nothing was written") from error
-    except OSError as error:
-        raise PoolError(f"cannot write the verdicts into {pool.path}: {error.strerror or error}") from error
+        with store.transaction():
+            held = store.ids()
+            if any(held.get(name) != len(verdicts) for name, verdicts in grading.verdicts.items()):
+                raise PoolError(f"{pool.path} has changed while it was graded; nothing was written: grade it again")
+            for name, references in (labels or {}).items():
+                store.set_question(name, references)
+            for name, verdicts in grading.verdicts.items():
+                store.set_verdicts(name, list(map(bool, verdicts)))
+            store.set_about({"grader": grading.grader})
+    finally:
+        store.close()
 
 
 def _tasks(question: PoolQuestion) -> Iterator[_Task]:
@@ -177,14 +210,14 @@ def _tasks(question: PoolQuestion) -> Iterator[_Task]:
     yield from (_Task(question, answer, tuple(responses)) for answer, responses in giving.items())
 
 
-def _graded(task: _Task, grader: Grader, labels: Labels) -> bool | None:
-    question = task.question
-    return grader.grade(
-        question.input if isinstance(question.input, str) else "",
-        task.answer,
-        question.responses[task.responses[0]].text,
-        labels.get(question.id, (question.reference,)),
-    )
+def _calls(pool: Pool, tasks: Sequence[_Task], grader: Grader, labels: Labels) -> Iterator[Callable[[], bool | None]]:
+    """Each answer's grading; texts are fetched as it is begun, by who begins it."""
+    for question, each in groupby(tasks, key=attrgetter("question")):
+        texts = pool.texts(question.id)
+        asked = question.input if isinstance(question.input, str) else ""
+        accepted = labels.get(question.id, question.references)
+        for task in each:
+            yield partial(grader.grade, asked, task.answer, texts[task.responses[0]], accepted)
 
 
 def _one_by_one(
@@ -196,14 +229,3 @@ def _one_by_one(
         except Exception as error:
             outcome = error
         yield at, outcome
-
-
-def _changed(lines: list[dict[str, Any]], grading: Grading, labels: Labels) -> Iterator[dict[str, Any]]:
-    metadata = lines.pop(0) if "responses" not in lines[0] else {"metadata": {}}
-    yield metadata | {"metadata": metadata["metadata"] | {"grader": grading.grader}}
-    for line in lines:
-        verdicts = grading.verdicts[str(line["id"])]
-        told = zip(line["responses"], verdicts, strict=True)
-        responses = [response | {"correct": bool(verdict)} for response, verdict in told]
-        reference = labels.get(str(line["id"]), (line["reference"],))[0]
-        yield line | {"reference": reference, "responses": responses}

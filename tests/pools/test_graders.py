@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from langchain_reasc.answers import extractor, mathematics, normalize
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
-from langchain_reasc.pools.graders import GRADERS, Alias, Choice, Exact, Mathematical, Numeric, grader, label_spelling
+from langchain_reasc.pools.graders import GRADERS, Alias, Choice, Exact, Mathematical, Numeric, grader
+from langchain_reasc.pools.reading import spelled_labels
 
 CALLS = extractor("auto").label(json.dumps([{"name": "refund", "args": {"order": 7, "city": "Oslo"}}]))
 HUGE = "so " * 200_000
@@ -39,11 +40,11 @@ def test_exact(answer: str, references: list[str], right: bool) -> None:
 
 def test_exact_spells_labels_as_what_found_the_answers() -> None:
     units = {"extraction_version": 4, "answer": "auto"}
-    assert told(Exact(label_spelling(units)), "18", "18 dollars") is True
+    assert told(Exact(spelled_labels(units)), "18", "18 dollars") is True
     formulas = {"extraction_version": 4, "answer": "math"}
-    assert told(Exact(label_spelling(formulas)), "sqrt(2)/2", r"\frac{1}{\sqrt{2}}") is True
+    assert told(Exact(spelled_labels(formulas)), "sqrt(2)/2", r"\frac{1}{\sqrt{2}}") is True
     for nothing_said in ({}, {"answer": "auto"}, {"extraction_version": 4, "answer": {"function": "f"}}):
-        assert label_spelling(nothing_said) is normalize
+        assert spelled_labels(nothing_said) is normalize
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,11 @@ from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingEr
 from langchain_reasc.pools import Pool, read_pool
 from langchain_reasc.pools.flags import contradictions
 from langchain_reasc.pools.graders import Alias, Exact, Numeric
-from langchain_reasc.pools.grading import grade_pool, labels_from, write_verdicts
+from langchain_reasc.pools.grading import check_writable, grade_pool, labels_from, write_verdicts
+from langchain_reasc.pools.json_lines import take_in
 from langchain_reasc.pools.judge_grader import Judge
 from langchain_reasc.pools.judged_file import JudgedFile
+from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredResponse
 from pools.synthetic import question, response, write_lines
 
 CALL = json.dumps([{"name": "refund", "args": {"order": 7}}])
@@ -43,6 +45,15 @@ def failing(answer: str) -> bool:
     raise ConnectionError("gone")
 
 
+def stored(path: Path) -> Path:
+    """The pool of JSON Lines as one that can be written."""
+    target = path.with_suffix(".sqlite")
+    store = PoolStore.create(target)
+    take_in(path, store)
+    store.close()
+    return target
+
+
 def a_pool(folder: Path) -> Pool:
     first = question(
         "a", response("7.5", text="so 7.5"), response("7.50001", text="it is"), response(None), response("7.5")
@@ -54,7 +65,7 @@ def a_pool(folder: Path) -> Pool:
         first | {"input": "How long?", "reference": "7.5"},
         second | {"input": ["no", "text"]},
     )
-    return read_pool(path)
+    return read_pool(stored(path))
 
 
 def flags(pool: Pool) -> dict[str, list[bool | None]]:
@@ -167,7 +178,7 @@ def test_verdicts_are_written_and_read_again(tmp_path: Path) -> None:
 
 
 def test_a_pool_that_says_nothing_of_itself_names_its_grader_too(tmp_path: Path) -> None:
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("a", response("7"))))
+    pool = read_pool(stored(write_lines(tmp_path / "p.jsonl", question("a", response("7")))))
     write_verdicts(pool, grade_pool(pool, Says(lambda answer: False)))
     again = read_pool(pool.path)
     assert again.metadata == {"grader": "says"} and flags(again) == {"a": [False]}
@@ -175,7 +186,7 @@ def test_a_pool_that_says_nothing_of_itself_names_its_grader_too(tmp_path: Path)
 
 def test_contradictions_are_gone_after_grading(tmp_path: Path) -> None:
     lines = question("a", response("7", correct=True), response("7", correct=False))
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", lines))
+    pool = read_pool(stored(write_lines(tmp_path / "p.jsonl", lines)))
     assert len(list(contradictions(pool))) == 1
     write_verdicts(pool, grade_pool(pool, Exact()))
     assert not list(contradictions(read_pool(pool.path)))
@@ -184,17 +195,65 @@ def test_contradictions_are_gone_after_grading(tmp_path: Path) -> None:
 def test_a_pool_that_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     pool = a_pool(tmp_path)
     grading = grade_pool(pool, Exact())
-    write_lines(pool.path, question("another", response("7")))
-    before = pool.path.read_bytes()
+    store = PoolStore.open(pool.path)
+    store.add(
+        StoredQuestion("a", None, ["7.5"], [StoredResponse({"answer": "8", "completion_tokens": 1, "cut_off": 0})])
+    )
     with pytest.raises(PoolError, match="has changed while it was graded"):
         write_verdicts(pool, grading)
-    assert pool.path.read_bytes() == before
+    assert "grader" not in store.about()
+
+
+def test_a_kill_while_verdicts_are_written_leaves_the_old_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = a_pool(tmp_path)
+    grading = grade_pool(pool, Says(lambda answer: answer == "9"))
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PoolStore, "set_about", interrupted)  # the last thing that is written
+    with pytest.raises(KeyboardInterrupt):
+        write_verdicts(pool, grading)
+    assert flags(read_pool(pool.path)) == flags(pool)
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_graded(tmp_path: Path) -> None:
+    lines = read_pool(write_lines(tmp_path / "p.jsonl", question("a", response("7", text="so 7"))))
+    with pytest.raises(PoolError, match=r"`reasc pool convert .*p.jsonl .*p.sqlite`.*--dry-run"):
+        check_writable(lines)
+    old = write_lines(
+        tmp_path / "old.jsonl",
+        {"metadata": {"extraction_version": 1, "answer": "auto"}},
+        question("a", response("7", text="so 7")),
+    )
+    with pytest.raises(PoolError, match="found by version 1 of the extraction rules"):
+        check_writable(read_pool(stored(old)))
+    check_writable(a_pool(tmp_path))
+
+
+def test_a_question_without_a_right_answer_keeps_its_verdicts(tmp_path: Path) -> None:
+    unknown = question("a", response("7", correct=True), response("8", correct=False)) | {"reference": None}
+    lines = write_lines(tmp_path / "p.jsonl", unknown, question("b", response("7")))
+    pool, by = read_pool(stored(lines)), Says(lambda answer: False)
+    grading = grade_pool(pool, by)
+    assert dict(grading.verdicts) == {"a": (True, False), "b": (False,)} and len(by.asked) == 1
+    labelled = grade_pool(pool, Exact(), labels={"a": ("8", "9")})
+    assert labelled.verdicts["a"] == (False, True)
+
+
+def test_several_accepted_answers_are_all_shown(tmp_path: Path) -> None:
+    lines = write_lines(tmp_path / "p.jsonl", question("a", response("oslo")) | {"reference": ["Christiania", "Oslo"]})
+    by = Says(lambda answer: True)
+    grade_pool(read_pool(lines), by)
+    assert by.asked == [("", "oslo", None, ("Christiania", "Oslo"))]
+    assert grade_pool(read_pool(lines), Alias()).verdicts["a"] == (True,)
 
 
 def test_labels_are_found_by_id_or_by_text(tmp_path: Path) -> None:
     pool = a_pool(tmp_path)
     assert labels_from(pool, [LabelledQuestion("a", "How long?", "8")]) == ({"a": ("8",)}, 1)
-    assert labels_from(pool, [LabelledQuestion("other", "How long?", "8")]) == ({"a": ("8",)}, 1)
+    other = LabelledQuestion("other", "How long?", "8", ("9",))
+    assert labels_from(pool, [other]) == ({"a": ("8", "9")}, 1)
     with pytest.raises(ConfigurationError, match="another question with id 'a'"):
         labels_from(pool, [LabelledQuestion("a", "How wide?", "8")])
     with pytest.raises(ConfigurationError, match="none of the questions"):
@@ -203,11 +262,11 @@ def test_labels_are_found_by_id_or_by_text(tmp_path: Path) -> None:
 
 def test_corrected_labels_count_and_are_written(tmp_path: Path) -> None:
     pool = a_pool(tmp_path)
-    labels = {"a": ("7.50001",)}
+    labels = {"a": ("7.50001", "nothing")}
     write_verdicts(pool, grade_pool(pool, Exact(), labels=labels), labels)
     again = read_pool(pool.path)
     assert flags(again) == {"a": [False, True, False, False], "b": [True, False, False]}
-    assert [one.reference for one in again.questions] == ["7.50001", "9"]
+    assert [one.references for one in again.questions] == [("7.50001", "nothing"), ("9",)]
 
 
 def test_a_judge_who_is_interrupted_goes_on_where_he_was(tmp_path: Path) -> None:
