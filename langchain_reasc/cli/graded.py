@@ -51,7 +51,8 @@ class Report:
         after: by those it has now.
         difference: the second minus the first, paired.
         changes: answers whose verdicts are others than before, in the pool's order.
-        agreement: of the exact grader (first) and this one, by the same labels; None where they are the same.
+        agreement: of the exact grader (first) and this one, by the same labels; None where they are the same, or no
+            response has an answer.
         judge: what a judge was asked and cost; None without one.
     """
 
@@ -110,6 +111,8 @@ class Report:
             f"{escape(self.pool.path.name)}: {len(self.pool.questions):,} questions, {responses:,} responses, "
             f"{self.grading.answers:,} distinct answers\n"
         )
+        if not any(one.answer for question in self.pool.questions for one in question.responses):
+            yield "No response has an answer.\n"
         yield self._accuracies()
         yield "\n" + self._changed(responses)
         for change in self.changes[:_SHOWN]:
@@ -179,10 +182,12 @@ def _changes(pool: Pool, grading: Grading, labels: Labels) -> Iterator[Change]:
 def _line(change: Change) -> str:
     accepted = " or ".join(map(_short, change.references))
     now = "right" if change.right else "wrong"
-    return f"{change.question}: {_short(change.answer)} is {now} now (accepted: {accepted}; {change.responses} times)"
+    times = "once" if change.responses == 1 else f"{change.responses} times"
+    return f"{change.question}: {_short(change.answer)}, given {times}, is {now} now (accepted: {accepted})"
 
 
 def _short(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 

@@ -106,7 +106,9 @@ def _opened(
         raise missing_extra("agents", "langchain") from None
     try:
         return nullcontext(init_chat_model(named, **{name: one for name, one in options.items() if one is not None}))
-    except (ImportError, ValueError) as error:
+    except (
+        Exception
+    ) as error:  # each integration raises something of its own where a package, a key or the name is wrong
         raise ConfigurationError(f"--judge-model {named}: {error}") from error
 
 

@@ -64,8 +64,12 @@ def accuracies(before: Verdicts, after: Verdicts, *, seed: int = 0) -> tuple[Est
     )
 
 
-def agreement(first: Verdicts, second: Verdicts, answered: Mapping[str, Sequence[bool]], *, seed: int = 0) -> Agreement:
+def agreement(
+    first: Verdicts, second: Verdicts, answered: Mapping[str, Sequence[bool]], *, seed: int = 0
+) -> Agreement | None:
     """How far two gradings agree on the responses that have an answer; of the others both say that they are wrong.
+
+    None where no response has one.
 
     Args:
         first: one grading.
@@ -76,7 +80,7 @@ def agreement(first: Verdicts, second: Verdicts, answered: Mapping[str, Sequence
     counts = np.array([_table(first[id], second[id], answered[id]) for id in first], dtype=float)
     kept = counts[counts.sum(axis=1) > 0]
     if not len(kept):
-        return Agreement(0, 0, 0, 0, Estimate(np.nan, np.nan, np.nan), None)
+        return None
     both, first_only, second_only, neither = (int(count) for count in kept.sum(axis=0))
     sums = _resampled(kept, seed)
     share = _share((both + neither) / kept.sum(), (sums[:, 0] + sums[:, 3]) / sums.sum(axis=1), len(kept))
