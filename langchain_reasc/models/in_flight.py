@@ -3,7 +3,7 @@
 import math
 import queue
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def in_flight(
     calls: Iterable[Callable[[], T]], *, concurrency: int, seconds: float | None = None
-) -> Iterator[tuple[int, T | Exception]]:
+) -> Generator[tuple[int, T | Exception], None, None]:
     """What calls return or raise, with their place in the order given, as they end.
 
     Each runs in a thread of its own, which keeps no process alive; one that takes too long is waited for no longer, and

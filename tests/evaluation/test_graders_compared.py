@@ -75,7 +75,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     rng, covered, times = np.random.default_rng(5), 0, 100
     for _ in range(times):
         ability = rng.beta(2, 2, size=60)
-        rows = [[(bool(right), True) for right in rng.random(8) < p] for p in ability]
+        rows: Rows = [[(bool(right), True) for right in rng.random(8) < p] for p in ability]
         before = accuracies(*graded(rows)[:2])[0]
         covered += before.low <= 0.5 <= before.high
     assert 0.89 <= covered / times <= 0.99
