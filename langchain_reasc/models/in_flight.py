@@ -37,7 +37,7 @@ def in_flight(
     def begin() -> None:
         for at, call in islice(left, concurrency - len(until)):
             until[at] = math.inf if seconds is None else time.monotonic() + seconds
-            start_daemon(partial(copy_context().run, _ended, at, call, ended), f"reasc-call-{at}")
+            start_daemon(partial(copy_context().run, partial(_ended, at, call, ended)), f"reasc-call-{at}")
 
     begin()
     while until:
