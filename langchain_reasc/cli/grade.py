@@ -103,12 +103,12 @@ def grade(
         needs_no_judge(grader, judge)
     if tolerance is not None and grader != "numeric":
         raise typer.BadParameter("--tolerance goes with --grader numeric")
-    recorded = read_pool(pool)
+    labels = None if data is None else _labels(pool, data, question_field, answer_field)
+    recorded = read_pool(pool, labelled=labels or ())
     for note in recorded.notes:
         remark(note)
     if not dry_run:
         check_writable(recorded)
-    labels = None if data is None else _labels(recorded, data, question_field, answer_field)
     unknown = sum(not one.references and one.id not in (labels or {}) for one in recorded.questions)
     if unknown:
         remark(f"{unknown} questions of {pool} have no right answer to compare with, and keep the verdicts they have")
@@ -125,14 +125,18 @@ def grade(
     remark(f"nothing was written into {pool} (--dry-run)" if dry_run else f"the verdicts are in {pool}")
 
 
-def _labels(pool: "Pool", data: Path, question_field: str | None, answer_field: str | None) -> "Labels":
+def _labels(pool: Path, data: Path, question_field: str | None, answer_field: str | None) -> "Labels":
     from langchain_reasc.data.questions import read_questions
     from langchain_reasc.pools.grading import labels_from
+    from langchain_reasc.pools.reading import read_stored
 
     questions = read_questions(data, question_field=question_field, answer_field=answer_field)
-    labels, lacking = labels_from(pool, questions)
+    stored = read_stored(pool)
+    labels, lacking = labels_from(stored, questions)
     if lacking:
-        remark(f"{data} lacks {lacking} of the {len(pool.questions)} questions; of these the pool's answers hold")
+        remark(f"{data} lacks {lacking} of the {len(stored.questions)} questions; of these the pool's answers hold")
+    if new := sum(one.id in labels and not one.references for one in stored.questions):
+        remark(f"{new} questions had no right answer before: what they were given counts as wrong up to now")
     return labels
 
 

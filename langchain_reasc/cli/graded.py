@@ -108,7 +108,7 @@ class Report:
 
         responses = sum(len(question.responses) for question in self.pool.questions)
         yield (
-            f"{escape(self.pool.path.name)}: {len(self.pool.questions):,} questions, {responses:,} responses, "
+            f"{escape(self.pool.path.name)}: {_questions(len(self.pool.questions))}, {responses:,} responses, "
             f"{self.grading.answers:,} distinct answers\n"
         )
         if not any(one.answer for question in self.pool.questions for one in question.responses):
@@ -139,7 +139,7 @@ class Report:
         questions = len({change.question for change in self.changes})
         more = "" if len(self.changes) <= _SHOWN else f", such as the first {_SHOWN} of {len(self.changes):,} answers"
         return (
-            f"{right + wrong:,} of {responses:,} verdicts changed, in {questions:,} questions: {right:,} became right, "
+            f"{right + wrong:,} of {responses:,} verdicts changed, in {_questions(questions)}: {right:,} became right, "
             f"{wrong:,} became wrong{more}:"
         )
 
@@ -184,6 +184,10 @@ def _line(change: Change) -> str:
     now = "right" if change.right else "wrong"
     times = "once" if change.responses == 1 else f"{change.responses} times"
     return f"{change.question}: {_short(change.answer)}, given {times}, is {now} now (accepted: {accepted})"
+
+
+def _questions(count: int) -> str:
+    return "1 question" if count == 1 else f"{count:,} questions"
 
 
 def _short(text: str) -> str:

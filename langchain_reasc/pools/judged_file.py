@@ -25,7 +25,7 @@ class JudgedFile:
         path: the file; made with the first verdict. None keeps them in memory only.
 
     Raises:
-        PoolError: the file cannot be read.
+        PoolError: the file cannot be read, or not be written: what a judge is paid for would be lost.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
@@ -35,6 +35,8 @@ class JudgedFile:
         self._torn = False
         if self._path is not None:
             self._read(self._path)
+            if not os.access(self._path if self._path.exists() else self._path.parent, os.W_OK):
+                raise PoolError(f"{self._path} cannot be written, where a judge's verdicts are kept as they come")
 
     @classmethod
     def beside(cls, pool: Path) -> "JudgedFile":

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,16 @@ from langchain_reasc.pools.store import PoolStore, StoredQuestion, is_store
 __all__ = ["open_pool", "read_pool", "read_stored", "spelled_labels"]
 
 
-def read_pool(path: str | os.PathLike[str]) -> Pool:
+def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -> Pool:
     """Read and validate a pool; where it names other extraction rules than ours, find its answers again.
 
     What decisions need is read, question by question; texts and token signals stay in the file, which must stay where
     it is. A question that nobody can grade, without a reference and without a verdict, is left out, with a note. Of a
     pool of JSON Lines (:mod:`.json_lines`) a last line that was cut off is left out, with a note.
+
+    Args:
+        path: the pool.
+        labelled: ids of questions whose right answers come from elsewhere: they stay, and count as wrong until then.
 
     Raises:
         PoolError: missing, damaged or unreadable file, one of a version to come, a line that is not a question, the
@@ -32,10 +36,14 @@ def read_pool(path: str | os.PathLike[str]) -> Pool:
     """
     pool = extracted_again(read_stored(path))
     spelled = spelled_labels(pool.metadata)
-    known = [one for one in pool.questions if one.references or any(r.correct is not None for r in one.responses)]
+    known = [one for one in pool.questions if _is_graded(one) or one.id in labelled]
     notes = [*pool.notes, *_unlabelled(pool, len(known))]
     graded = replace(pool, questions=tuple(_graded(question, spelled) for question in known))
     return replace(graded, notes=(*notes, *filter(None, [contradiction_note(graded)]), *_missing(graded)))
+
+
+def _is_graded(question: PoolQuestion) -> bool:
+    return bool(question.references) or any(one.correct is not None for one in question.responses)
 
 
 def read_stored(path: str | os.PathLike[str]) -> Pool:

@@ -41,11 +41,15 @@ def a_pool(folder: Path, *, copies: int = 1, name: str = "p") -> Path:
         for n in range(copies)
     ]
     lines.append(question("length", response("12.1"), response("12"), response(None), reference="12.1 km"))
-    source, target = write_lines(folder / f"{name}.jsonl", *lines), folder / f"{name}.sqlite"
-    store = PoolStore.create(target)
-    take_in(source, store)
+    return stored(write_lines(folder / f"{name}.jsonl", *lines))
+
+
+def stored(lines: Path) -> Path:
+    """A pool of JSON Lines as one that can be written."""
+    store = PoolStore.create(lines.with_suffix(".sqlite"))
+    take_in(lines, store)
     store.close()
-    return target
+    return store.path
 
 
 def right(pool: Path) -> list[list[bool | None]]:
@@ -58,7 +62,7 @@ def test_it_grades_and_says_what_changed(tmp_path: Path) -> None:
     assert re.search(r"before, by exact +16\.7 ", shown.stdout)
     assert re.search(r"after, by numeric\(0\.05\) +50\.0 ", shown.stdout)
     assert re.search(r"difference +\+33\.3 ", shown.stdout)
-    assert "2 of 6 verdicts changed, in 1 questions: 2 became right, 0 became wrong" in shown.stdout
+    assert "2 of 6 verdicts changed, in 1 question: 2 became right, 0 became wrong" in shown.stdout
     assert "length: 12, given once, is right now (accepted: 12.1 km)" in shown.stdout
     assert re.search(r"right by numeric\(0\.05\) +1 +2\n", shown.stdout)
     assert "Agreement with exact: 60.0 % [" in shown.stdout and "Cohen's kappa: 0.286 [" in shown.stdout
@@ -107,6 +111,21 @@ def test_labels_may_come_from_a_file(tmp_path: Path) -> None:
     assert "1 became right, 1 became wrong" in shown.stdout and "Agreement" not in shown.stdout
     assert right(pool)[0] == [False, False, True]
     assert [one.references for one in read_pool(pool).questions] == [("bergen",), ("12.1 km",)]
+
+
+def test_a_pool_without_labels_gets_them(tmp_path: Path) -> None:
+    lines = write_lines(
+        tmp_path / "p.jsonl",
+        question("a", response("5"), response("6")) | {"reference": None},
+        question("b", response("5")) | {"reference": None},
+    )
+    pool, labels = stored(lines), write_lines(tmp_path / "l.jsonl", {"id": "a", "question": "?", "answer": "5"})
+    refused = reasc("grade", pool, "--grader", "exact", code=1)
+    assert "no question with a reference" in refused.stderr
+    shown = reasc("grade", pool, "--grader", "exact", "--data", labels)
+    assert "1 questions had no right answer before" in shown.stderr and "1 became right" in shown.stdout
+    assert "1 of 2 questions" in shown.stderr  # the other one is left out still
+    assert right(pool) == [[True, False]]
 
 
 def judged(server: Fake, pool: Path, *more: object, code: int = 0) -> Any:

@@ -237,6 +237,8 @@ def test_half_an_emoji_is_kept_too(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_an_error_before_anything_is_paid_for(tmp_path: Path) -> None:
     with pytest.raises(PoolError, match="cannot read the judge's verdicts"):
         JudgedFile(tmp_path)
+    with pytest.raises(PoolError, match="cannot be written, where a judge's verdicts are kept"):
+        JudgedFile(tmp_path / "gone" / "p.judged.jsonl")
 
 
 def test_another_judge_is_another_verdict(tmp_path: Path) -> None:
