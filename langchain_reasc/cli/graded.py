@@ -149,7 +149,7 @@ class Report:
         table.add_row(f"wrong by {self.grading.grader}", f"{found.first_only:,}", f"{found.neither:,}")
         yield table
         share = f"{100 * found.share.value:.1f} % [{100 * found.share.low:.1f}, {100 * found.share.high:.1f}]"
-        kappa = "not defined, as both say the same of all"
+        kappa = "none, as one of them says the same of all"
         if found.kappa is not None:
             kappa = f"{found.kappa.value:.3f} [{found.kappa.low:.3f}, {found.kappa.high:.3f}]"
         yield f"\nAgreement with exact: {share}; Cohen's kappa: {kappa}".replace("[", r"\[")

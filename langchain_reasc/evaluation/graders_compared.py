@@ -30,7 +30,8 @@ class Agreement:
         neither: right by none.
         share: the share of responses of which both say the same.
         kappa: Cohen's kappa (Cohen 1960): the share in which they agree beyond what chance would give to two graders
-            who are as generous as these; None where both call everything right, or both everything wrong.
+            who are as generous as these; None where one of them says the same of everything, which leaves nothing to
+            compare.
     """
 
     both: int
@@ -100,10 +101,11 @@ def _table(first: Sequence[bool | None], second: Sequence[bool | None], answered
 
 def _kappa_of(cells: Array, drawn: Array, share: Estimate) -> Estimate | None:
     """Cohen's kappa of a table of shape (4,), with its interval from resampled ones; None where there is none."""
+    both, first_only, second_only, neither = cells
+    if not (both + first_only) * (second_only + neither) * (both + second_only) * (first_only + neither):
+        return None
     shares, chances = _agreeing_and_chance(np.vstack([cells, drawn]))
     defined = 1 - chances > _ROUNDING
-    if not defined[0]:
-        return None
     kappas = (shares[defined] - chances[defined]) / (1 - chances[defined])
     low, high = np.percentile(kappas[1:], [2.5, 97.5]) if kappas.size > 1 else (-1.0, 1.0)
     if kappas.min() == kappas.max():  # they never disagreed, of which resamples say nothing

@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 from openai_backend.fake_server import Fake, serving
-from pools.synthetic import question, response, write_lines
+from pools.synthetic import question, response, stored, write_lines
 
 from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.json_lines import take_in
-from langchain_reasc.pools.store import PoolStore
 
 from .test_commands import reasc
 
@@ -42,14 +40,6 @@ def a_pool(folder: Path, *, copies: int = 1, name: str = "p") -> Path:
     ]
     lines.append(question("length", response("12.1"), response("12"), response(None), reference="12.1 km"))
     return stored(write_lines(folder / f"{name}.jsonl", *lines))
-
-
-def stored(lines: Path) -> Path:
-    """A pool of JSON Lines as one that can be written."""
-    store = PoolStore.create(lines.with_suffix(".sqlite"))
-    take_in(lines, store)
-    store.close()
-    return store.path
 
 
 def right(pool: Path) -> list[list[bool | None]]:

@@ -19,11 +19,10 @@ from langchain_reasc.pools import Pool, read_pool
 from langchain_reasc.pools.flags import contradictions
 from langchain_reasc.pools.graders import Alias, Exact, Numeric
 from langchain_reasc.pools.grading import check_writable, grade_pool, labels_from, write_verdicts
-from langchain_reasc.pools.json_lines import take_in
 from langchain_reasc.pools.judge_grader import Judge
 from langchain_reasc.pools.judged_file import JudgedFile
 from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredResponse
-from pools.synthetic import question, response, write_lines
+from pools.synthetic import question, response, stored, write_lines
 
 CALL = json.dumps([{"name": "refund", "args": {"order": 7}}])
 
@@ -43,15 +42,6 @@ class Says:
 
 def failing(answer: str) -> bool:
     raise ConnectionError("gone")
-
-
-def stored(path: Path) -> Path:
-    """The pool of JSON Lines as one that can be written."""
-    target = path.with_suffix(".sqlite")
-    store = PoolStore.create(target)
-    take_in(path, store)
-    store.close()
-    return target
 
 
 def a_pool(folder: Path) -> Pool:
