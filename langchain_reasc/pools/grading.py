@@ -1,7 +1,7 @@
 """A pool graded again, by whatever says what is right, and without a new sample."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -49,9 +49,10 @@ class Grading:
             return None
         responses = sum(verdict is None for verdicts in self.verdicts.values() for verdict in verdicts)
         why = f" ({len(self.failures)} failed, the first with {self.failures[0]!r:.200})" if self.failures else ""
+        again = "; grade once more to ask about them again" if self.failures else ""
         return (
             f"{self.grader} could not tell of {self.untold:,} of {self.answers:,} answers whether they are right{why}; "
-            f"the {responses:,} responses that give them count as wrong"
+            f"the {responses:,} responses that give them count as wrong{again}"
         )
 
 
@@ -103,20 +104,10 @@ def grade_pool(
     calls = _calls(pool, tasks, grader, labels or {})
     alone = concurrency == 1 and seconds is None
     outcomes = _one_by_one(calls) if alone else in_flight(calls, concurrency=concurrency, seconds=seconds)
-    untold, in_a_row = 0, 0
     failures: list[Exception] = []
-    for done, (at, outcome) in enumerate(outcomes, start=1):
-        failed = isinstance(outcome, Exception)
-        if isinstance(outcome, Exception):
-            failures.append(outcome)
-        in_a_row = in_a_row + 1 if failed else 0
-        if in_a_row == min(_PATIENCE, len(tasks)):
-            raise SamplingError(
-                f"{grader.name} failed {in_a_row} times in a row, the last time with {outcome!r:.300}; nothing was "
-                "changed, and what was judged before is kept: run the same command again to go on",
-                failures,
-            )
-        verdict = None if isinstance(outcome, Exception) else outcome
+    untold = 0
+    told = _told(grader.name, outcomes, failures, patience=min(_PATIENCE, len(tasks)))
+    for done, (at, verdict) in enumerate(told, start=1):
         untold += verdict is None
         for response in tasks[at].responses:
             verdicts[tasks[at].question.id][response] = verdict
@@ -127,8 +118,8 @@ def grade_pool(
             "nothing was changed",
             failures,
         )
-    told = {name: tuple(each) for name, each in verdicts.items()}
-    return Grading(grader.name, told, len(tasks), untold, tuple(failures))
+    held = {name: tuple(each) for name, each in verdicts.items()}
+    return Grading(grader.name, held, len(tasks), untold, tuple(failures))
 
 
 def labels_from(pool: Pool, questions: Sequence[LabelledQuestion]) -> tuple[Labels, int]:
@@ -218,6 +209,27 @@ def _calls(pool: Pool, tasks: Sequence[_Task], grader: Grader, labels: Labels) -
         accepted = labels.get(question.id, question.references)
         for task in each:
             yield partial(grader.grade, asked, task.answer, texts[task.responses[0]], accepted)
+
+
+def _told(
+    grader: str, outcomes: Iterable[tuple[int, bool | Exception | None]], failures: list[Exception], *, patience: int
+) -> Iterator[tuple[int, bool | None]]:
+    """What outcomes say, where a failure says nothing; failures are added to the list, until too many come in a row."""
+    in_a_row = 0
+    for at, outcome in outcomes:
+        if not isinstance(outcome, Exception):
+            in_a_row = 0
+            yield at, outcome
+            continue
+        failures.append(outcome)
+        in_a_row += 1
+        if in_a_row == patience:
+            raise SamplingError(
+                f"{grader} failed {in_a_row} times in a row, the last time with {outcome!r:.300}; nothing was changed, "
+                "and what was judged before is kept: run the same command again to go on",
+                failures,
+            )
+        yield at, None
 
 
 def _one_by_one(
