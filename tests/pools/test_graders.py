@@ -174,7 +174,7 @@ def test_a_formula_that_would_take_for_ever_is_wrong_after_a_moment(monkeypatch:
     monkeypatch.setattr(mathematics, "SECONDS", 0.3)
     start = time.monotonic()
     assert told(by, "8^{8^{8^{9}}}", "8^{8^{8^8}}") is False
-    assert time.monotonic() - start < 8
+    assert time.monotonic() - start < 20
     monkeypatch.undo()
     assert told(by, r"\frac{5}{\sqrt{5}}", r"\sqrt{5}") is True
 

@@ -116,7 +116,7 @@ def test_one_that_is_slow_is_waited_for_no_longer(tmp_path: Path) -> None:
     start = time.monotonic()
     grading = grade_pool(a_pool(tmp_path), by, seconds=0.2)
     gone_on.set()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 9
     assert grading.verdicts["b"] == (None, False, True) and isinstance(grading.failures[0], TimeoutError)
 
 
