@@ -1,6 +1,7 @@
 """Options that are checked before anything is computed or paid for."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -10,6 +11,7 @@ __all__ = [
     "answer_spec",
     "format_name",
     "keep_apart",
+    "one_of",
     "output_file",
     "output_folder",
     "picture",
@@ -39,6 +41,17 @@ def rules_shown(value: str) -> str:
     if value not in ("usual", "all"):
         raise typer.BadParameter(f"takes 'usual' or 'all', got {value!r}")
     return value
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """A check that a value is one of these names."""
+
+    def checked(value: str) -> str:
+        if value not in names:
+            raise typer.BadParameter(f"takes {', '.join(names[:-1])} or {names[-1]}, got {value!r}")
+        return value
+
+    return checked
 
 
 def safeguard_name(value: str) -> str:
