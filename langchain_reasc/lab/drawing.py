@@ -48,7 +48,7 @@ def svg(draw: Callable[[], "Drawn"], name: str, title: str) -> str:
     return _for_a_page(file.getvalue(), name, title)
 
 
-def _settings(name: str) -> dict[str, Any]:
+def _settings(name: str) -> Any:
     from cycler import cycler
 
     inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")

@@ -109,9 +109,10 @@ def make_report(
 def _made(entry: Entry, studies: Sequence[Study]) -> Made:
     began = perf_counter()
     made, problems = _of_those_that_can(entry, studies)
-    table = made if isinstance(made, Table) else None
-    drawn = [made] if isinstance(made, Figure) else [] if table is not None or made is None else list(made)
-    return Made(entry, table, drawn, problems, perf_counter() - began)
+    seconds = perf_counter() - began
+    if made is None or isinstance(made, Table):
+        return Made(entry, made, [], problems, seconds)
+    return Made(entry, None, [made] if isinstance(made, Figure) else list(made), problems, seconds)
 
 
 def _of_those_that_can(entry: Entry, studies: Sequence[Study]) -> tuple[Any, list[str]]:
@@ -140,7 +141,7 @@ def _of_those_that_can(entry: Entry, studies: Sequence[Study]) -> tuple[Any, lis
 
 def _sentence(error: ReASCError) -> str:
     text = " ".join(str(error).split())
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+    return text + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def command_for(report: Report, name: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["calibration_size_plot", "scale_plot"]
 
 _MARKERS: Final = "os^DvP*X"
+_ASIDE: Final = 0.008  # of the axis, by which a line stands beside the one before it, so that both intervals are seen
 _COST: Final = re.compile(r"\w?FLOPs|Tokens")
 Line = tuple[str, list[tuple[float, Cell]], list[tuple[float, Cell]]]
 
@@ -81,12 +82,14 @@ def _lines(table: Table, setting: int, accuracy: int, cost: int) -> list[Line]:
 
 def _drawn(lines: Sequence[Line], heads: Sequence[str]) -> "Drawn":
     drawn = empty_figure(9.5, 3.6)
+    every = [x for line in lines for x, _ in line[1]]
+    aside = _ASIDE * (max(every) - min(every)) if every else 0.0
     for axes, which, head in zip(drawn.subplots(1, 2), (1, 2), heads[1:], strict=True):
         for number, line in enumerate(lines):
             course: list[tuple[float, Cell]] = line[which]  # type: ignore[assignment]
             values = [number_of(cell) or 0.0 for _, cell in course]
             axes.errorbar(
-                [x for x, _ in course],
+                [x + aside * (number - (len(lines) - 1) / 2) for x, _ in course],
                 values,
                 yerr=[_reach(course, values, low=True), _reach(course, values, low=False)],
                 fmt=f"{_MARKERS[number % len(_MARKERS)]}-",

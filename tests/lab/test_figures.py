@@ -176,4 +176,4 @@ def test_without_matplotlib_the_extra_is_named(two: list[Study], monkeypatch: py
     with pytest.raises(MissingExtraError, match=r"langchain-reasc\[report\]"):
         figures("tradeoff", *studies)
     made = make_report(studies, chosen_entries(["tradeoff"]))
-    assert "atplotlib is not installed" in made.parts[0].problems[0]
+    assert "matplotlib is not installed" in made.parts[0].problems[0]

@@ -31,7 +31,7 @@ def test_what_one_pool_cannot_give_is_said_and_the_others_are_shown(tmp_path: Pa
         return TABLE
 
     [part] = make_report(studies, [made_by(make)]).parts
-    assert part.table is TABLE and part.problems == ["b: It has no scores."]
+    assert part.table is TABLE and part.problems == ["b: it has no scores."]
     assert asked[-1] == ["a", "c"]
 
 
@@ -44,7 +44,7 @@ def test_what_no_pool_can_give_is_said_once_and_the_next_part_is_made(tmp_path: 
         studies = [study(pool(tmp_path, name, 6), name) for name in names]
         made = make_report(studies, [made_by(fails), made_by(lambda _: drawn, Figure), made_by(lambda _: [], Figure)])
         assert [part.is_empty for part in made.parts] == [True, False, True]
-        assert made.parts[0].problems == ["There are no scores; record some."]
+        assert made.parts[0].problems == ["there are no scores; record some."]
         assert made.parts[1].figures == [drawn]
 
 
