@@ -208,6 +208,10 @@ def _save(path: Path, text: str) -> None:
     if path == Path("-"):
         typer.echo(text, nl=False)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.encode("utf-8", "replace").decode("utf-8"))  # half a character, as a model may write
+    text = text.encode("utf-8", "replace").decode("utf-8")  # half a character, as a model may write
+    if path.exists() and not path.is_file():  # such as /dev/stdout, which is not to be replaced by a file
+        path.write_text(text, encoding="utf-8")
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
     remark(f"wrote {path}")

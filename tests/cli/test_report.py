@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,17 @@ def test_without_jinja2_the_extra_is_named_before_anything_is_computed(
     done = reasc("report", "nope.jsonl", "--out", tmp_path / "r.html", code=1)
     assert "langchain-reasc[report]" in done.stderr
     assert reasc("report", pools[0], *FAST).stdout, "a terminal needs no jinja2"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_a_pipe_is_written_to_and_not_replaced(pools: list[Path], tmp_path: Path) -> None:
+    pipe, held = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: held.append(pipe.read_text(encoding="utf-8")))
+    reader.start()
+    reasc("report", pools[0], *FAST, "--json", pipe)
+    reader.join(timeout=20)
+    assert json.loads(held[0])["parts"] and pipe.is_fifo()
 
 
 def test_ctrl_c_leaves_the_file_as_it_was(pools: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
