@@ -55,7 +55,7 @@ Concurrency = Annotated[
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="Questions with answers: JSON Lines, or .csv with a header.")
 ]
-PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool (JSON Lines).")]
+PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 QuestionField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the question. \[default: question, input, problem, ...]")
 ]

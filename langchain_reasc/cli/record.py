@@ -62,13 +62,13 @@ def record(
 
     [bold]Examples[/]
 
-    reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf
+    reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf
 
-    reasc record quiz.csv --out quiz.jsonl --model qwen.gguf --answer choice --limit 200
+    reasc record quiz.csv --out quiz.sqlite --model qwen.gguf --answer choice --limit 200
 
-    reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf --template "{question} Think step by step."
+    reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf --template "{question} Think step by step."
 
-    reasc record gsm8k.jsonl --out pool.jsonl --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
+    reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
     """
     from langchain_reasc.data.questions import read_questions
 
@@ -148,12 +148,13 @@ def _checking_first(
 ) -> Callable[[int, int], None]:
     """Moves a bar; once the pool holds something, has it checked."""
     from langchain_reasc.pools.reading import read_pool
+    from langchain_reasc.pools.store import PoolStore
 
     unchecked = [check]
 
     def moved(done: int, total: int) -> None:
         move(done, total)
-        if unchecked and out.stat().st_size:
+        if unchecked and PoolStore.open(out).ids():
             unchecked.pop()(read_pool(out))
 
     return moved
