@@ -38,11 +38,11 @@ def durations(study: Study) -> Durations:
     rate = study.settings.tokens_per_second
     if rate is not None:
         return Durations(tokens / rate, tokens, "s", f"latencies at {rate:g} tokens per second of each sequence")
-    seconds = padded([[np.nan if (held := _seconds(one)) is None else held for one in row] for row in rows], 0.0)
+    seconds = padded([[np.nan if one.seconds is None else one.seconds for one in row] for row in rows], 0.0)
     missing = np.isnan(seconds)
     responses = sum(len(row) for row in rows)
     if missing.sum() == responses:
-        told = "it does not say how long its responses took, so that latencies are in tokens; a rate makes them seconds"
+        told = "its responses were not timed, so latencies are in tokens; --tokens-per-second R makes them seconds"
         return Durations(tokens, tokens, "tokens", told)
     told = "latencies by the times that were recorded, under the load of the recording"
     if missing.any():
@@ -51,8 +51,3 @@ def durations(study: Study) -> Durations:
         seconds = np.where(missing, tokens * per_token, seconds)
         told += f"; {missing.sum()} of {responses} responses have none, and are taken to have come at the median rate"
     return Durations(seconds, tokens, "s", told)
-
-
-def _seconds(response: object) -> float | None:
-    found: float | None = getattr(response, "seconds", None)
-    return found

@@ -11,6 +11,7 @@ from langchain_reasc.evaluation.arrangement import Arrangement, RecordedPool
 from langchain_reasc.evaluation.decide_many import Decisions
 from langchain_reasc.evaluation.methods import ASC_ROW, MIXTURE, OFFLINE, Method, Split, counting, weighing
 from langchain_reasc.evaluation.wall_clock import Floats, WallClock, wall_clock
+from langchain_reasc.exceptions import PoolError
 from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.durations import Durations, durations
 from langchain_reasc.lab.parts import Cell, Column, Table
@@ -65,7 +66,7 @@ def latency(studies: Sequence[Study]) -> Table:
     return Table([Column("Pool"), Column("Method"), _AT_ONCE, waves, *_LATENCY, _TOKENS], rows, [general, *notes])
 
 
-@table("batched", "ReASC in batches, beside ASC and ESC", paper="Table 14")
+@table("batched", "ReASC in batches, beside ASC and ESC", paper="Table 14, tab:batched_latency_results")
 def batched(studies: Sequence[Study]) -> Table:
     """The paper's comparison of its batched variant, and beside it how this library runs."""
     rows, notes = for_each_pool(studies, _batched)
@@ -133,7 +134,16 @@ class _Timing:
         self._budget = study.settings.methods.max_samples
 
     def decided(self, wanted: Callable[[str], bool]) -> dict[str, list[Decided]]:
-        """What the methods of these names decided on each arrangement."""
+        """What the methods of these names decided on each arrangement.
+
+        Raises:
+            PoolError: calibration leaves no question to test.
+        """
+        if not self._study.splits[0].tested:
+            raise PoolError(
+                f"its {len(self._study.pool.questions)} questions leave none to test beside "
+                f"{self._study.settings.calibration_size} that calibrate; ask for a smaller calibration size"
+            )
         found: dict[str, list[Decided]] = {}
         for split in self._study.splits:
             for method in self._methods(split):
