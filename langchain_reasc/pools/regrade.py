@@ -57,7 +57,9 @@ def regrade(
     if (relabelled or votes) and pool.metadata.get("grader"):
         tell(f"verdicts of {pool.metadata['grader']!r} in {pool.path} were dropped with them: `reasc grade` it again")
     if votes:
-        each = ((held, found) for one in pool.questions for held, found in zip(one.responses, votes[one.id], strict=True))
+        each = (
+            (held, found) for one in pool.questions for held, found in zip(one.responses, votes[one.id], strict=True)
+        )
         changed = sum(held.answer != found["answer"] for held, found in each)
         tell(
             f"the answers in {pool.path} were found by {_named(then)}, now they are by {_named(now)}: looked for again "

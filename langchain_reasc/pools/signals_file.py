@@ -38,7 +38,9 @@ def signals_in(path: Path) -> Iterator[tuple[str, list[Signals]]]:
         try:
             record = json.loads(line)
             question, lengths = str(record["id"]), [int(length) for length in record["lengths"]]
-            held = {name: _decoded(path, question, name, text, sum(lengths)) for name, text in record["signals"].items()}
+            held = {
+                name: _decoded(path, question, name, text, sum(lengths)) for name, text in record["signals"].items()
+            }
         except PoolError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -48,9 +50,13 @@ def signals_in(path: Path) -> Iterator[tuple[str, list[Signals]]]:
             ) from None
         ends = np.cumsum(lengths, dtype=np.int64)[:-1]
         parts = {name: np.split(values, ends) for name, values in held.items()}
-        yield question, [
-            {name: arrays[at] for name, arrays in parts.items()} if length else {} for at, length in enumerate(lengths)
-        ]
+        yield (
+            question,
+            [
+                {name: arrays[at] for name, arrays in parts.items()} if length else {}
+                for at, length in enumerate(lengths)
+            ],
+        )
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -73,5 +79,7 @@ def _decoded(path: Path, question: str, name: str, text: str, tokens: int) -> np
     except ValueError as error:
         raise PoolError(f"{path}: signal {name!r} of question {question!r} cannot be decoded: {error}") from None
     if values.size != tokens:
-        raise PoolError(f"{path}: signal {name!r} of question {question!r} has {values.size} values for {tokens} tokens")
+        raise PoolError(
+            f"{path}: signal {name!r} of question {question!r} has {values.size} values for {tokens} tokens"
+        )
     return values
