@@ -40,6 +40,7 @@ def components(studies: Sequence[Study]) -> Table:
 
 
 def _components(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
+    known = 0
     for measure in _measures(study):
         first = study.scores.array(measure)[:, 0]
         try:
@@ -49,11 +50,14 @@ def _components(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
             continue
         if scores.size < FEWEST_FOR_MIXTURE:
             raise PoolError(f"{scores.size} first responses with a score are too few for mixtures")
+        known += 1
         fit = fit_mixture(scores, _COMPONENTS, study.settings.methods.seed)
         for criterion, values in (("AIC", fit.aic), ("BIC", fit.bic)):
             lowest = min(values, key=lambda count: values[count])
             yield [study.name, str(measure), criterion, *(values[k] for k in _COMPONENTS), lowest, scores.size]
         notes += [f"{study.name}, {measure}: {told}." for told in _told(scores, fit)]
+    if not known:
+        raise PoolError("no first responses of it have scores to which mixtures can be fitted")
 
 
 def _measures(study: Study) -> list[Measure | str]:
