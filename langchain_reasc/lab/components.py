@@ -26,11 +26,10 @@ def components(studies: Sequence[Study]) -> Table:
     rows, notes = for_each_pool(studies, _components)
     columns = [
         Column("Pool"),
-        Column("Measure"),
-        Column("Criterion"),
+        Column("Signal"),
+        Column("By", "", "The criterion: Akaike's or the Bayesian one."),
         *(Column(str(count), ".1f", f"With {_counted(count)}; lower is better.") for count in _COMPONENTS),
-        Column("Lowest at", ".0f", "Components at which the criterion is lowest."),
-        Column("n", ".0f", "Questions whose first response has a score."),
+        Column("Lowest", ".0f", "Components at which the criterion is lowest."),
     ]
     general = (
         "A difference of 2 or less between two criteria is no evidence for either. That two components describe the "
@@ -54,7 +53,14 @@ def _components(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
         fit = fit_mixture(scores, _COMPONENTS, study.settings.methods.seed)
         for criterion, values in (("AIC", fit.aic), ("BIC", fit.bic)):
             lowest = min(values, key=lambda count: values[count])
-            yield [study.name, str(measure), criterion, *(values[k] for k in _COMPONENTS), lowest, scores.size]
+            yield [
+                study.name,
+                measure.signal if isinstance(measure, Measure) else measure,
+                criterion,
+                *(values[k] for k in _COMPONENTS),
+                lowest,
+            ]
+        notes.append(f"{study.name}, {measure}: {scores.size} questions whose first response has a score.")
         notes += [f"{study.name}, {measure}: {told}." for told in _told(scores, fit)]
     if not known:
         raise PoolError("no first responses of it have scores to which mixtures can be fitted")

@@ -16,15 +16,13 @@ class Durations:
     """How long each response takes.
 
     Attributes:
-        times: shape (questions, responses), in recorded order.
+        times: shape (questions, responses), in recorded order; in seconds, or in tokens where the note says so.
         tokens: the tokens of the same responses.
-        unit: ``"s"`` or ``"tokens"``.
         note: where they come from, in a sentence.
     """
 
     times: Floats
     tokens: Floats
-    unit: str
     note: str
 
 
@@ -37,17 +35,17 @@ def durations(study: Study) -> Durations:
     tokens = padded([[one.completion_tokens for one in row] for row in rows], 0.0)
     rate = study.settings.tokens_per_second
     if rate is not None:
-        return Durations(tokens / rate, tokens, "s", f"latencies at {rate:g} tokens per second of each sequence")
+        return Durations(tokens / rate, tokens, f"latencies at {rate:g} tokens per second of each sequence")
     seconds = padded([[np.nan if one.seconds is None else one.seconds for one in row] for row in rows], 0.0)
     missing = np.isnan(seconds)
     responses = sum(len(row) for row in rows)
     if missing.sum() == responses:
         told = "its responses were not timed, so latencies are in tokens; --tokens-per-second R makes them seconds"
-        return Durations(tokens, tokens, "tokens", told)
+        return Durations(tokens, tokens, told)
     told = "latencies by the times that were recorded, under the load of the recording"
     if missing.any():
         timed = ~missing & (tokens > 0)
         per_token = float(np.median(seconds[timed] / tokens[timed])) if timed.any() else 0.0
         seconds = np.where(missing, tokens * per_token, seconds)
         told += f"; {missing.sum()} of {responses} responses have none, and are taken to have come at the median rate"
-    return Durations(seconds, tokens, "s", told)
+    return Durations(seconds, tokens, told)

@@ -24,11 +24,15 @@ __all__ = ["batched", "latency"]
 CONCURRENCIES: Final = (1, 4, 16)
 _ESC: Final = "ESC (w=4)"
 _AT_ONCE: Final = Column("At once", ".0f", "Samples launched at once: a wave.")
-_TOKENS: Final = Column("Tokens", ".0f", "Tokens paid per question, those of samples that were cut off too.", "low")
+_TOKENS: Final = Column("Tokens", ".0f", "Tokens paid per question, those of samples that were cut off too.")
 _LATENCY: Final = (
-    Column("Latency", ".4g", "From the first launch to the answer, the mean over questions.", "low"),
-    Column("95th", ".4g", "The latency that 95 % of the questions stay below.", "low"),
-    Column("Unit", "", "Of the latency: seconds, or tokens of the longest response of each wave, summed."),
+    Column(
+        "Latency",
+        ".2f",
+        "From the first launch to the answer, the mean over questions: in seconds, or where a note says so in tokens, "
+        "those of the slowest response of each wave.",
+    ),
+    Column("95th", ".2f", "The latency that 95 % of the questions stay below."),
 )
 
 Booleans = npt.NDArray[np.bool_]
@@ -57,7 +61,7 @@ class Decided:
 def latency(studies: Sequence[Study]) -> Table:
     """Waves, latency and tokens of every method at concurrency 1, 4 and 16."""
     rows, notes = for_each_pool(studies, _latency)
-    waves = Column("Waves", ".2f", "Waves per question.", "low")
+    waves = Column("Waves", ".2f", "Waves per question.")
     general = (
         "Modelled as a live run: the first response goes alone while an open gate may accept it; responses are decided "
         "on in launch order, as they end; what then still runs is cut off; the next wave waits for all of the last. A "
@@ -74,9 +78,9 @@ def batched(studies: Sequence[Study]) -> Table:
         Column("Pool"),
         Column("Method"),
         _AT_ONCE,
-        Column("Accuracy %", ".1f", "Right answers among the tested questions, the mean over arrangements.", "high"),
+        Column("Accuracy %", ".1f", "Right answers among the tested questions, the mean over arrangements."),
         _TOKENS,
-        Column("TFLOPs", ".4g", "2N operations per token, in 10¹² per question, where N is known.", "low"),
+        Column("TFLOPs", ".4g", "2N operations per token, in 10¹² per question, where N is known."),
         *_LATENCY,
     ]
     general = (
@@ -97,7 +101,7 @@ def _latency(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
                 name,
                 at_once,
                 float(clock.waves.mean()),
-                *_times(clock, held),
+                *_times(clock),
                 float(clock.tokens.mean()),
             ]
     notes.append(f"{study.name}: {held.note}.")
@@ -119,7 +123,7 @@ def _batched(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
             100 * float(np.mean([one.accuracy for one in found[name]])),
             tokens,
             None if parameters is None else 2 * parameters * tokens / 1e12,
-            *_times(clock, held),
+            *_times(clock),
         ]
     notes.append(f"{study.name}: {held.note}.")
     if not weighing:
@@ -198,5 +202,5 @@ class _Timing:
         return arranged
 
 
-def _times(clock: WallClock, held: Durations) -> tuple[float, float, str]:
-    return float(clock.latency.mean()), float(np.quantile(clock.latency, 0.95)), held.unit
+def _times(clock: WallClock) -> tuple[float, float]:
+    return float(clock.latency.mean()), float(np.quantile(clock.latency, 0.95))
