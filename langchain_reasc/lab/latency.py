@@ -1,6 +1,6 @@
 """What methods take in time, beside what they cost in tokens, with one, four or sixteen samples launched at once."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -93,18 +93,22 @@ def batched(studies: Sequence[Study]) -> Table:
 
 def _latency(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
     held, timing = durations(study), _Timing(study)
+    mean: dict[tuple[str, int], float] = {}
     for name, decided in timing.decided(lambda _: True).items():
         for at_once in CONCURRENCIES:
             clock = timing.clock(held, decided, at_once)
-            yield [
-                study.name,
-                name,
-                at_once,
-                float(clock.waves.mean()),
-                *_times(clock),
-                float(clock.tokens.mean()),
-            ]
+            mean[name, at_once] = float(clock.latency.mean())
+            yield [study.name, name, at_once, float(clock.waves.mean()), *_times(clock), float(clock.tokens.mean())]
     notes.append(f"{study.name}: {held.note}.")
+    for at_once in CONCURRENCIES:
+        if slower := [name for name, at in mean if at == at_once and _slower(name, at_once, mean)]:
+            told = f"with {at_once} at once, ASC takes less time than {' and '.join(slower)}"
+            notes.append(f"{study.name}: {told}.")
+
+
+def _slower(name: str, at_once: int, mean: Mapping[tuple[str, int], float]) -> bool:
+    """Whether a rule of this library takes more time than ASC."""
+    return name.startswith(("ReASC", "Finite", "Agreement")) and mean[name, at_once] > mean[ASC_ROW, at_once]
 
 
 def _batched(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:

@@ -86,6 +86,17 @@ def test_methods_that_weigh_are_timed_too(pool: Path) -> None:
         assert all(rows[name, at]["95th"] >= rows[name, at]["Latency"] for at in (1, 4, 16))
 
 
+def test_where_asc_takes_less_time_the_table_says_so(pool: Path) -> None:
+    """To send the first response alone costs a wave where all could go at once."""
+    one = study(pool, calibration_size=40)
+    rows, told = by_method(made("latency", one)), notes("latency", one)
+    for at_once in (1, 16):
+        more = [name for name, at in rows if at == at_once and rows[name, at]["Latency"] > rows["ASC", at]["Latency"]]
+        ours = [name for name in more if "ReASC" in name]
+        assert bool(ours) == (at_once == 16) == (f"with {at_once} at once" in told)
+        assert all(name in told.split(f"with {at_once} at once, ")[1] for name in ours)
+
+
 def test_the_batched_variant_decides_alike_and_pays_for_its_batch(pool: Path) -> None:
     rows = made("batched", study(pool, calibration_size=40, parameters=1e9))
     assert [(row["Method"], row["At once"]) for row in rows[:2]] == [("ASC", 1), ("ESC (w=4)", 4)]
