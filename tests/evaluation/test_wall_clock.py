@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import Field
 from runnable.conftest import AsyncRunner, Runner
 from runnable.fakes import Reply, Scripted, calibration
 
@@ -89,17 +90,29 @@ def test_what_cannot_be() -> None:
 
 
 class Sleeping(Scripted):
-    """Takes a tick for each token."""
+    """Takes a tick for each token, or longer on a busy machine; what it took is kept."""
 
-    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        for chunk in super()._stream(*args, **kwargs):
+    seconds: Any = Field(default_factory=dict)
+
+    def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        begun = time.perf_counter()
+        for chunk in super()._stream(messages, *args, **kwargs):
             time.sleep(TICK if chunk.message.content else 0)
             yield chunk
+        self.seconds[self._begin(messages)[1]] = time.perf_counter() - begun
 
-    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        async for chunk in super()._astream(*args, **kwargs):
+    async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        begun = time.perf_counter()
+        async for chunk in super()._astream(messages, *args, **kwargs):
             await asyncio.sleep(TICK if chunk.message.content else 0)
             yield chunk
+        self.seconds[self._begin(messages)[1]] = time.perf_counter() - begun
+
+    def taken(self, question: str) -> list[float]:
+        """What each sample took; those that did not end, at the rate of the others."""
+        held = {index: seconds for (asked, index), seconds in self.seconds.items() if asked == question}
+        tick = sum(held.values()) / sum(int(TIMES[index]) for index in held)
+        return [held.get(index, tick * tokens) for index, tokens in enumerate(TIMES.tolist())]
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["together", "first alone"])
@@ -108,17 +121,21 @@ class Sleeping(Scripted):
 def test_a_live_run_takes_as_long(runner: Any, concurrency: int, alone: bool) -> None:
     """Of the eighth response, which takes 40 ticks, neither the time nor most tokens are spent."""
     replies = [Reply("so " * (n - 4) + f"the answer is {a}") for n, a in zip(TIMES.tolist(), ANSWERS, strict=True)]
-    model = Sleeping(script=lambda question, index: replies[index] if question == "q" else Reply("the answer is 1"))
+    model = Sleeping(script=lambda _, index: replies[index])
     # Scores below the mean weigh as one vote, and do not reach the gate: it decides like ASC, and launches like ReASC.
     rule: dict[str, Any] = {"calibration": calibration(mean=1.0, gate=2.0)} if alone else {"rule": ASC()}
     reasc = ReASCRunnable(model=model, concurrency=concurrency, max_samples=8, **rule)
-    runner.solve(ReASCRunnable(model=model, concurrency=8, max_samples=8, **rule), "warming up")
-    model.log.calls.clear()
-    begun = time.perf_counter()
-    result = runner.solve(reasc, "q")
-    took = (time.perf_counter() - begun) / TICK
-    expected = wall_clock([TIMES], [TIMES], [7], concurrency=concurrency, alone=alone)
-    assert result.decision.samples == 7
-    assert len(model.log.calls) == expected.launched[0]
-    assert expected.latency[0] - 0.5 <= took < expected.latency[0] + 30  # the eighth's last tick would be 35 later
-    assert abs(result.usage.output_tokens - expected.tokens[0]) <= 6
+    beyond = np.inf
+    for question in map(str, range(5)):  # the first warms up; a busy machine may come between
+        model.log.calls.clear()
+        begun = time.perf_counter()
+        result = runner.solve(reasc, question)
+        took = time.perf_counter() - begun
+        expected = wall_clock([model.taken(question)], [TIMES], [7], concurrency=concurrency, alone=alone)
+        assert result.decision.samples == 7
+        assert len(model.log.calls) == expected.launched[0]
+        assert took >= 0.95 * expected.latency[0]
+        beyond = min(beyond, (took - float(expected.latency[0])) / TICK)
+        if beyond < 10 and abs(result.usage.output_tokens - expected.tokens[0]) <= 6:
+            return
+    pytest.fail(f"it took {beyond:.1f} ticks more than it should; to wait for the eighth takes 35 more")
