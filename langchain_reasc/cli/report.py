@@ -213,5 +213,5 @@ def _save(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text)
+        write_atomically(path.resolve(), text)  # where a link points to
     remark(f"wrote {path}")

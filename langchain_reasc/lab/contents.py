@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "contents", "figure", "table"]
 
 _MODULES: Final[tuple[str, ...]] = (
-    "histogram",
-    "replayed",
-    "acceptance",
-    "token_text",
-    "sweeps",
+    *("replayed", "acceptance", "sweeps"),
+    *("components", "separation", "histogram", "bins", "latency", "token_text"),
 )
 """Those whose functions make tables and figures, in the order of a report."""
 

@@ -11,10 +11,10 @@ from langchain_reasc.calibration import Calibration
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on
 from langchain_reasc.evaluation.plots import empty_figure
 from langchain_reasc.exceptions import CalibrationDataError, ReASCError
-from langchain_reasc.lab.chosen import chosen_measure
 from langchain_reasc.lab.contents import figure
 from langchain_reasc.lab.drawing import RIGHT, WRONG, svg
 from langchain_reasc.lab.parts import Figure
+from langchain_reasc.lab.signals import chosen
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.confidence import Measure
 
@@ -59,8 +59,8 @@ def histograms(studies: Sequence[Study]) -> list[Figure]:
 
 
 def _of_pool(at: int, study: Study, *, alone: bool) -> Figure:
-    chosen = chosen_measure(study)
-    panels = [_panel(study, measure) for measure in _variants(chosen)]
+    first = chosen(study)
+    panels = [_panel(study, measure) for measure in _variants(first)]
     told = [panel for panel in panels if panel.right.size and panel.wrong.size]
     if not told:
         raise CalibrationDataError(
@@ -76,16 +76,17 @@ def _of_pool(at: int, study: Study, *, alone: bool) -> Figure:
             "Of each question its first recorded response. The areas of the two groups are their shares of all. The "
             "mixture (Algorithm 2) is fitted to all of them without their labels. Drawn from the 1st to the 99th "
             "percentile.",
-            f"The first panel is the score by which ReASC weighs here ({chosen}).",
+            f"The first panel is the score that was asked for, or chosen on the calibration questions of the first "
+            f"arrangement ({first}).",
         ],
     )
 
 
-def _variants(chosen: Measure | str) -> list[Measure | str]:
-    if not isinstance(chosen, Measure):
-        return [chosen]
-    others: list[Measure | str] = [Measure(chosen.signal, score, chosen.window) for score in _VARIANTS]
-    return [chosen, *(one for one in others if str(one) != str(chosen))][:4]
+def _variants(first: Measure | str) -> list[Measure | str]:
+    if not isinstance(first, Measure):
+        return [first]
+    others: list[Measure | str] = [Measure(first.signal, score, first.window) for score in _VARIANTS]
+    return [first, *(one for one in others if str(one) != str(first))][:4]
 
 
 def _panel(study: Study, measure: Measure | str) -> _Panel:

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.evaluation.from_pool import calibrate_offline_on
 from langchain_reasc.evaluation.metrics import Row
 from langchain_reasc.evaluation.plots import draw_posteriors, draw_risk, draw_tradeoff
 from langchain_reasc.evaluation.worked import Worked, pick_worked
-from langchain_reasc.lab.chosen import first_calibration
+from langchain_reasc.exceptions import PoolError
 from langchain_reasc.lab.contents import figure
 from langchain_reasc.lab.drawing import svg
 from langchain_reasc.lab.parts import Figure
@@ -80,7 +82,7 @@ def posteriors(studies: Sequence[Study]) -> list[Figure]:
 def _posterior(at: int, study: Study, *, alone: bool) -> Figure:
     worked = pick_worked(
         study.pool,
-        first_calibration(study),
+        _first_calibration(study),
         max_samples=study.settings.methods.max_samples,
         among=study.splits[0].tested,
         measure="recorded" if study.measure == "recorded" else None,
@@ -94,6 +96,26 @@ def _posterior(at: int, study: Study, *, alone: bool) -> Figure:
             f"Question {worked.question.id}, picked among those that were not calibrated on to show a difference where "
             "both methods are right: no typical one. Shaded: where the leading answer has more than half."
         ],
+    )
+
+
+def _first_calibration(study: Study) -> Calibration:
+    """Algorithm 1 on the first arrangement's calibration questions.
+
+    Raises:
+        CalibrationDataError: they determine none.
+        PoolError: the pool has neither scores nor token signals.
+    """
+    if study.measure is None:
+        raise PoolError(f"{study.pool.path} has no scores or token signals, by which votes could be weighed")
+    split, methods = study.splits[0], study.settings.methods
+    return calibrate_offline_on(
+        study.pool,
+        study.scores,
+        split.firsts(split.calibration),
+        study.measure,
+        p_target=methods.p_target,
+        seed=methods.seed,
     )
 
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from langchain_reasc.evaluation.plots import empty_figure
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
-from langchain_reasc.lab.chosen import chosen_measure
 from langchain_reasc.lab.contents import figure
 from langchain_reasc.lab.drawing import RIGHT, WRONG, svg
 from langchain_reasc.lab.parts import Figure
+from langchain_reasc.lab.signals import chosen
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.pools.pool import PoolQuestion
@@ -63,7 +63,7 @@ def tokens(studies: Sequence[Study]) -> list[Figure]:
 
 
 def _of_pool(at: int, study: Study, *, alone: bool) -> Figure:
-    measure = chosen_measure(study)
+    measure = chosen(study)
     if not isinstance(measure, Measure):
         raise PoolError(f"{study.pool.path} has scores of whole responses, and no signal of tokens")
     which = _typical(study, measure)
