@@ -14,6 +14,8 @@ from langchain_reasc.cli.options import (
     KeyVariable,
     MaxTokens,
     Model,
+    ModelClass,
+    ModelKwargs,
     System,
     Temperature,
     TemplateText,
@@ -44,6 +46,8 @@ def ask(
     model: Model = None,
     url: Urls = None,
     key_variable: KeyVariable = None,
+    model_class: ModelClass = None,
+    model_kwargs: ModelKwargs = None,
     calibration: Annotated[
         str | None,
         typer.Option(
@@ -98,10 +102,11 @@ def ask(
         raise typer.BadParameter("the question is empty")
     stopping = None if rule is None else _rule(rule, budget=max_samples)
     prompt = (read_template(template, system=system) or Template()).after(system)
-    shipped = model is None and not url
+    shipped = model is None and not url and model_class is None
     known = _calibration(calibration, shipped=shipped)
     options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-    with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+    source = {"urls": url, "key_variable": key_variable, "model_class": model_class, "model_kwargs": model_kwargs}
+    with open_model(model, **source, **options) as chat_model:
         reasc = ReASCRunnable(
             model=chat_model,
             calibration=known,

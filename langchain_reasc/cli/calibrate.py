@@ -17,6 +17,8 @@ from langchain_reasc.cli.options import (
     KeyVariable,
     MaxTokens,
     Model,
+    ModelClass,
+    ModelKwargs,
     PTarget,
     QuestionField,
     Score,
@@ -60,6 +62,8 @@ def calibrate(
     model: Model = None,
     url: Urls = None,
     key_variable: KeyVariable = None,
+    model_class: ModelClass = None,
+    model_kwargs: ModelKwargs = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.", callback=output_file)] = Path(
         "calibration.json"
     ),
@@ -115,9 +119,19 @@ def calibrate(
     keep_apart(out, data or pool or unlabelled)
     spec = measure_spec(signal, score, window)
     fixed = read_template(template, system=system)
+    opened = partial(
+        open_model,
+        model,
+        urls=url,
+        key_variable=key_variable,
+        model_class=model_class,
+        model_kwargs=model_kwargs,
+        default_seed=seed,
+        temperature=temperature,
+        max_tokens=max_tokens,
+    )
     if unlabelled is not None:
-        options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-        with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+        with opened() as chat_model:
             calibrate_without_labels(
                 chat_model,
                 unlabelled,
@@ -138,8 +152,7 @@ def calibrate(
 
         questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
         responses = out.with_suffix(".pool.jsonl")
-        options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-        with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+        with opened() as chat_model:
             recorded = record_with_progress(
                 "Calibrating",
                 chat_model,

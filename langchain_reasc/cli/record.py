@@ -17,8 +17,10 @@ from langchain_reasc.cli.options import (
     KeyVariable,
     MaxTokens,
     Model,
+    ModelClass,
+    ModelKwargs,
+    ModelSeed,
     QuestionField,
-    Seed,
     System,
     Temperature,
     TemplateText,
@@ -43,6 +45,8 @@ def record(
     model: Model = None,
     url: Urls = None,
     key_variable: KeyVariable = None,
+    model_class: ModelClass = None,
+    model_kwargs: ModelKwargs = None,
     samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 16,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
     system: System = None,
@@ -52,7 +56,7 @@ def record(
     answer_field: AnswerField = None,
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
-    seed: Seed = 0,
+    seed: ModelSeed = None,
     concurrency: Concurrency = None,
 ) -> None:
     """Record 16 responses to each question, with token signals beside them, for `reasc replay`.
@@ -76,7 +80,8 @@ def record(
     fixed = read_template(template, system=system)
     questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
     options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-    with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+    source = {"urls": url, "key_variable": key_variable, "model_class": model_class, "model_kwargs": model_kwargs}
+    with open_model(model, **source, default_seed=0, **options) as chat_model:
         record_with_progress(
             "Recording",
             chat_model,
