@@ -104,8 +104,13 @@ def ask(
     prompt = (read_template(template, system=system) or Template()).after(system)
     shipped = model is None and not url and model_class is None
     known = _calibration(calibration, shipped=shipped)
-    options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-    source = {"urls": url, "key_variable": key_variable, "model_class": model_class, "model_kwargs": model_kwargs}
+    options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+    source: dict[str, Any] = {
+        "urls": url,
+        "key_variable": key_variable,
+        "model_class": model_class,
+        "model_kwargs": model_kwargs,
+    }
     with open_model(model, **source, **options) as chat_model:
         reasc = ReASCRunnable(
             model=chat_model,

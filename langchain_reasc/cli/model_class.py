@@ -79,7 +79,9 @@ def chat_model_class(path: str) -> "type[BaseChatModel]":
 
     module_name, _, name = path.rpartition(".")
     if not module_name or not all(part.isidentifier() for part in path.split(".")):
-        raise ConfigurationError(f"--model-class takes package.Class, such as langchain_openai.ChatOpenAI; got {path!r}")
+        raise ConfigurationError(
+            f"--model-class takes package.Class, such as langchain_openai.ChatOpenAI; got {path!r}"
+        )
     module = _imported(module_name)
     kind = getattr(module, name, None)
     if kind is None:
@@ -140,9 +142,7 @@ def _imported(name: str) -> Any:
 
 def _check_names(kind: "type[BaseChatModel]", kwargs: Iterable[str]) -> None:
     """Refuse names that the class does not know: most classes would drop them without a word."""
-    from langchain_core.load.serializable import Serializable
-
-    if kind.model_config.get("extra") == "allow" or kind.__init__ is not Serializable.__init__:
+    if kind.model_config.get("extra") == "allow" or _takes_what_it_likes(kind):
         return
     names = _names(kind)
     for name in kwargs:
@@ -150,8 +150,16 @@ def _check_names(kind: "type[BaseChatModel]", kwargs: Iterable[str]) -> None:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             if not near and "model_kwargs" in names:
-                hint = f"; what only its provider knows goes into \"model_kwargs\": {{{json.dumps(name)}: ...}}"
+                hint = f'; what only its provider knows goes into "model_kwargs": {{{json.dumps(name)}: ...}}'
             raise ConfigurationError(f"{kind.__name__} takes no {name!r}{hint}")
+
+
+def _takes_what_it_likes(kind: "type[BaseChatModel]") -> bool:
+    """Whether the class has an ``__init__`` of its own, which may take more than fields."""
+    from langchain_core.language_models import BaseChatModel
+
+    above = BaseChatModel.mro()
+    return any("__init__" in vars(base) for base in kind.mro() if base not in above)
 
 
 def _names(kind: "type[BaseChatModel]") -> dict[str, str]:
@@ -203,7 +211,7 @@ def _key_of(kind: "type[BaseChatModel]") -> str:
         return "api_key"
     if len(secret) != 1:
         which = f"has several secrets ({', '.join(secret)})" if secret else "takes no API key by any name known here"
-        raise ConfigurationError(f'{kind.__name__} {which}; give it in --model-kwargs, as name=env:NAME')
+        raise ConfigurationError(f"{kind.__name__} {which}; give it in --model-kwargs, as name=env:NAME")
     return secret[0]
 
 
@@ -276,6 +284,6 @@ def _text_of(name: str) -> str:
         return Path(name).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"--model-kwargs takes JSON, a file that holds it, or name=value; got {name[:60]!r}, of which no file can be "
-            f"read ({getattr(error, 'strerror', None) or error})"
+            f"--model-kwargs takes JSON, a file that holds it, or name=value; got {name[:60]!r}, of which no file can "
+            f"be read ({getattr(error, 'strerror', None) or error})"
         ) from None

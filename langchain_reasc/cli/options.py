@@ -26,6 +26,7 @@ __all__ = [
     "ModelSeed",
     "PTarget",
     "PoolPath",
+    "Prices",
     "QuestionField",
     "Score",
     "Seed",
@@ -72,6 +73,15 @@ Concurrency = Annotated[
 ]
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="Questions with answers: JSON Lines, or .csv with a header.")
+]
+Prices = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        help='What a million tokens cost: JSON such as {"currency": "USD", "models": {"gpt-4o-mini": {"input": 0.15, '
+        '"output": 0.6}}}, or the same as .toml; cached, cache_write and reasoning may be there, too.',
+    ),
 ]
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool (JSON Lines).")]
 QuestionField = Annotated[

@@ -8,6 +8,7 @@ import typer
 
 from langchain_reasc.cli.checks import keep_apart, output_file
 from langchain_reasc.cli.console import progress, remark
+from langchain_reasc.cli.costs import Costs, Limits
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
@@ -20,6 +21,7 @@ from langchain_reasc.cli.options import (
     ModelClass,
     ModelKwargs,
     ModelSeed,
+    Prices,
     QuestionField,
     System,
     Temperature,
@@ -58,6 +60,14 @@ def record(
     max_tokens: MaxTokens = None,
     seed: ModelSeed = None,
     concurrency: Concurrency = None,
+    prices: Prices = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it is expected to cost, and stop.")] = False,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, help="Do not begin, nor go on, beyond this cost (with --prices).")
+    ] = None,
+    max_tokens_total: Annotated[
+        int | None, typer.Option(min=1, help="Do not begin, nor go on, beyond so many tokens.")
+    ] = None,
 ) -> None:
     """Record 16 responses to each question, with token signals beside them, for `reasc replay`.
 
@@ -73,26 +83,40 @@ def record(
     reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf --template "{question} Think step by step."
 
     reasc record gsm8k.jsonl --out pool.jsonl --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
+
+    reasc record gsm8k.jsonl --out pool.jsonl --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
+    --prices prices.json --dry-run
     """
     from langchain_reasc.data.questions import read_questions
 
     keep_apart(out, data)
+    costs = Costs(prices, Limits(max_cost, max_tokens_total))
     fixed = read_template(template, system=system)
     questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
-    options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-    source = {"urls": url, "key_variable": key_variable, "model_class": model_class, "model_kwargs": model_kwargs}
+    options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+    source: dict[str, Any] = {
+        "urls": url,
+        "key_variable": key_variable,
+        "model_class": model_class,
+        "model_kwargs": model_kwargs,
+    }
     with open_model(model, **source, default_seed=0, **options) as chat_model:
-        record_with_progress(
-            "Recording",
-            chat_model,
-            questions,
-            out,
-            samples=samples,
-            answer=answer,
-            system=system,
-            template=fixed,
-            concurrency=concurrency or (8 if url else 1),
-        )
+        costs.expect(chat_model, questions, out, samples=samples, system=system, template=fixed, dry_run=dry_run)
+        if dry_run:
+            return
+        with costs.told_in_the_end():
+            record_with_progress(
+                "Recording",
+                chat_model,
+                questions,
+                out,
+                samples=samples,
+                answer=answer,
+                system=system,
+                template=fixed,
+                concurrency=concurrency or (8 if url else 1),
+                costs=costs,
+            )
     remark(f"{out} is ready: reasc replay {out}")
 
 
@@ -108,6 +132,7 @@ def record_with_progress(
     template: "Template | None" = None,
     concurrency: int = 1,
     check_first: "Callable[[Pool], None] | None" = None,
+    costs: Costs | None = None,
 ) -> "Pool":
     """Record under a progress bar, after saying what makes this model's samples all the same, if anything does.
 
@@ -122,6 +147,7 @@ def record_with_progress(
         template: what else stands around each question.
         concurrency: questions in flight at once.
         check_first: is given the pool as soon as it holds a question, before all the others are paid for.
+        costs: counts what is drawn, and ends the recording where it has become too much.
     """
     from langchain_reasc.pools.record import record_pool
     from langchain_reasc.models.prepared import PreparedModel
@@ -131,6 +157,7 @@ def record_with_progress(
     notices: list[str] = []  # kept until the bar is gone
     try:
         with progress(title) as move:
+            moved = _checking_first(move, out, check_first) if check_first else move
             return record_pool(
                 model,
                 questions,
@@ -140,7 +167,8 @@ def record_with_progress(
                 system=system,
                 template=template,
                 concurrency=concurrency,
-                on_question=_checking_first(move, out, check_first) if check_first else move,
+                on_question=costs.watching(moved, concurrency=concurrency) if costs else moved,
+                on_samples=costs.tally.add if costs else None,
                 on_notice=notices.append,
             )
     finally:

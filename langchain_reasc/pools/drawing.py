@@ -15,13 +15,16 @@ from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError,
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Sample, draw
 
-__all__ = ["Drawn", "drawn_responses", "each_question"]
+__all__ = ["Drawn", "OnSamples", "drawn_responses", "each_question"]
 
 _SEED_BLOCKS = 1_000_003
 _CONCURRENCY = 8  # requests at once to a model that does not sample in parallel itself
 
 Drawn = list[AIMessage] | ContextOverflowError
 """The responses to a question, or why it has none and never will."""
+
+OnSamples = Callable[[str, Sequence[Sample]], None]
+"""Called with a question's id and samples of it that have ended, failed ones too, from the thread that drew them."""
 
 
 def each_question(
@@ -51,7 +54,11 @@ def each_question(
 
 
 def drawn_responses(
-    model: Runnable[LanguageModelInput, Any], messages: list[BaseMessage], samples: int, question: str
+    model: Runnable[LanguageModelInput, Any],
+    messages: list[BaseMessage],
+    samples: int,
+    question: str,
+    on_samples: OnSamples | None = None,
 ) -> Drawn:
     """All samples of a question, which is named by its id.
 
@@ -62,9 +69,16 @@ def drawn_responses(
     # Sample i is drawn with seed + i. Were i to start at 0 for each question, all first responses would share one
     # stream of random numbers: one style of answering, not a fair sample.
     first = zlib.crc32(question.encode("utf-8", "surrogatepass")) % _SEED_BLOCKS * samples
-    drawn = draw(model, messages, samples, first=first, concurrency=concurrency)
+
+    def begun(n: int, first: int) -> list[Sample]:
+        ended = draw(model, messages, n, first=first, concurrency=concurrency)
+        if on_samples:
+            on_samples(question, ended)
+        return ended
+
+    drawn = begun(samples, first)
     if any(map(_is_whole, drawn)):  # else the model fails altogether
-        drawn = [sample if _is_whole(sample) else draw(model, messages, 1, first=sample.index)[0] for sample in drawn]
+        drawn = [sample if _is_whole(sample) else begun(1, sample.index)[0] for sample in drawn]
     complete = [sample.message for sample in drawn if _is_whole(sample) and sample.message is not None]
     if len(complete) == samples:
         return complete

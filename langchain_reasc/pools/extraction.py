@@ -8,6 +8,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import EXTRACTION_VERSION, Extractor, Vote, extractor, vote_of
+from langchain_reasc.pools.bill import details_of
 from langchain_reasc.pools.pool import Pool, PoolQuestion, PoolResponse
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import SPAN_SCORES
@@ -25,7 +26,7 @@ _ENDINGS = (
 
 
 def kept_of(message: AIMessage) -> dict[str, Any]:
-    """What is written of a message beside its counts: all that its vote depends on, and no more."""
+    """What is written of a message beside its counts: what its vote depends on, and what its usage tells in detail."""
     metadata = message.response_metadata
     endings = {name: metadata[name] for name in _ENDINGS if metadata.get(name) is not None}
     reason = next(iter(endings.values()), None)
@@ -35,6 +36,7 @@ def kept_of(message: AIMessage) -> dict[str, Any]:
         "invalid_tool_calls": message.invalid_tool_calls,
         "additional_kwargs": {"refusal": refusal} if (refusal := message.additional_kwargs.get("refusal")) else None,
         "response_metadata": endings if endings.keys() - {"finish_reason"} else None,
+        "usage_metadata": message.usage_metadata if details_of(message) else None,
     }
     # Some integrations put what is no JSON there, such as an enumeration's member.
     plain = json.loads(json.dumps({name: value for name, value in beside.items() if value}, default=_plain))

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 
 from langchain_reasc._version import __version__
 from langchain_reasc.answers import EXTRACTION_VERSION, AnswerSpec, Vote, extractor, vote_of
-from langchain_reasc.pools.drawing import Drawn, drawn_responses, each_question
+from langchain_reasc.pools.drawing import Drawn, OnSamples, drawn_responses, each_question
 from langchain_reasc.pools.extraction import kept_of
 from langchain_reasc.pools.pool import Pool
 from langchain_reasc.data.questions import LabelledQuestion
@@ -41,6 +41,7 @@ def record_pool(
     measure: Measure | None = None,
     concurrency: int = 1,
     on_question: Callable[[int, int], None] | None = None,
+    on_samples: OnSamples | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Pool:
     """Record responses to each question, adding to what the pool already holds.
@@ -63,6 +64,7 @@ def record_pool(
         concurrency: questions in flight at once. Several use a server better. The pool then has them in the order they
             were done, and a model in this process gives the same responses to the last bit only one after the other.
         on_question: called with (questions complete, questions) at the start and after each.
+        on_samples: called with a question's id and its samples as they end, failed ones too, from several threads.
         on_notice: called with what the user should know: labels that changed, questions that were left out, responses
             without an answer.
 
@@ -99,7 +101,7 @@ def record_pool(
         on_question(len(questions) - len(missing), len(questions))
 
     def draw_one(question: LabelledQuestion) -> Drawn:
-        return drawn_responses(model, prompt.messages(question.input), samples, question.id)
+        return drawn_responses(model, prompt.messages(question.input), samples, question.id, on_samples)
 
     too_long: list[ContextOverflowError] = []
     each = enumerate(each_question(missing, draw_one, concurrency), start=len(questions) - len(missing) + 1)

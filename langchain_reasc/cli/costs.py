@@ -1,0 +1,250 @@
+"""What a recording is expected to cost, may cost, and has cost: told in a few lines, and held to its limits."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from langchain_reasc.cli.console import remark, stdout
+from langchain_reasc.exceptions import ConfigurationError, PoolError
+
+if TYPE_CHECKING:
+    from langchain_reasc.data.questions import LabelledQuestion
+    from langchain_reasc.data.template import Template
+    from langchain_reasc.pools.bill import Bill, QuestionCost
+    from langchain_reasc.pools.estimate import Estimate
+    from langchain_reasc.pools.prices import Price, Prices
+
+__all__ = ["Costs", "Limits", "billed", "duration"]
+
+_FIRST: Final = 3  # questions after which the length of the responses is known well enough to tell
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one run may cost at most.
+
+    Attributes:
+        cost: money, in the currency of the prices.
+        tokens: prompt and generated tokens together.
+    """
+
+    cost: float | None = None
+    tokens: int | None = None
+
+
+class Costs:
+    """The costs of one run of a recording.
+
+    Args:
+        prices: the file of prices; None tells tokens alone.
+        limits: what it may cost.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a cost is limited and there are no prices.
+    """
+
+    def __init__(self, prices: Path | None, limits: Limits) -> None:
+        from langchain_reasc.pools.bill import Tally
+        from langchain_reasc.pools.prices import read_prices
+
+        if limits.cost is not None and prices is None:
+            raise ConfigurationError("--max-cost goes with --prices, which says what tokens cost")
+        self.tally = Tally()
+        self._limits = limits
+        self._prices: Prices | None = None if prices is None else read_prices(prices)
+        self._price: Price | None = None
+        self._estimate: Callable[[Sequence[QuestionCost]], Estimate] | None = None
+        self._told = False
+        self._began = time.monotonic()
+
+    def expect(
+        self,
+        model: Any,
+        questions: "Sequence[LabelledQuestion]",
+        out: Path,
+        *,
+        samples: int,
+        system: str | None,
+        template: "Template | None",
+        dry_run: bool,
+    ) -> None:
+        """Say what drawing all that ``out`` does not hold is expected to cost.
+
+        Raises:
+            ConfigurationError: the model has no price, or the limits do not allow as much.
+        """
+        from langchain_reasc.data.template import Template
+        from langchain_reasc.models.prepared import PreparedModel
+        from langchain_reasc.pools.estimate import estimate
+
+        if self._prices is not None:
+            self._price = self._prices.of(str(PreparedModel.of(model).fingerprint().model))
+        held, costs = _held(out)
+        draws = {question.id: max(0, samples - held.get(question.id, 0)) for question in questions}
+        prompt = (template or Template()).after(system)
+
+        def of(known: "Sequence[QuestionCost]") -> "Estimate":
+            return estimate(model, questions, draws, prompt, costs=known)
+
+        expected = of(costs)
+        self._told, self._estimate = expected.is_expected, of
+        recorded = len(questions) - expected.questions
+        for line in self._expected(expected, recorded, len(questions)):
+            stdout().print(line, soft_wrap=True, markup=False) if dry_run else remark(line)
+        self._check(expected, "nothing was drawn")
+
+    def watching(self, move: Callable[[int, int], None], *, concurrency: int = 1) -> Callable[[int, int], None]:
+        """Moves a bar; after the first questions, tells what all will cost; ends it where that is too much.
+
+        The first are as many as are asked at once, if that is more: those that are done first have short responses.
+        """
+
+        def moved(done: int, total: int) -> None:
+            move(done, total)
+            costs = self.tally.costs
+            if not self._told and len(costs) >= max(_FIRST, concurrency) and done < total and self._estimate:
+                self._told = True
+                expected = self._estimate(costs)
+                remark(f"After the first {len(costs)} questions: {self._amounts(expected)} are expected in all")
+                self._check(expected, "what was recorded is kept")
+            elif done < total:
+                self._check_spent()
+
+        return moved
+
+    @contextmanager
+    def told_in_the_end(self) -> Iterator[None]:
+        """Prints the bill, whichever way it ends."""
+        self._began = time.monotonic()
+        try:
+            yield
+        finally:
+            bill = self.tally.bill
+            if bill != type(bill)():
+                for line in billed(bill, self._price, self._currency, seconds=time.monotonic() - self._began):
+                    remark(line)
+
+    @property
+    def _currency(self) -> str:
+        return self._prices.currency if self._prices else ""
+
+    def _expected(self, expected: "Estimate", recorded: int, questions: int) -> Iterator[str]:
+        how = {
+            "recorded": "as recorded so far",
+            "tokenizer": "by the model's tokenizer",
+            "characters": "4 letters each",
+        }
+        beside = f" ({recorded} of {questions} are recorded)" if recorded else ""
+        yield f"To draw    {expected.responses:,} responses to {expected.questions:,} questions{beside}"
+        if not expected.responses:
+            return
+        yield f"Prompts    about {expected.prompt:,} tokens, {how[expected.prompt_by]}"
+        if expected.completion is None:
+            yield "Responses  unknown until the first questions are recorded, or --max-tokens set"
+        elif expected.completion_by == "limit":
+            each = expected.completion // expected.responses
+            yield f"Responses  at most {expected.completion:,} tokens, {each:,} each as the model is set"
+        else:
+            tokens = f"about {expected.completion:,} tokens{_within(expected)}"
+            yield f"Responses  {tokens}, as in the {expected.basis} questions recorded"
+        if self._price is not None:
+            yield f"Cost       {self._cost(expected, self._price)}"
+
+    def _cost(self, expected: "Estimate", price: "Price") -> str:
+        from langchain_reasc.pools.prices import money
+
+        total = money(price.of(expected.bill), self._currency)
+        if expected.completion is None:
+            return f"{total} for the prompts"
+        return f"{'about' if expected.is_expected else 'at most'} {total}"
+
+    def _amounts(self, expected: "Estimate") -> str:
+        tokens = (
+            f"about {expected.prompt:,} prompt tokens and {expected.completion or 0:,} generated{_within(expected)}"
+        )
+        return f"{tokens}, {self._cost(expected, self._price)}," if self._price else tokens
+
+    def _check(self, expected: "Estimate", kept: str) -> None:
+        """Refuse what is expected to cost too much. An upper bound, or half of what it takes, is not expected."""
+        bill = expected.bill
+        if expected.completion_by == "limit":
+            bill = type(bill)(responses=bill.responses, prompt=bill.prompt)
+        for spent, limit, option in self._against(bill):
+            if spent > limit:
+                raise ConfigurationError(
+                    f"{option} allows {self._amount(limit, option)}, and {self._amount(spent, option)} are expected: "
+                    f"{kept}. Raise it, or take fewer questions (--limit) or --samples"
+                )
+
+    def _check_spent(self) -> None:
+        for spent, limit, option in self._against(self.tally.bill):
+            if spent >= limit:
+                raise ConfigurationError(
+                    f"{option} allows {self._amount(limit, option)}, and {self._amount(spent, option)} are spent: what "
+                    "was recorded is kept. The same command goes on, with as much again"
+                )
+
+    def _against(self, bill: "Bill") -> Iterator[tuple[float, float, str]]:
+        if self._limits.tokens is not None:
+            yield bill.tokens, self._limits.tokens, "--max-tokens-total"
+        if self._limits.cost is not None and self._price is not None:
+            yield self._price.of(bill), self._limits.cost, "--max-cost"
+
+    def _amount(self, value: float, option: str) -> str:
+        from langchain_reasc.pools.prices import money
+
+        return money(value, self._currency) if option == "--max-cost" else f"{value:,.0f} tokens"
+
+
+def billed(bill: "Bill", price: "Price | None", currency: str, *, seconds: float | None = None) -> Iterator[str]:
+    """A bill in a few lines."""
+    from langchain_reasc.pools.prices import money
+
+    failed = f"; {bill.failed:,} failed" if bill.failed else ""
+    lost = f", whose {bill.lost:,} tokens count" if bill.lost else ""
+    time_taken = "" if seconds is None else f" in {duration(seconds)}"
+    yield f"Drawn      {bill.responses:,} responses{time_taken}{failed}{lost}"
+    if not bill.tokens:
+        return
+    prompts = _of_which((bill.cached, "from a cache"), (bill.cache_written, "written to one"))
+    yield f"Prompts    {bill.prompt:,} tokens{prompts}"
+    yield f"Responses  {bill.completion:,} tokens{_of_which((bill.reasoning, 'of reasoning'))}"
+    if price is not None:
+        yield f"Cost       {money(price.of(bill), currency)}"
+    if bill.without_usage:
+        yield f"           {bill.without_usage:,} responses came without usage; their tokens are estimated"
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _of_which(*parts: tuple[int, str]) -> str:
+    told = [f"{tokens:,} {what}" for tokens, what in parts if tokens]
+    return f", {' and '.join(told)}" if told else ""
+
+
+def _within(expected: "Estimate") -> str:
+    return "" if expected.spread is None else f" (±{expected.spread:.0%})"
+
+
+def _held(out: Path) -> "tuple[dict[str, int], list[QuestionCost]]":
+    """How many responses to which questions the pool there has, and what these cost; errors are the recorder's."""
+    from langchain_reasc.pools.bill import Bill, cost_of
+    from langchain_reasc.pools.reading import read_stored
+
+    try:
+        questions = read_stored(out).questions if out.exists() else ()
+    except PoolError:
+        return {}, []
+    costs = (cost_of(question.id, Bill.of_question(question)) for question in questions)
+    return {one.id: len(one.responses) for one in questions}, [cost for cost in costs if cost is not None]
