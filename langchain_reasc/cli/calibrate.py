@@ -107,7 +107,7 @@ def calibrate(
 
     reasc calibrate gsm8k.jsonl --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-    reasc calibrate --pool pool.jsonl --signal token_logprob
+    reasc calibrate --pool pool.sqlite --signal token_logprob
 
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
@@ -151,7 +151,7 @@ def calibrate(
         from langchain_reasc.data.questions import read_questions
 
         questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
-        responses = out.with_suffix(".pool.jsonl")
+        responses = out.with_suffix(".pool.sqlite")
         with opened() as chat_model:
             recorded = record_with_progress(
                 "Calibrating",

@@ -13,9 +13,11 @@ from langchain_reasc.exceptions import ConfigurationError, PoolError
 if TYPE_CHECKING:
     from langchain_reasc.data.questions import LabelledQuestion
     from langchain_reasc.data.template import Template
+    from langchain_reasc.pools.asking import Asked
     from langchain_reasc.pools.bill import Bill, QuestionCost
     from langchain_reasc.pools.estimate import Estimate
     from langchain_reasc.pools.prices import Price, Prices
+    from langchain_reasc.pools.record import Workers
 
 __all__ = ["Costs", "Limits", "billed", "duration"]
 
@@ -57,7 +59,8 @@ class Costs:
         self._prices: Prices | None = None if prices is None else read_prices(prices)
         self._price: Price | None = None
         self._estimate: Callable[[Sequence[QuestionCost]], Estimate] | None = None
-        self._told = False
+        self._told, self._first = False, _FIRST
+        self._refusal: str | None = None
         self._began = time.monotonic()
 
     def expect(
@@ -94,26 +97,46 @@ class Costs:
         recorded = len(questions) - expected.questions
         for line in self._expected(expected, recorded, len(questions)):
             stdout().print(line, soft_wrap=True, markup=False) if dry_run else remark(line)
-        self._check(expected, "nothing was drawn")
+        self._refusal = self._expected_too_much(expected, "nothing was drawn")
+        self.check()
 
-    def watching(self, move: Callable[[int, int], None], *, concurrency: int = 1) -> Callable[[int, int], None]:
-        """Moves a bar; after the first questions, tells what all will cost; ends it where that is too much.
+    def workers(self, concurrency: int) -> "Workers":
+        """Asks the questions, so many at once, as long as the limits allow it; those in flight are still recorded."""
+        from langchain_reasc.pools.asking import each_question
 
-        The first are as many as are asked at once, if that is more: those that are done first have short responses.
-        """
+        self._first = max(_FIRST, concurrency)  # those that are done first have short responses
+
+        def allowed(asked: "Sequence[Asked]") -> "Iterator[Asked]":
+            for one in asked:
+                self._refusal = self._refusal or self._spent_too_much()
+                if self._refusal:
+                    return
+                yield one
+
+        return lambda asked, asking: each_question(allowed(asked), asking, concurrency)
+
+    def watching(self, move: Callable[[int, int], None]) -> Callable[[int, int], None]:
+        """Moves a bar; after the first questions, tells what all will cost."""
 
         def moved(done: int, total: int) -> None:
             move(done, total)
             costs = self.tally.costs
-            if not self._told and len(costs) >= max(_FIRST, concurrency) and done < total and self._estimate:
+            if not self._told and len(costs) >= self._first and done < total and self._estimate:
                 self._told = True
                 expected = self._estimate(costs)
-                remark(f"After the first {len(costs)} questions: {self._amounts(expected)} are expected in all")
-                self._check(expected, "what was recorded is kept")
-            elif done < total:
-                self._check_spent()
+                remark(f"By the first {len(costs)} questions, this takes {self._amounts(expected)} in all")
+                self._refusal = self._expected_too_much(expected, "what was recorded is kept")
 
         return moved
+
+    def check(self) -> None:
+        """Say so where the recording ended before its end.
+
+        Raises:
+            ConfigurationError: it did.
+        """
+        if self._refusal:
+            raise ConfigurationError(self._refusal)
 
     @contextmanager
     def told_in_the_end(self) -> Iterator[None]:
@@ -162,30 +185,30 @@ class Costs:
         return f"{'about' if expected.is_expected else 'at most'} {total}"
 
     def _amounts(self, expected: "Estimate") -> str:
-        tokens = (
-            f"about {expected.prompt:,} prompt tokens and {expected.completion or 0:,} generated{_within(expected)}"
-        )
-        return f"{tokens}, {self._cost(expected, self._price)}," if self._price else tokens
+        tokens = f"about {expected.prompt:,} + {expected.completion or 0:,} tokens{_within(expected)}"
+        return f"{tokens}, {self._cost(expected, self._price)}" if self._price else tokens
 
-    def _check(self, expected: "Estimate", kept: str) -> None:
-        """Refuse what is expected to cost too much. An upper bound, or half of what it takes, is not expected."""
+    def _expected_too_much(self, expected: "Estimate", kept: str) -> str | None:
+        """Why not to go on, if so. An upper bound, or half of what it takes, is not expected."""
         bill = expected.bill
         if expected.completion_by == "limit":
             bill = type(bill)(responses=bill.responses, prompt=bill.prompt)
         for spent, limit, option in self._against(bill):
             if spent > limit:
-                raise ConfigurationError(
+                return (
                     f"{option} allows {self._amount(limit, option)}, and {self._amount(spent, option)} are expected: "
                     f"{kept}. Raise it, or take fewer questions (--limit) or --samples"
                 )
+        return None
 
-    def _check_spent(self) -> None:
+    def _spent_too_much(self) -> str | None:
         for spent, limit, option in self._against(self.tally.bill):
             if spent >= limit:
-                raise ConfigurationError(
+                return (
                     f"{option} allows {self._amount(limit, option)}, and {self._amount(spent, option)} are spent: what "
                     "was recorded is kept. The same command goes on, with as much again"
                 )
+        return None
 
     def _against(self, bill: "Bill") -> Iterator[tuple[float, float, str]]:
         if self._limits.tokens is not None:
@@ -234,7 +257,9 @@ def _of_which(*parts: tuple[int, str]) -> str:
 
 
 def _within(expected: "Estimate") -> str:
-    return "" if expected.spread is None else f" (±{expected.spread:.0%})"
+    if expected.spread is None:
+        return ""
+    return f" (±{expected.spread:.0%})" if expected.spread < 1 else " (or many more)"
 
 
 def _held(out: Path) -> "tuple[dict[str, int], list[QuestionCost]]":

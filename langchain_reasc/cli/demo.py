@@ -103,10 +103,10 @@ def _recorded(
     calibrating, testing = calibrating[:calibration_size], testing[:wanted]
     return (
         _only(
-            record_with_progress("Calibration split", model, calibrating, out / "calibration-pool.jsonl", samples=1),
+            record_with_progress("Calibration split", model, calibrating, out / "calibration-pool.sqlite", samples=1),
             calibrating,
         ),
-        _only(record_with_progress("Test split", model, testing, out / "test-pool.jsonl", samples=samples), testing),
+        _only(record_with_progress("Test split", model, testing, out / "test-pool.sqlite", samples=samples), testing),
     )
 
 

@@ -83,7 +83,7 @@ Prices = Annotated[
         '"output": 0.6}}}, or the same as .toml; cached, cache_write and reasoning may be there, too.',
     ),
 ]
-PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool (JSON Lines).")]
+PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 QuestionField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the question. \[default: question, input, problem, ...]")
 ]

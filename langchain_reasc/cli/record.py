@@ -76,15 +76,15 @@ def record(
 
     [bold]Examples[/]
 
-    reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf
+    reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf
 
-    reasc record quiz.csv --out quiz.jsonl --model qwen.gguf --answer choice --limit 200
+    reasc record quiz.csv --out quiz.sqlite --model qwen.gguf --answer choice --limit 200
 
-    reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf --template "{question} Think step by step."
+    reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf --template "{question} Think step by step."
 
-    reasc record gsm8k.jsonl --out pool.jsonl --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
+    reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
 
-    reasc record gsm8k.jsonl --out pool.jsonl --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
+    reasc record gsm8k.jsonl --out pool.sqlite --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
     --prices prices.json --dry-run
     """
     from langchain_reasc.data.questions import read_questions
@@ -158,7 +158,7 @@ def record_with_progress(
     try:
         with progress(title) as move:
             moved = _checking_first(move, out, check_first) if check_first else move
-            return record_pool(
+            pool = record_pool(
                 model,
                 questions,
                 out,
@@ -167,10 +167,14 @@ def record_with_progress(
                 system=system,
                 template=template,
                 concurrency=concurrency,
-                on_question=costs.watching(moved, concurrency=concurrency) if costs else moved,
-                on_samples=costs.tally.add if costs else None,
+                workers=costs.workers(concurrency) if costs else None,
+                on_question=costs.watching(moved) if costs else moved,
+                on_bill=costs.tally.add if costs else None,
                 on_notice=notices.append,
             )
+        if costs:
+            costs.check()
+        return pool
     finally:
         for notice in notices:
             remark(notice)
@@ -181,12 +185,13 @@ def _checking_first(
 ) -> Callable[[int, int], None]:
     """Moves a bar; once the pool holds something, has it checked."""
     from langchain_reasc.pools.reading import read_pool
+    from langchain_reasc.pools.store import PoolStore
 
     unchecked = [check]
 
     def moved(done: int, total: int) -> None:
         move(done, total)
-        if unchecked and out.stat().st_size:
+        if unchecked and PoolStore.open(out).ids():
             unchecked.pop()(read_pool(out))
 
     return moved

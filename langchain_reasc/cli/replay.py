@@ -83,13 +83,13 @@ def replay(
 
     [bold]Examples[/]
 
-    reasc replay pool.jsonl
+    reasc replay pool.sqlite
 
-    reasc replay pool.jsonl --shuffles 30 --signals all
+    reasc replay pool.sqlite --shuffles 30 --signals all
 
-    reasc replay pool.jsonl --rules all
+    reasc replay pool.sqlite --rules all
 
-    reasc replay pool.jsonl --signal token_logprob --score mean --json > result.json
+    reasc replay pool.sqlite --signal token_logprob --score mean --json > result.json
     """
     from langchain_reasc.pools.reading import read_pool
 

@@ -1,11 +1,8 @@
 """What a recording has cost: tokens as their provider counts them, and what it does not tell."""
 
-import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
-
-from langchain_core.messages import AIMessage
 
 from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS
 from langchain_reasc.models.usage import is_estimated, output_tokens, reported_usage
@@ -13,7 +10,7 @@ from langchain_reasc.pools.overflow import is_overflow
 from langchain_reasc.pools.pool import PoolQuestion, PoolResponse
 from langchain_reasc.sampling import Sample
 
-__all__ = ["Bill", "QuestionCost", "Tally", "cost_of", "details_of"]
+__all__ = ["Bill", "QuestionCost", "Tally", "cost_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +56,22 @@ class Bill:
         return sum((_of_sample(sample, prompt) for sample in samples), cls())
 
     @classmethod
-    def of_question(cls, question: PoolQuestion, details: Sequence[Mapping[str, int]] = ()) -> "Bill":
+    def of_question(cls, question: PoolQuestion, usages: Sequence[Mapping[str, Any] | None] = ()) -> "Bill":
         """What the responses to a question cost that a pool holds.
 
         Args:
             question: the question.
-            details: of each response, what :func:`details_of` told when it was recorded; nothing where that is unknown.
+            usages: the ``usage_metadata`` of each response; none where the pool has none.
         """
-        known = [one.prompt_tokens for one in question.responses if one.prompt_tokens is not None]
-        prompt = max(known, default=0)
-        told = details or [{}] * len(question.responses)
+        prompt = max((one.prompt_tokens or 0 for one in question.responses), default=0)
+        told = usages or [None] * len(question.responses)
         return sum((_of_response(*pair, prompt) for pair in zip(question.responses, told, strict=True)), cls())
 
 
-def details_of(message: AIMessage) -> dict[str, int]:
-    """What a response's usage tells beside prompt and generated tokens, under the names of :class:`Bill`."""
-    usage = reported_usage(message)
-    if usage is None:
-        return {}
-    inside, outside = usage.get("input_token_details") or {}, usage.get("output_token_details") or {}
-    told: dict[str, Any] = {
+def details_of(usage: Mapping[str, Any] | None) -> dict[str, int]:
+    """What a ``usage_metadata`` tells beside prompt and generated tokens, under the names of :class:`Bill`."""
+    inside, outside = ((usage or {}).get(f"{side}_token_details") or {} for side in ("input", "output"))
+    told = {
         "cached": inside.get("cache_read"),
         "cache_written": inside.get("cache_creation"),
         "reasoning": outside.get("reasoning"),
@@ -113,33 +106,19 @@ def cost_of(id: str, bill: Bill) -> QuestionCost | None:
 
 
 class Tally:
-    """A bill that grows while a pool is recorded, from several threads."""
+    """A bill that grows while a pool is recorded."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._bills: dict[str, Bill] = {}
-
-    def add(self, question: str, samples: Sequence[Sample]) -> None:
-        """Count samples of a question, whatever becomes of them."""
-        bill = Bill.of_samples(samples)
-        with self._lock:
-            self._bills[question] = self._bills.get(question, Bill()) + bill
-
-    @property
-    def bill(self) -> Bill:
+        self.bill = Bill()
         """All of it so far."""
-        with self._lock:
-            return sum(self._bills.values(), Bill())
-
-    @property
-    def costs(self) -> list[QuestionCost]:
+        self.costs: list[QuestionCost] = []
         """The average of each question so far."""
-        with self._lock:
-            return _known(cost_of(id, bill) for id, bill in self._bills.items())
 
-
-def _known(costs: Iterable[QuestionCost | None]) -> list[QuestionCost]:
-    return [cost for cost in costs if cost is not None]
+    def add(self, question: str, bill: Bill) -> None:
+        """Count what was drawn for a question."""
+        self.bill += bill
+        if cost := cost_of(question, bill):
+            self.costs.append(cost)
 
 
 def _of_sample(sample: Sample, prompt: int) -> Bill:
@@ -157,16 +136,16 @@ def _of_sample(sample: Sample, prompt: int) -> Bill:
         failed=len(attempts) + (not whole),
         lost=lost + (0 if whole else tokens),
         without_usage=int(silent),
-        **details_of(message),
+        **details_of(usage),
     )
 
 
-def _of_response(response: PoolResponse, details: Mapping[str, int], prompt: int) -> Bill:
+def _of_response(response: PoolResponse, usage: Mapping[str, Any] | None, prompt: int) -> Bill:
     told = response.prompt_tokens
     return Bill(
         responses=1,
         prompt=prompt if told is None else told,
         completion=response.completion_tokens,
         without_usage=int(told is None),
-        **details,
+        **details_of(usage),
     )

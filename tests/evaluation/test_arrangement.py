@@ -13,7 +13,8 @@ from langchain_reasc.evaluation.arrangement import COLUMNS, Arrangement, Cells, 
 from langchain_reasc.evaluation.methods import Method, MethodSettings, Split, asc_at_once, counting, weighing
 from langchain_reasc.evaluation.replay import splits
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.pools.signals_file import append_signals, signals_path
+from langchain_reasc.pools.signals_file import signals_path
+from pools.synthetic import append_signals
 from langchain_reasc.method.confidence import SCORES, Measure
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import ASC, Cap, decide

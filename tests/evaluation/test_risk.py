@@ -1,6 +1,7 @@
 """What P(correct) is worth: calibration errors and risk-coverage curves by hand, and in replay."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,10 +102,10 @@ def test_replay_tells_it_of_every_method_from_other_questions(pool: Pool, tmp_pa
 def test_labels_of_tested_questions_play_no_part(pool: Pool, tmp_path: Path) -> None:
     before = replay(pool, [Measure()], calibration_size=100)
     wrong = [
-        q.model_copy(update={"responses": [r.model_copy(update={"correct": False}) for r in q.responses]})
+        replace(q, responses=tuple(replace(r, correct=False) for r in q.responses))
         for q in pool.questions[100:]
     ]
-    spoiled = Pool(pool.path, (*pool.questions[:100], *wrong), pool.metadata, pool.signals_files)
+    spoiled = replace(pool, questions=(*pool.questions[:100], *wrong))
     after = replay(spoiled, [Measure()], calibration_size=100)
     for key, held in before.outcomes.items():
         np.testing.assert_array_equal(held.p_correct, after.outcomes[key].p_correct)

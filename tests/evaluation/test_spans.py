@@ -8,13 +8,13 @@ import pytest
 from langchain_core.messages import AIMessage
 from pydantic import Field
 
-from pools.synthetic import Guesser, write_lines, write_pool
+from pools.synthetic import Guesser, append_signals, write_lines, write_pool
 from langchain_reasc.answers import extractor, places_of, vote_of
 from langchain_reasc.evaluation import read_pool
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.pools.signals_file import append_signals, load_signals, signals_path
+from langchain_reasc.pools.signals_file import signals_in, signals_path
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import read_signals
@@ -102,10 +102,10 @@ def test_spans_beyond_the_tokens_are_no_score(tmp_path: Path) -> None:
 def test_auto_considers_them_where_every_vote_has_them(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", 60, 2, separation=0.0)
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    held = load_signals(signals_path(path))
+    held = dict(signals_in(signals_path(path)))
     signals_path(path).unlink()
     for record in records:
-        rows = [{name: values.copy() for name, values in one.items()} for one in held.of(record["id"])]
+        rows = [{name: values.copy() for name, values in one.items()} for one in held[record["id"]]]
         for one, row in zip(record["responses"], rows, strict=True):
             row["token_logprob"][5:8] += 3.0 * (one["answer"] == "7")
             one["answer_span"] = [5, 8]
