@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.evaluation import read_pool
-from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.replay import splits
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import ASC, Cap, decide
+from langchain_reasc.pools.pool import Pool
 from langchain_reasc.runnable.total_budget import Total, TotalBudget
 
 __all__ = ["at_equal_cost", "main", "shared"]

@@ -1,6 +1,6 @@
 """``reasc calibrate``: labelled questions in, calibration.json out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,8 +36,8 @@ from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import AUROC, Calibration
-    from langchain_reasc.pools.pool import Pool, PoolQuestion
     from langchain_reasc.evaluation.scoring import MeasureSpec
+    from langchain_reasc.pools.pool import Pool
 
 __all__ = ["calibrate", "calibrate_pool", "check_signals", "explained"]
 
@@ -171,7 +171,7 @@ def calibrate(
 
         recorded = read_pool(pool or Path())
         wanted = {question.id for question in recorded.questions[:limit]}
-    for line in _nothing_right([question for question in recorded.questions if question.id in wanted]):
+    for line in _nothing_right(recorded, wanted):
         remark(line)
     calibration = calibrate_pool(recorded, spec, out, p_target=p_target, seed=seed, only=wanted)
     console = stdout()
@@ -230,9 +230,9 @@ def check_signals(pool: "Pool", spec: "MeasureSpec") -> None:
         raise PoolError(f"--signal {spec.signal} cannot be had from this model; its responses have {', '.join(held)}")
 
 
-def _nothing_right(questions: "Sequence[PoolQuestion]") -> Iterator[str]:
+def _nothing_right(pool: "Pool", wanted: "Collection[str]") -> Iterator[str]:
     """Answers beside their labels where none is right: the extractor or the label's field may be the wrong one."""
-    firsts = [(question, question.responses[0]) for question in questions]
+    firsts = [(question, question.responses[0]) for question in pool.questions if question.id in wanted]
     if any(response.correct for _, response in firsts):
         return
     yield (
@@ -240,7 +240,8 @@ def _nothing_right(questions: "Sequence[PoolQuestion]") -> Iterator[str]:
         "says where it is, and if the label is the wrong field, --answer-field names the right one:"
     )
     for question, response in firsts[:_SHOWN]:
-        end = "" if response.text is None else f", in a response that ends {ending(response.text)}"
+        text = pool.texts(question.id)[0]
+        end = "" if text is None else f", in a response that ends {ending(text)}"
         yield f"  label {question.reference!r}, answer {response.answer!r}{end}"
 
 

@@ -19,10 +19,10 @@ from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
-    from langchain_reasc.evaluation.metrics import Row
-    from langchain_reasc.pools.pool import Pool
     from langchain_reasc.data.questions import LabelledQuestion
+    from langchain_reasc.evaluation.metrics import Row
     from langchain_reasc.evaluation.worked import Worked
+    from langchain_reasc.pools.pool import Pool
 
 __all__ = ["demo"]
 

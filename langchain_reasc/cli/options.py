@@ -9,8 +9,8 @@ from langchain_reasc.cli.checks import answer_spec, probability
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
-    from langchain_reasc.evaluation.scoring import MeasureSpec
     from langchain_reasc.data.template import Template
+    from langchain_reasc.evaluation.scoring import MeasureSpec
 
 __all__ = [
     "AnswerField",

@@ -31,9 +31,9 @@ from langchain_reasc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from langchain_reasc.pools.pool import Pool
     from langchain_reasc.data.questions import LabelledQuestion
     from langchain_reasc.data.template import Template
+    from langchain_reasc.pools.pool import Pool
 
 __all__ = ["record", "record_with_progress"]
 
@@ -149,8 +149,8 @@ def record_with_progress(
         check_first: is given the pool as soon as it holds a question, before all the others are paid for.
         costs: counts what is drawn, and ends the recording where it has become too much.
     """
-    from langchain_reasc.pools.record import record_pool
     from langchain_reasc.models.prepared import PreparedModel
+    from langchain_reasc.pools.record import record_pool
 
     for notice in PreparedModel.of(model, logprobs=True).notices:
         remark(notice)

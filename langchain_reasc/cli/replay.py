@@ -11,9 +11,9 @@ from langchain_reasc.cli.options import AsJson, PoolPath, PTarget, Score, Seed, 
 
 if TYPE_CHECKING:
     from langchain_reasc.evaluation.metrics import Row
-    from langchain_reasc.pools.pool import Pool
     from langchain_reasc.evaluation.replay import Replay
     from langchain_reasc.evaluation.scoring import MeasureSpec
+    from langchain_reasc.pools.pool import Pool
 
 __all__ = ["measures_for", "replay", "show"]
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 from langchain_reasc.calibration import Calibration, Safeguard
 from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, ESC, Cap, FixedBudget, StoppingRule
+from langchain_reasc.pools.pool import Pool
 
 __all__ = [
     "AGREEMENT",

@@ -23,12 +23,12 @@ from langchain_reasc.evaluation.methods import (
     weighing,
 )
 from langchain_reasc.evaluation.other_methods import OTHER_WEIGHING, other_counting, other_weighing
-from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.risk import Risk, likelihoods, risk_of
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import StoppingRule
+from langchain_reasc.pools.pool import Pool
 
 __all__ = ["COLUMNS", "Outcomes", "Replay", "replay", "splits"]
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from langchain_reasc.answers import kind_of
 from langchain_reasc.calibration import Selection, select_measure
 from langchain_reasc.calibration.selection import candidate_measures
-from langchain_reasc.pools.pool import Pool
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
 from langchain_reasc.method.confidence import SCORES, Measure, Spans
 from langchain_reasc.method.stopping import Response
+from langchain_reasc.pools.pool import Pool
 
 __all__ = ["RECORDED", "MeasureSpec", "PoolScores"]
 

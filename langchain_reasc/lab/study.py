@@ -1,11 +1,11 @@
-"""A study: one pool with the settings under which it is looked at, and what several tables need of it, computed once."""
+"""A study: one pool with the settings under which it is looked at, and what several tables need, computed once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from langchain_reasc.evaluation.metrics import Row, summarize
 from langchain_reasc.evaluation.methods import MethodSettings, Split
+from langchain_reasc.evaluation.metrics import Row, summarize
 from langchain_reasc.evaluation.replay import Replay, replay, splits
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.pools.pool import Pool

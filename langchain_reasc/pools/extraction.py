@@ -8,10 +8,10 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import EXTRACTION_VERSION, Extractor, Vote, extractor, vote_of
-from langchain_reasc.pools.pool import Pool, PoolQuestion
-from langchain_reasc.pools.store import StoredMessage
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import SPAN_SCORES
+from langchain_reasc.pools.pool import Pool, PoolQuestion
+from langchain_reasc.pools.store import StoredMessage
 
 __all__ = ["NO_SPANS", "extracted_again", "kept_of", "message_of", "votes_again"]
 
@@ -99,7 +99,7 @@ def extracted_again(pool: Pool) -> Pool:
 
 def _with(question: PoolQuestion, votes: list[Vote]) -> PoolQuestion:
     responses = (
-        replace(response, **NO_SPANS, answer=vote.answer, cut_off=vote.cut_off, correct=None)
+        replace(response, answer=vote.answer, cut_off=vote.cut_off, correct=None, answer_span=None, last_step=None)
         for response, vote in zip(question.responses, votes, strict=True)
     )
     return replace(question, responses=tuple(responses))

@@ -68,8 +68,8 @@ def record_pool(
         measure: makes the recorded ``score``; None for the paper's.
         concurrency: questions in flight at once. Several use a server better. The pool then has them in the order they
             were done, and a model in this process gives the same responses to the last bit only one after the other.
-        workers: what asks, where it is not this process: is given the questions with what there is of each, and what asks
-            one of them, and gives answers in any order.
+        workers: what asks, where it is not this process: it is given the questions with what there is of each, and
+            what asks one of them, and gives answers in any order.
         on_question: called with (questions complete, questions) at the start and after each.
         on_bill: called before that with a question's id and what drawing its responses cost, those that failed too.
         on_notice: called with what the user should know: labels that changed, questions that were left out, responses
@@ -83,8 +83,8 @@ def record_pool(
             Lines, or cannot be written.
         SamplingError: the model failed; what was complete is kept, and so is what was in flight beside it.
         ContextOverflowError: no question fits the model's context.
-        ConfigurationError: ``samples`` or ``concurrency`` is below 1, template and system message do not go together, or ``answer`` is
-            free text, of which a pool cannot tell what means the same.
+        ConfigurationError: ``samples`` or ``concurrency`` is below 1, template and system message do not go together,
+            or ``answer`` is free text, of which a pool cannot tell what means the same.
     """
     target, tell = Path(path), on_notice or (lambda notice: None)
     prompt, extract = (template or Template()).after(system), extractor(answer)
@@ -192,6 +192,7 @@ def _provenance(source: PreparedModel, prompt: Template) -> dict[str, Any]:
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "fingerprint": fingerprint.model_dump(mode="json", exclude_none=True),
         "seed": getattr(source.model, "seed", None),
+        "parameters": getattr(source.model, "parameter_count", None),
     }
 
 

@@ -13,6 +13,8 @@ from langchain_reasc.pools.store import PoolStore, is_store
 
 __all__ = ["check_settings", "resume"]
 
+_NOT_SQLITE: Final = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".txt")
+
 # Of a fingerprint; what a recording from before says nothing of is not compared.
 _SINCE_VERSION_2: Final = ("prompt", "tools", "response_format", "grammar", "stop")
 
@@ -37,6 +39,8 @@ def resume(
             f"{target} is a pool of JSON Lines, which is read and not written: make it one that can go on with "
             f"`reasc pool convert {target} {target.with_suffix('.sqlite')}`, or record into another file"
         )
+    if not target.exists() and target.suffix.lower() in _NOT_SQLITE:
+        raise PoolError(f"a pool is an SQLite file, which {target.name} would not seem to be: name it *.sqlite")
     store = PoolStore.create(target)
     if store.ids():
         pool = read_stored(target)

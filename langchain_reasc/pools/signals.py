@@ -84,6 +84,7 @@ class PoolSignals:
         for question, values in zip(questions, found, strict=True):
             if values.size != (wanted := sum(self.responses[question])):
                 raise PoolError(
-                    f"{self.path}: signal {name!r} of question {question!r} has {values.size} values for {wanted} tokens"
+                    f"{self.path}: signal {name!r} of question {question!r} has {values.size} values for {wanted} "
+                    "tokens"
                 )
         return found

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -84,7 +85,7 @@ class StoredResponse(NamedTuple):
 
     columns: Mapping[str, Any]
     message: StoredMessage = StoredMessage()
-    signals: TokenSignals = {}
+    signals: TokenSignals = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

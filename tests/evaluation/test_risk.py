@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from pools.synthetic import question, response, write_lines, write_pool
+
 from langchain_reasc.evaluation import Pool, read_pool, replay, summarize
 from langchain_reasc.evaluation.methods import OFFLINE
 from langchain_reasc.evaluation.plots import plot_risk
@@ -101,10 +101,7 @@ def test_replay_tells_it_of_every_method_from_other_questions(pool: Pool, tmp_pa
 
 def test_labels_of_tested_questions_play_no_part(pool: Pool, tmp_path: Path) -> None:
     before = replay(pool, [Measure()], calibration_size=100)
-    wrong = [
-        replace(q, responses=tuple(replace(r, correct=False) for r in q.responses))
-        for q in pool.questions[100:]
-    ]
+    wrong = [replace(q, responses=tuple(replace(r, correct=False) for r in q.responses)) for q in pool.questions[100:]]
     spoiled = replace(pool, questions=(*pool.questions[:100], *wrong))
     after = replay(spoiled, [Measure()], calibration_size=100)
     for key, held in before.outcomes.items():

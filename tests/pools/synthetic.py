@@ -23,8 +23,8 @@ def append_signals(path: Path, question: str, responses: Sequence[Mapping[str, n
     carrying = [one for one in responses if one]
     names = [name for name in carrying[0] if all(name in one for one in carrying)] if carrying else []
     lengths = [int(np.size(one[names[0]])) if one else 0 for one in responses]
-    packed = {name: np.concatenate([np.asarray(one[name], dtype="<f4") for one in carrying]).tobytes() for name in names}
-    signals = {name: base64.b64encode(values).decode() for name, values in packed.items()}
+    packed = {name: np.concatenate([np.asarray(one[name], dtype="<f4") for one in carrying]) for name in names}
+    signals = {name: base64.b64encode(values.tobytes()).decode() for name, values in packed.items()}
     line = json.dumps({"id": question, "lengths": lengths, "signals": signals}) + "\n"
     with path.open("ab") as file:
         file.write(gzip.compress(line.encode(), mtime=0))

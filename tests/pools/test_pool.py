@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pools.synthetic import question, response, write_lines, write_pool
-from langchain_reasc.pools import read_pool
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.pools import read_pool
+from pools.synthetic import question, response, write_lines, write_pool
 
 GOOD = question("a", response("7"))
 

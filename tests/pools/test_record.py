@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from pools.synthetic import Guesser, write_pool
 from langchain_reasc.calibration import check_fingerprint
-from langchain_reasc.pools import Pool, PoolQuestion, read_pool
-from langchain_reasc.evaluation.from_pool import calibrate_mixture_on
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
-from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.pools.store import PoolStore
 from langchain_reasc.data.template import Template
+from langchain_reasc.evaluation.from_pool import calibrate_mixture_on
+from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.pools import Pool, PoolQuestion, read_pool
+from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools.store import PoolStore
+from pools.synthetic import Guesser, write_pool
 
 QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pools.synthetic import append_signals, question, response, write_lines, write_pool
 
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.signals_file import signals_in, signals_path
+from pools.synthetic import append_signals, question, response, write_lines, write_pool
 
 
 def _write(path: Path, count: int = 3) -> list[dict[str, np.ndarray]]:
