@@ -161,9 +161,10 @@ class Costs:
             "characters": "4 letters each",
         }
         beside = f" ({recorded} of {questions} are recorded)" if recorded else ""
-        yield f"To draw    {expected.responses:,} responses to {expected.questions:,} questions{beside}"
         if not expected.responses:
+            yield f"Nothing is to be drawn: all {questions:,} questions are recorded"
             return
+        yield f"To draw    {expected.responses:,} responses to {expected.questions:,} questions{beside}"
         yield f"Prompts    about {expected.prompt:,} tokens, {how[expected.prompt_by]}"
         if expected.completion is None:
             yield "Responses  unknown until the first questions are recorded, or --max-tokens set"
@@ -222,14 +223,16 @@ class Costs:
         return money(value, self._currency) if option == "--max-cost" else f"{value:,.0f} tokens"
 
 
-def billed(bill: "Bill", price: "Price | None", currency: str, *, seconds: float | None = None) -> Iterator[str]:
-    """A bill in a few lines."""
+def billed(
+    bill: "Bill", price: "Price | None", currency: str, *, seconds: float | None = None, verb: str = "Drawn"
+) -> Iterator[str]:
+    """A bill in a few lines; ``verb`` is what was done with the responses."""
     from langchain_reasc.pools.prices import money
 
     failed = f"; {bill.failed:,} failed" if bill.failed else ""
     lost = f", whose {bill.lost:,} tokens count" if bill.lost else ""
     time_taken = "" if seconds is None else f" in {duration(seconds)}"
-    yield f"Drawn      {bill.responses:,} responses{time_taken}{failed}{lost}"
+    yield f"{verb:10} {bill.responses:,} responses{time_taken}{failed}{lost}"
     if not bill.tokens:
         return
     prompts = _of_which((bill.cached, "from a cache"), (bill.cache_written, "written to one"))

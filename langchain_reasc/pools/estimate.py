@@ -116,16 +116,16 @@ def _prompt_tokens(
     costs: Sequence[QuestionCost],
 ) -> tuple[int, Literal["recorded", "tokenizer", "characters"]]:
     characters = sum(lengths[one.id] * draws[one.id] for one in missing)
-    known = [cost for cost in costs if cost.prompt and cost.id in lengths]
-    told = [((cost.prompt or 0) * cost.responses, lengths[cost.id] * cost.responses) for cost in known]
-    if told:
-        return round(characters * sum(tokens for tokens, _ in told) / sum(size for _, size in told)), "recorded"
     count = _own_counter(model)
-    if count is None or not missing:
-        return tokens_of_text(characters), "characters"
-    some = missing[:: -(-len(missing) // _COUNTED)]
-    tokens = sum(count(template.messages(one.input)) for one in some)
-    return round(characters * tokens / max(1, sum(lengths[one.id] for one in some))), "tokenizer"
+    if count is not None and missing:
+        some = missing[:: -(-len(missing) // _COUNTED)]
+        tokens = sum(count(template.messages(one.input)) for one in some)
+        return round(characters * tokens / max(1, sum(lengths[one.id] for one in some))), "tokenizer"
+    known = [cost for cost in costs if cost.prompt and cost.id in lengths]
+    if known:
+        told = sum((cost.prompt or 0) * cost.responses for cost in known)
+        return round(characters * told / sum(lengths[cost.id] * cost.responses for cost in known)), "recorded"
+    return tokens_of_text(characters), "characters"
 
 
 def _own_counter(model: Runnable[LanguageModelInput, Any]) -> Callable[[list[BaseMessage]], int] | None:

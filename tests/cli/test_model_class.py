@@ -92,7 +92,7 @@ def test_what_environment_variables_hold_anywhere(monkeypatch: pytest.MonkeyPatc
         ("langchain_google_vertexai.ChatVertexAI", (), "Install it with: pip install langchain-google-vertexai"),
         (CLASS, ("temperature=hot",), "temperature: Input should be a valid number"),
         (CLASS, ("temprature=1",), "Scripted takes no 'temprature'; did you mean 'temperature'?"),
-        (CLASS, (f"api_key={KEY}",), 'api_key is a secret, which a command line would show to others'),
+        (CLASS, (f"api_key={KEY}",), "api_key is a secret, which a command line would show to others"),
         (CLASS, (json.dumps({"headers": {"X-API-Key": KEY}}),), "headers.X-API-Key is a secret"),
         (CLASS, ("api_key=env:NO_SUCH_VARIABLE",), "the environment variable NO_SUCH_VARIABLE is not set"),
         (CLASS, ("model=a",), "--model and --model-kwargs both say what Scripted's 'model' is"),
@@ -102,7 +102,7 @@ def test_what_environment_variables_hold_anywhere(monkeypatch: pytest.MonkeyPatc
 )
 def test_what_is_wrong_is_said_in_a_line(path: str, given: tuple[str, ...], says: str, data: Path) -> None:
     kwargs = [part for one in given for part in ("--model-kwargs", one)]
-    out = data.with_name("p.jsonl")
+    out = data.with_name("p.sqlite")
     refused = reasc("record", data, "--out", out, "--model-class", path, *kwargs, "--model", "b", code=1)
     [line] = refused.stderr.splitlines()
     assert line.startswith("error: ") and says in line and KEY not in line
@@ -136,13 +136,13 @@ def test_options_that_do_not_go_together(
 def test_a_class_that_quotes_its_arguments_does_not_show_the_key(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", KEY)
     made_of = ("--model-class", "cli.chat_models.Fragile", "--model-kwargs", "size=env:A_KEY")
-    said = reasc("record", data, "--out", data.with_name("p.jsonl"), *made_of, code=1).stderr
+    said = reasc("record", data, "--out", data.with_name("p.sqlite"), *made_of, code=1).stderr
     assert "cannot be made of these arguments: RuntimeError: cannot reach anybody with {'size': '***'}" in said
 
 
 def test_the_key_is_in_no_file_and_no_message(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", KEY)
-    out = data.with_name("p.jsonl")
+    out = data.with_name("p.sqlite")
     command = ("record", data, "--out", out, "--samples", 2, "--model-class", CLASS, "--key-variable", "A_KEY")
     shown = reasc(*command, "--limit", 2)
     refused = reasc(*command, "--model-kwargs", "says_its_key=true", code=1)
@@ -157,9 +157,9 @@ def test_a_class_in_the_current_folder(data: Path, tmp_path: Path, monkeypatch: 
     (tmp_path / "a_model_of_mine.py").write_text("from cli.chat_models import Scripted as Mine\n")
     (tmp_path / "a_broken_module.py").write_text("import no_such_thing_at_all\n")
     (tmp_path / "a_failing_module.py").write_text("1 / 0\n")
-    record = ("record", data, "--out", "p.jsonl", "--samples", 1, "--model-class")
+    record = ("record", data, "--out", "p.sqlite", "--samples", 1, "--model-class")
     reasc(*record, "a_model_of_mine.Mine")
-    assert len(read_pool("p.jsonl").questions) == 4
+    assert len(read_pool("p.sqlite").questions) == 4
     assert "needs the module no_such_thing_at_all" in reasc(*record, "a_broken_module.Chat", code=1).stderr
     assert "cannot be imported: ZeroDivisionError" in reasc(*record, "a_failing_module.Chat", code=1).stderr
 
@@ -175,7 +175,7 @@ def test_the_shipped_model_by_its_class(tmp_path: Path) -> None:
     backend = pytest.importorskip("langchain_reasc_llama_cpp")
     questions = backend.embedded_model_path().with_name("test.jsonl")
     record = ("record", questions, "--limit", 2, "--samples", 2, "--temperature", 0.8)
-    reasc(*record, "--out", tmp_path / "a.jsonl", "--model-class", "langchain_reasc_llama_cpp.ChatLlamaCpp")
-    reasc(*record, "--out", tmp_path / "b.jsonl")
-    one, other = (read_pool(tmp_path / f"{name}.jsonl") for name in "ab")
+    reasc(*record, "--out", tmp_path / "a.sqlite", "--model-class", "langchain_reasc_llama_cpp.ChatLlamaCpp")
+    reasc(*record, "--out", tmp_path / "b.sqlite")
+    one, other = (read_pool(tmp_path / f"{name}.sqlite") for name in "ab")
     assert one.questions == other.questions and one.metadata["fingerprint"] == other.metadata["fingerprint"]
