@@ -57,8 +57,9 @@ def merge_pools(first: Path, second: Path, out: Path) -> Merged:
         ConfigurationError: there is a file at ``out`` already.
     """
     (a, _), (b, _) = open_pool(first), open_pool(second)
-    for name, then, now in _differences(a.about(), b.about()):
-        raise PoolError(f"{first} and {second} differ in {name}: {_shown(then)} and {_shown(now)}")
+    if differing := _differences(a.about(), b.about()):
+        sides = "; ".join(f"{name}: {_shown(then)} and {_shown(now)}" for name, then, now in differing)
+        raise PoolError(f"{first} and {second} differ in {sides}")
     ours, theirs = ({one.id: one for one in store.questions()} for store in (a, b))
     shared = [(one, theirs[id]) for id, one in ours.items() if id in theirs]
     for one, other in shared:

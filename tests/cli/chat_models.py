@@ -7,7 +7,10 @@ from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import Field, SecretStr
+from pydantic import ConfigDict, Field, SecretStr
+
+
+_FAILED: set[int] = set()
 
 
 class Scripted(BaseChatModel):
@@ -21,11 +24,11 @@ class Scripted(BaseChatModel):
     headers: dict[str, str] = Field(default_factory=dict)
     usage: bool = True
     details: bool = False
-    fails_with_seed: int | None = None
+    fails_once: bool = False
     says_its_key: bool = False
     seconds: float = 0
 
-    model_config = {"populate_by_name": True}
+    model_config = ConfigDict(populate_by_name=True)
 
     @property
     def _llm_type(self) -> str:
@@ -44,7 +47,9 @@ class Scripted(BaseChatModel):
         time.sleep(self.seconds)
         if self.says_its_key and self.scripted_api_key:
             raise ConnectionError(f"no such key: {self.scripted_api_key.get_secret_value()}")
-        if self.fails_with_seed is not None and kwargs.get("seed", self.fails_with_seed) % 4 == self.fails_with_seed:
+        seed = kwargs.get("seed", 0)
+        if self.fails_once and seed % 4 == 2 and seed not in _FAILED:
+            _FAILED.add(seed)
             raise ConnectionError("the line is busy")
         told: Any = {"input_tokens": 20, "output_tokens": 8, "total_tokens": 28}
         if self.details:

@@ -5,7 +5,7 @@ from pools.synthetic import Guesser
 
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.data.template import Template
-from langchain_reasc.models.integrations import Integration, register_integration
+from langchain_reasc.models.integrations import Integration, register_integration, registry
 from langchain_reasc.pools.bill import QuestionCost
 from langchain_reasc.pools.estimate import Estimate, estimate
 
@@ -19,6 +19,11 @@ def told(model: object = None, **options: object) -> Estimate:
 
 class Limited(Guesser):
     max_tokens: int | None = 50
+
+
+class Counting(Guesser):
+    def get_num_tokens_from_messages(self, messages: object, tools: object = None) -> int:
+        return 11
 
 
 def test_nothing_but_characters_is_known() -> None:
@@ -45,20 +50,11 @@ def test_the_models_own_tokenizer_counts() -> None:
     assert (counting.prompt, counting.prompt_by) == (40 * 20, "tokenizer")
 
 
-def test_a_registered_class_counts_and_another_is_not_asked() -> None:
-    class Counting(Guesser):
-        def get_num_tokens_from_messages(self, messages: object, tools: object = None) -> int:
-            return 11
-
+def test_a_registered_class_counts_and_another_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(Counting()).prompt_by == "characters"  # it might ask its provider
-    path = f"{Counting.__module__}.{Counting.__qualname__}"
-    with pytest.MonkeyPatch.context() as patch:
-        from langchain_reasc.models.integrations import registry
-
-        patch.setattr(registry, "_paths", lambda kind: ("a.Counting",))
-        patch.setattr(registry, "_registered", {})
-        register_integration("a.Counting")(lambda model: Integration(counts_tokens=True))
-        assert told(Counting()).prompt == 40 * 11, path
+    monkeypatch.setattr(registry, "_registered", {})
+    register_integration(f"{Counting.__module__}.Counting")(lambda model: Integration(counts_tokens=True))
+    assert told(Counting()).prompt == 40 * 11
 
 
 def test_what_was_recorded_tells_best() -> None:
