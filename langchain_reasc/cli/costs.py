@@ -1,4 +1,4 @@
-"""What a recording is expected to cost, may cost, and has cost: told in a few lines, and held to its limits."""
+"""What a recording is expected to cost, may cost, and has cost: told, and held to its limits."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_reasc.cli.console import remark, stdout
+from langchain_reasc.cli.cost_lines import billed, estimated, in_short
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_reasc.pools.prices import Price, Prices
     from langchain_reasc.pools.record import Workers
 
-__all__ = ["Costs", "Limits", "billed", "duration"]
+__all__ = ["Costs", "Limits"]
 
 _FIRST: Final = 3  # questions after which the length of the responses is known well enough to tell
 
@@ -94,8 +95,7 @@ class Costs:
 
         expected = of(costs)
         self._told, self._estimate = expected.is_expected, of
-        recorded = len(questions) - expected.questions
-        for line in self._expected(expected, recorded, len(questions)):
+        for line in estimated(expected, self._price, self._currency, questions=len(questions)):
             stdout().print(line, soft_wrap=True, markup=False) if dry_run else remark(line)
         self._refusal = self._expected_too_much(expected, "nothing was drawn")
         self.check()
@@ -124,7 +124,8 @@ class Costs:
             if not self._told and len(costs) >= self._first and done < total and self._estimate:
                 self._told = True
                 expected = self._estimate(costs)
-                remark(f"By the first {len(costs)} questions, this takes {self._amounts(expected)} in all")
+                takes = in_short(expected, self._price, self._currency)
+                remark(f"By the first {len(costs)} questions, this takes {takes} in all")
                 self._refusal = self._expected_too_much(expected, "what was recorded is kept")
 
         return moved
@@ -153,41 +154,6 @@ class Costs:
     @property
     def _currency(self) -> str:
         return self._prices.currency if self._prices else ""
-
-    def _expected(self, expected: "Estimate", recorded: int, questions: int) -> Iterator[str]:
-        how = {
-            "recorded": "as recorded so far",
-            "tokenizer": "by the model's tokenizer",
-            "characters": "4 letters each",
-        }
-        beside = f" ({recorded} of {questions} are recorded)" if recorded else ""
-        if not expected.responses:
-            yield f"Nothing is to be drawn: all {questions:,} questions are recorded"
-            return
-        yield f"To draw    {expected.responses:,} responses to {expected.questions:,} questions{beside}"
-        yield f"Prompts    about {expected.prompt:,} tokens, {how[expected.prompt_by]}"
-        if expected.completion is None:
-            yield "Responses  unknown until the first questions are recorded, or --max-tokens set"
-        elif expected.completion_by == "limit":
-            each = expected.completion // expected.responses
-            yield f"Responses  at most {expected.completion:,} tokens, {each:,} each as the model is set"
-        else:
-            tokens = f"about {expected.completion:,} tokens{_within(expected)}"
-            yield f"Responses  {tokens}, as in the {expected.basis} questions recorded"
-        if self._price is not None:
-            yield f"Cost       {self._cost(expected, self._price)}"
-
-    def _cost(self, expected: "Estimate", price: "Price") -> str:
-        from langchain_reasc.pools.prices import money
-
-        total = money(price.of(expected.bill), self._currency)
-        if expected.completion is None:
-            return f"{total} for the prompts"
-        return f"{'about' if expected.is_expected else 'at most'} {total}"
-
-    def _amounts(self, expected: "Estimate") -> str:
-        tokens = f"about {expected.prompt:,} + {expected.completion or 0:,} tokens{_within(expected)}"
-        return f"{tokens}, {self._cost(expected, self._price)}" if self._price else tokens
 
     def _expected_too_much(self, expected: "Estimate", kept: str) -> str | None:
         """Why not to go on, if so. An upper bound, or half of what it takes, is not expected."""
@@ -221,48 +187,6 @@ class Costs:
         from langchain_reasc.pools.prices import money
 
         return money(value, self._currency) if option == "--max-cost" else f"{value:,.0f} tokens"
-
-
-def billed(
-    bill: "Bill", price: "Price | None", currency: str, *, seconds: float | None = None, verb: str = "Drawn"
-) -> Iterator[str]:
-    """A bill in a few lines; ``verb`` is what was done with the responses."""
-    from langchain_reasc.pools.prices import money
-
-    failed = f"; {bill.failed:,} failed" if bill.failed else ""
-    lost = f", whose {bill.lost:,} tokens count" if bill.lost else ""
-    time_taken = "" if seconds is None else f" in {duration(seconds)}"
-    yield f"{verb:10} {bill.responses:,} responses{time_taken}{failed}{lost}"
-    if not bill.tokens:
-        return
-    prompts = _of_which((bill.cached, "from a cache"), (bill.cache_written, "written to one"))
-    yield f"Prompts    {bill.prompt:,} tokens{prompts}"
-    yield f"Responses  {bill.completion:,} tokens{_of_which((bill.reasoning, 'of reasoning'))}"
-    if price is not None:
-        yield f"Cost       {money(price.of(bill), currency)}"
-    if bill.without_usage:
-        yield f"           {bill.without_usage:,} responses came without usage; their tokens are estimated"
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def _of_which(*parts: tuple[int, str]) -> str:
-    told = [f"{tokens:,} {what}" for tokens, what in parts if tokens]
-    return f", {' and '.join(told)}" if told else ""
-
-
-def _within(expected: "Estimate") -> str:
-    if expected.spread is None:
-        return ""
-    return f" (±{expected.spread:.0%})" if expected.spread < 1 else " (or many more)"
 
 
 def _held(out: Path) -> "tuple[dict[str, int], list[QuestionCost]]":

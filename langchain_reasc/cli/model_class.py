@@ -1,4 +1,4 @@
-"""Any LangChain chat model, by the path of its class and its arguments. Secrets come from the environment alone."""
+"""Any LangChain chat model, by the path of its class; what goes wrong with that is said in a line."""
 
 import difflib
 import importlib
@@ -7,16 +7,16 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from langchain_reasc.cli.model_kwargs import ENVIRONMENT, from_environment, read_kwargs, texts_in
 from langchain_reasc.cli.secrets import secret_in
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, missing_extra
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["chat_model_class", "made", "read_kwargs"]
+__all__ = ["chat_model_class", "made"]
 
 # What classes call what the options of the commands say.
 _CALLED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -31,7 +31,6 @@ _OURS: Final = {
 }
 _SECRET = re.compile(r"api_?key|(access|secret|private)_?key|(api|access|auth)_?token|secret|passw(or)?d|authorization")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|-")
-_ENVIRONMENT: Final = "env:"
 
 
 def made(
@@ -46,7 +45,7 @@ def made(
 
     Args:
         path: ``package.Class``.
-        given: its arguments, see :func:`read_kwargs`.
+        given: its arguments, see :func:`~langchain_reasc.cli.model_kwargs.read_kwargs`.
         key_variable: the environment variable that holds its API key.
         default_seed: its seed where none is given, if the class takes one.
         options: ``model``, ``temperature``, ``max_tokens`` and ``seed``, under whatever name the class has for them;
@@ -69,7 +68,7 @@ def made(
         kwargs[seed] = default_seed
     if key_variable is not None:
         kwargs[_key_of(kind)] = secret_in(key_variable)
-    model = _built(kind, {name: _from_environment(value) for name, value in kwargs.items()})
+    model = _built(kind, {name: from_environment(value) for name, value in kwargs.items()})
     return model if isinstance(model, AbstractContextManager) else nullcontext(model)
 
 
@@ -91,28 +90,6 @@ def chat_model_class(path: str) -> "type[BaseChatModel]":
         what = "is a class, but no chat model" if isinstance(kind, type) else f"is no class but a {type(kind).__name__}"
         raise ConfigurationError(f"{path} {what}: that is derived from langchain_core's BaseChatModel")
     return kind
-
-
-def read_kwargs(given: Sequence[str]) -> dict[str, Any]:
-    """Arguments of a class as ``--model-kwargs`` gives them, the later ones on top of the earlier.
-
-    Args:
-        given: each is JSON (``{"model": "gpt-4o-mini"}``), a file that holds it, or ``name=value`` with a value in JSON
-            or else a text.
-
-    Raises:
-        ConfigurationError: it is none of these, or no object.
-    """
-    kwargs: dict[str, Any] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if one.lstrip().startswith("{"):
-            kwargs |= _object(one, "--model-kwargs")
-        elif equals and name.strip().isidentifier():
-            kwargs[name.strip()] = _value(value)
-        else:
-            kwargs |= _object(_text_of(one), one)
-    return kwargs
 
 
 def _imported(name: str) -> Any:
@@ -171,24 +148,13 @@ def _names(kind: "type[BaseChatModel]") -> dict[str, str]:
 def _refuse_secrets(kind: "type[BaseChatModel]", kwargs: Mapping[str, Any]) -> None:
     names, secret = _names(kind), _secret_fields(kind)
     for name, value in kwargs.items():
-        for where, text in _texts(value, (name,)):
+        for where, text in texts_in(value, (name,)):
             hidden = names.get(name) in secret or _SECRET.search(_CAMEL.sub("_", where[-1]).lower())
-            if hidden and text and not text.startswith(_ENVIRONMENT):
+            if hidden and text and not text.startswith(ENVIRONMENT):
                 raise ConfigurationError(
                     f"{'.'.join(where)} is a secret, which a command line would show to others: put it into an "
                     f'environment variable and give that, as "env:NAME"'
                 )
-
-
-def _texts(value: Any, where: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], str]]:
-    if isinstance(value, str):
-        yield where, value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _texts(inner, (*where, str(name)))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner, where)
 
 
 def _secret_fields(kind: "type[BaseChatModel]") -> list[str]:
@@ -238,15 +204,6 @@ def _set(kind: "type[BaseChatModel]", kwargs: dict[str, Any], option: str, value
     kwargs[name] = value
 
 
-def _from_environment(value: Any) -> Any:
-    """The value with what environment variables hold in place of ``env:NAME``."""
-    if isinstance(value, str) and value.startswith(_ENVIRONMENT):
-        return secret_in(value.removeprefix(_ENVIRONMENT)).get_secret_value()
-    if isinstance(value, Mapping):
-        return {name: _from_environment(inner) for name, inner in value.items()}
-    return [_from_environment(inner) for inner in value] if isinstance(value, list) else value
-
-
 def _built(kind: "type[BaseChatModel]", kwargs: Mapping[str, Any]) -> "BaseChatModel":
     from pydantic import ValidationError
 
@@ -260,30 +217,3 @@ def _built(kind: "type[BaseChatModel]", kwargs: Mapping[str, Any]) -> "BaseChatM
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
     raise ConfigurationError(f"{kind.__name__} cannot be made of these arguments: {said}")
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _object(text: str, source: str) -> dict[str, Any]:
-    try:
-        read = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigurationError(f"{source} is no valid JSON ({error.msg} at character {error.pos + 1})") from None
-    if not isinstance(read, dict):
-        raise ConfigurationError(f"{source} holds no JSON object of arguments but a {type(read).__name__}")
-    return read
-
-
-def _text_of(name: str) -> str:
-    try:
-        return Path(name).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"--model-kwargs takes JSON, a file that holds it, or name=value; got {name[:60]!r}, of which no file can "
-            f"be read ({getattr(error, 'strerror', None) or error})"
-        ) from None

@@ -36,7 +36,7 @@ def open_model(
         urls: base URLs of the servers.
         key_variable: the environment variable that holds their key.
         model_class: ``package.Class`` of a LangChain chat model.
-        model_kwargs: its arguments, see :func:`~langchain_reasc.cli.model_class.read_kwargs`.
+        model_kwargs: its arguments, see :func:`~langchain_reasc.cli.model_kwargs.read_kwargs`.
         default_seed: the seed where ``options`` has none, of a model that takes one.
         options: options of the chat model; where one is None, the model's default holds.
 

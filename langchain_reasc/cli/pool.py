@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_reasc.cli.console import print_json, remark, stdout
-from langchain_reasc.cli.costs import billed, duration
+from langchain_reasc.cli.cost_lines import billed, duration
 from langchain_reasc.cli.options import AsJson, PoolPath, Prices
 
 if TYPE_CHECKING:

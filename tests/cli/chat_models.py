@@ -9,7 +9,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict, Field, SecretStr
 
-
 _FAILED: set[int] = set()
 
 

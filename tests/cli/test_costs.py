@@ -13,6 +13,7 @@ from pools.synthetic import write_lines
 from typer.testing import Result
 
 from cli.test_commands import reasc
+from langchain_reasc.cli.cost_lines import duration
 from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.store import PoolStore
 
@@ -178,3 +179,11 @@ def _held(path: Path) -> int:
         return len(PoolStore.open(path).ids())
     except Exception:  # it is just being made
         return 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.0283, "28 ms"), (1.04, "1.0 s"), (59.97, "1 min 0 s"), (3599.7, "1 h 0 min"), (7265, "2 h 1 min")],
+)
+def test_times_as_people_say_them(seconds: float, said: str) -> None:
+    assert duration(seconds) == said

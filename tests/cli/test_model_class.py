@@ -9,7 +9,8 @@ from pools.synthetic import write_lines
 
 from cli.chat_models import Scripted, Unseeded
 from cli.test_commands import reasc
-from langchain_reasc.cli.model_class import made, read_kwargs
+from langchain_reasc.cli.model_class import made
+from langchain_reasc.cli.model_kwargs import read_kwargs
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.pools import read_pool
 

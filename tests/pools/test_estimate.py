@@ -1,13 +1,13 @@
 """Estimates: from the best that is known, and honest about it."""
 
 import pytest
-from pools.synthetic import Guesser
 
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.data.template import Template
 from langchain_reasc.models.integrations import Integration, register_integration, registry
 from langchain_reasc.pools.bill import QuestionCost
 from langchain_reasc.pools.estimate import Estimate, estimate
+from pools.synthetic import Guesser
 
 QUESTIONS = [LabelledQuestion(f"q{at}", "x" * 40, "6") for at in range(10)]
 ALL = {question.id: 4 for question in QUESTIONS}

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pools.synthetic import Guesser, question, response, write_lines
 
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError
@@ -12,6 +11,7 @@ from langchain_reasc.pools.merging import Merged, merge_pools
 from langchain_reasc.pools.pool import Pool
 from langchain_reasc.pools.reading import read_pool
 from langchain_reasc.pools.record import record_pool
+from pools.synthetic import Guesser, question, response, write_lines
 
 QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
 
@@ -132,7 +132,7 @@ def test_one_id_for_two_questions_or_two_labels(tmp_path: Path) -> None:
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     a = recorded(tmp_path / "a.sqlite", slice(1))
     before = a.read_bytes()
-    with pytest.raises(ConfigurationError, match="there is something at .*a.sqlite already"):
+    with pytest.raises(ConfigurationError, match=r"there is something at .*a\.sqlite already"):
         merge_pools(a, a, a)
     assert a.read_bytes() == before
 

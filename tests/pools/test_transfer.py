@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pools.synthetic import Guesser, question, response, write_lines, write_pool
 
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, PoolError
@@ -17,6 +16,7 @@ from langchain_reasc.pools.json_lines_out import write_json_lines
 from langchain_reasc.pools.reading import open_pool, read_pool
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.store import PoolStore
+from pools.synthetic import Guesser, question, response, write_lines, write_pool
 
 pytest.importorskip("pyarrow")
 TABLES = ("about", "questions", "responses", "messages", "signals")
