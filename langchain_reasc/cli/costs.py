@@ -71,8 +71,7 @@ class Costs:
         out: Path,
         *,
         samples: int,
-        system: str | None,
-        template: "Template | None",
+        prompt: "Template",
         dry_run: bool,
     ) -> None:
         """Say what drawing all that ``out`` does not hold is expected to cost.
@@ -80,7 +79,6 @@ class Costs:
         Raises:
             ConfigurationError: the model has no price, or the limits do not allow as much.
         """
-        from langchain_reasc.data.template import Template
         from langchain_reasc.models.prepared import PreparedModel
         from langchain_reasc.pools.estimate import estimate
 
@@ -88,7 +86,6 @@ class Costs:
             self._price = self._prices.of(str(PreparedModel.of(model).fingerprint().model))
         held, costs = _held(out)
         draws = {question.id: max(0, samples - held.get(question.id, 0)) for question in questions}
-        prompt = (template or Template()).after(system)
 
         def of(known: "Sequence[QuestionCost]") -> "Estimate":
             return estimate(model, questions, draws, prompt, costs=known)

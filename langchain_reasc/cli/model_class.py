@@ -183,7 +183,7 @@ def _key_of(kind: "type[BaseChatModel]") -> str:
 
 def _name_of(kind: "type[BaseChatModel]", option: str) -> str | None:
     names = _names(kind)
-    return next((name for name in _CALLED[option] if name in names), None)
+    return next((name for name in _CALLED.get(option, (option,)) if name in names), None)
 
 
 def _given(kind: "type[BaseChatModel]", kwargs: Mapping[str, Any], name: str) -> bool:
@@ -194,10 +194,14 @@ def _given(kind: "type[BaseChatModel]", kwargs: Mapping[str, Any], name: str) ->
 
 def _set(kind: "type[BaseChatModel]", kwargs: dict[str, Any], option: str, value: Any) -> None:
     name, flag = _name_of(kind, option), f"--{option.replace('_', '-')}"
+    if name is None and option not in _CALLED and "extra_body" in _names(kind):  # what a preset sets, top_k say
+        kwargs["extra_body"] = {option: value, **(kwargs.get("extra_body") or {})}
+        return
     if name is None:
+        sought = ", ".join(_CALLED.get(option, (option,)))
         raise ConfigurationError(
-            f"{kind.__name__} has no field for {flag} (looked for {', '.join(_CALLED[option])}); leave it out, or give "
-            "what the class takes in --model-kwargs"
+            f"{kind.__name__} has no field for {flag} (looked for {sought}); leave it out, or give what the class takes "
+            "in --model-kwargs"
         )
     if _given(kind, kwargs, name):
         raise ConfigurationError(f"{flag} and --model-kwargs both say what {kind.__name__}'s {name!r} is; give one")

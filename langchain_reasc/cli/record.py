@@ -12,15 +12,17 @@ from langchain_reasc.cli.costs import Costs, Limits
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
-    AnswerSpec,
+    AnswerGiven,
     Concurrency,
     Data,
+    Format,
     KeyVariable,
     MaxTokens,
     Model,
     ModelClass,
     ModelKwargs,
     ModelSeed,
+    PresetName,
     Prices,
     QuestionField,
     System,
@@ -29,6 +31,7 @@ from langchain_reasc.cli.options import (
     Urls,
     read_template,
 )
+from langchain_reasc.cli.preset import asking
 
 if TYPE_CHECKING:
     from langchain_reasc.data.questions import LabelledQuestion
@@ -53,7 +56,9 @@ def record(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
     system: System = None,
     template: TemplateText = None,
-    answer: AnswerSpec = "auto",
+    answer: AnswerGiven = None,
+    preset: PresetName = None,
+    format: Format = "auto",
     question_field: QuestionField = None,
     answer_field: AnswerField = None,
     temperature: Temperature = None,
@@ -82,18 +87,24 @@ def record(
 
     reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf --template "{question} Think step by step."
 
+    reasc record gpqa_diamond.csv --out pool.sqlite --model qwen2.5.gguf --preset auto
+
+    reasc record last-letters:500 --out letters.sqlite --model qwen2.5.gguf --preset auto
+
     reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
 
     reasc record gsm8k.jsonl --out pool.sqlite --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
     --prices prices.json --dry-run
     """
-    from langchain_reasc.data.questions import read_questions
+    from langchain_reasc.data.questions import read_data_set
+    from langchain_reasc.data.template import Template
 
     keep_apart(out, data)
     costs = Costs(prices, Limits(max_cost, max_tokens_total))
     fixed = read_template(template, system=system)
-    questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
-    options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+    found = read_data_set(data, format=format, question_field=question_field, answer_field=answer_field, limit=limit)
+    asked = asking(preset, found.format, model=model, template=fixed, answer=answer, temperature=temperature)
+    options: dict[str, Any] = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
     source: dict[str, Any] = {
         "urls": url,
         "key_variable": key_variable,
@@ -101,19 +112,20 @@ def record(
         "model_kwargs": model_kwargs,
     }
     with open_model(model, **source, default_seed=0, **options) as chat_model:
-        costs.expect(chat_model, questions, out, samples=samples, system=system, template=fixed, dry_run=dry_run)
+        prompt = (asked.template or Template()).after(system)
+        costs.expect(chat_model, found.questions, out, samples=samples, prompt=prompt, dry_run=dry_run)
         if dry_run:
             return
         with costs.told_in_the_end():
             record_with_progress(
                 "Recording",
                 chat_model,
-                questions,
+                found.questions,
                 out,
                 samples=samples,
-                answer=answer,
+                answer=asked.answer,
                 system=system,
-                template=fixed,
+                template=asked.template,
                 concurrency=concurrency or (8 if url else 1),
                 costs=costs,
             )

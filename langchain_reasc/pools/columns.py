@@ -6,6 +6,7 @@ Columns are those of a pool's ``responses`` and ``messages`` (:mod:`.store`), be
 is no text is JSON; so are ``beside`` and ``usage``.
 """
 
+import importlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
@@ -98,11 +99,9 @@ def _read_file(path: Path, made: PoolStore) -> int:
 
 def _pyarrow() -> tuple[Any, Any]:
     try:
-        import pyarrow
-        from pyarrow import parquet
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ModuleNotFoundError:
         raise missing_extra("data", "pyarrow") from None
-    return pyarrow, parquet
 
 
 def _first(questions: Iterator[StoredQuestion], count: int) -> list[StoredQuestion]:

@@ -182,3 +182,12 @@ def test_the_shipped_model_by_its_class(tmp_path: Path) -> None:
     one, other = (read_pool(tmp_path / f"{name}.sqlite") for name in "ab")
     untimed = [[[replace(r, seconds=None) for r in q.responses] for q in pool.questions] for pool in (one, other)]
     assert untimed[0] == untimed[1] and one.metadata["fingerprint"] == other.metadata["fingerprint"]
+
+
+def test_what_a_preset_sets_beyond_the_fields_goes_into_the_body_of_the_request() -> None:
+    pytest.importorskip("langchain_openai")
+    kwargs = ["base_url=http://127.0.0.1:9/v1", "api_key=env:PATH", '{"extra_body": {"top_k": 5}}']
+    with made("langchain_openai.ChatOpenAI", kwargs, model="m", top_p=0.8, top_k=20, min_p=0.1) as model:
+        assert (model.top_p, model.extra_body) == (0.8, {"min_p": 0.1, "top_k": 5})
+    with pytest.raises(ConfigurationError, match="Scripted has no field for --top-k"):
+        made(CLASS, top_k=20)
