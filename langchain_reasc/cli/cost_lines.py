@@ -48,7 +48,7 @@ def _cost(expected: "Estimate", price: "Price", currency: str) -> str:
 
 def in_short(expected: "Estimate", price: "Price | None", currency: str) -> str:
     """An estimate within a sentence."""
-    tokens = f"about {expected.prompt:,} + {expected.completion or 0:,} tokens{_within(expected)}"
+    tokens = f"{expected.prompt:,} + {expected.completion or 0:,} tokens{_within(expected)}"
     return f"{tokens}, {_cost(expected, price, currency)}" if price else tokens
 
 

@@ -1,7 +1,7 @@
 """What a recording is expected to cost, may cost, and has cost: told, and held to its limits."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from langchain_reasc.exceptions import ConfigurationError, PoolError
 if TYPE_CHECKING:
     from langchain_reasc.data.questions import LabelledQuestion
     from langchain_reasc.data.template import Template
-    from langchain_reasc.pools.asking import Asked
+    from langchain_reasc.pools.asking import Asked, Asking
     from langchain_reasc.pools.bill import Bill, QuestionCost
     from langchain_reasc.pools.estimate import Estimate
     from langchain_reasc.pools.prices import Price, Prices
@@ -97,20 +97,36 @@ class Costs:
         self._refusal = self._expected_too_much(expected, "nothing was drawn")
         self.check()
 
-    def workers(self, concurrency: int) -> "Workers":
-        """Asks the questions, so many at once, as long as the limits allow it; those in flight are still recorded."""
+    def workers(self, concurrency: int, elsewhere: "Workers | None" = None) -> "Workers":
+        """What asks the questions, as long as the limits allow it.
+
+        Args:
+            concurrency: questions in flight at once, of this process. Those that are when a limit is reached are still
+                recorded.
+            elsewhere: what asks them in place of this process; what it then has in flight is given up.
+        """
         from langchain_reasc.pools.asking import each_question
 
         self._first = max(_FIRST, concurrency)  # those that are done first have short responses
 
         def allowed(asked: "Sequence[Asked]") -> "Iterator[Asked]":
             for one in asked:
-                self._refusal = self._refusal or self._spent_too_much()
-                if self._refusal:
+                if self._is_over():
                     return
                 yield one
 
-        return lambda asked, asking: each_question(allowed(asked), asking, concurrency)
+        def until_over(asked: "Sequence[Asked]", asking: "Asking") -> "Generator[tuple[Asked, Any], None, None]":
+            answers = elsewhere(asked, asking) if elsewhere else ()
+            try:
+                for answer in answers:
+                    yield answer
+                    if self._is_over():
+                        return
+            finally:
+                if isinstance(answers, Generator):
+                    answers.close()
+
+        return until_over if elsewhere else lambda asked, asking: each_question(allowed(asked), asking, concurrency)
 
     def watching(self, move: Callable[[int, int], None]) -> Callable[[int, int], None]:
         """Moves a bar; after the first questions, tells what all will cost."""
@@ -122,7 +138,7 @@ class Costs:
                 self._told = True
                 expected = self._estimate(costs)
                 takes = in_short(expected, self._price, self._currency)
-                remark(f"By the first {len(costs)} questions, this takes {takes} in all")
+                remark(f"After {len(costs)} questions: {takes} in all")
                 self._refusal = self._expected_too_much(expected, "what was recorded is kept")
 
         return moved
@@ -164,6 +180,10 @@ class Costs:
                     f"{kept}. Raise it, or take fewer questions (--limit) or --samples"
                 )
         return None
+
+    def _is_over(self) -> bool:
+        self._refusal = self._refusal or self._spent_too_much()
+        return self._refusal is not None
 
     def _spent_too_much(self) -> str | None:
         for spent, limit, option in self._against(self.tally.bill):

@@ -200,8 +200,8 @@ def _set(kind: "type[BaseChatModel]", kwargs: dict[str, Any], option: str, value
     if name is None:
         sought = ", ".join(_CALLED.get(option, (option,)))
         raise ConfigurationError(
-            f"{kind.__name__} has no field for {flag} (looked for {sought}); leave it out, or give what the class takes "
-            "in --model-kwargs"
+            f"{kind.__name__} has no field for {flag} (looked for {sought}); leave it out, or give what the class "
+            "takes in --model-kwargs"
         )
     if _given(kind, kwargs, name):
         raise ConfigurationError(f"{flag} and --model-kwargs both say what {kind.__name__}'s {name!r} is; give one")

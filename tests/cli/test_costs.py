@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from typer.testing import Result
 
 from cli.test_commands import reasc
 from langchain_reasc.cli.cost_lines import duration
+from langchain_reasc.cli.costs import Costs, Limits
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.pools import read_pool
+from langchain_reasc.pools.bill import Bill
 from langchain_reasc.pools.store import PoolStore
 
 PRICES = '{"currency": "EUR", "models": {"scripted-1": {"input": 1000, "output": 10000, "cached": 100}}}'
@@ -54,7 +58,7 @@ def test_a_dry_run_tells_and_draws_nothing(data: Path) -> None:
 
 def test_the_bill_is_what_usage_says(data: Path) -> None:
     told = priced(data, "--model-kwargs", "details=true").stderr
-    assert "By the first 3 questions, this takes about 400 + 160 tokens (±0%), about 2.00 EUR in all" in told
+    assert "After 3 questions: 400 + 160 tokens (±0%), about 2.00 EUR in all" in told
     bill = told.splitlines()[-5:-1]
     assert bill[0].startswith("Drawn      20 responses in ")
     assert bill[1:] == [
@@ -131,6 +135,23 @@ def test_questions_in_flight_are_recorded_when_the_limit_is_reached(data: Path) 
     told = record(data, "--max-tokens-total", 500, "--concurrency", 4, "--model-kwargs", "seconds=0.05", code=1).stderr
     held = len(read_pool(data.with_name("p.sqlite")).questions)
     assert f"Drawn      {2 * held} responses in " in told, "all that was paid for is there"
+
+
+def test_what_asks_elsewhere_is_ended_at_the_limit() -> None:
+    costs, given = Costs(None, Limits(tokens=25)), []
+
+    def elsewhere(asked: Any, asking: Any) -> Generator[Any, None, None]:
+        try:
+            yield from asked
+        finally:
+            given.append("closed")
+
+    for one in costs.workers(1, elsewhere)(["a", "b", "c", "d"], None):  # type: ignore[arg-type, list-item]
+        given.append(one)  # type: ignore[arg-type]
+        costs.tally.add(str(one), Bill(responses=1, completion=10))
+    assert given == ["a", "b", "c", "closed"]
+    with pytest.raises(ConfigurationError, match="allows 25 tokens, and 30 tokens are spent"):
+        costs.check()
 
 
 @pytest.mark.parametrize(
