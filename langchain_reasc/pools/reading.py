@@ -37,7 +37,7 @@ def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -
     pool = extracted_again(read_stored(path))
     spelled = spelled_labels(pool.metadata)
     known = [one for one in pool.questions if _is_graded(one) or one.id in labelled]
-    notes = [*pool.notes, *_unlabelled(pool, len(known))]
+    notes = [*pool.notes, *_unlabelled(pool, len(known)), *_graders(pool)]
     graded = replace(pool, questions=tuple(_graded(question, spelled) for question in known))
     return replace(graded, notes=(*notes, *filter(None, [contradiction_note(graded)]), *_missing(graded)))
 
@@ -109,6 +109,16 @@ def _unlabelled(pool: Pool, known: int) -> Iterator[str]:
             f"{left_out} of {len(pool.questions)} questions of {pool.path.name} have neither a reference nor a verdict "
             "and are left out"
         )
+
+
+def _graders(pool: Pool) -> Iterator[str]:
+    """By what it was graded, where that is not the comparison of answers and labels."""
+    grader = pool.metadata.get("grader", "exact")
+    if grader == "exact":
+        return
+    since = sum(one.correct is None and one.answer is not None for held in pool.questions for one in held.responses)
+    told = f", but {since} responses were recorded since and are compared with their labels" if since else ""
+    yield f"{pool.path.name} was graded by {grader}{told}{'; `reasc grade` grades them alike' if since else ''}"
 
 
 def _missing(pool: Pool) -> Iterator[str]:

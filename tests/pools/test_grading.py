@@ -22,7 +22,7 @@ from langchain_reasc.pools.grading import check_writable, grade_pool, labels_fro
 from langchain_reasc.pools.judge_grader import Judge
 from langchain_reasc.pools.judged_file import JudgedFile
 from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredResponse
-from pools.synthetic import question, response, stored, write_lines
+from pools.synthetic import question, response, stored, write_lines, write_pool
 
 CALL = json.dumps([{"name": "refund", "args": {"order": 7}}])
 
@@ -285,3 +285,17 @@ def test_a_real_model_judges(tmp_path: Path) -> None:
     assert judge.calls == 4 and judge.bill["input_tokens"] > 1000 and not judge.estimated
     assert grading.untold == 0 and grading.grader == "judge(word_problems.gguf)"
     assert len((tmp_path / "p.judged.jsonl").read_text(encoding="utf-8").splitlines()) == 4
+
+
+def test_the_reader_is_told_by_what_a_pool_was_graded(tmp_path: Path) -> None:
+    path = stored(write_pool(tmp_path / "p.jsonl", questions=3, samples=2))
+    PoolStore.open(path).set_about({"grader": "numeric"})
+    PoolStore.open(path).set_verdicts("q0", [True, False])
+    [told] = [note for note in read_pool(path).notes if "graded by" in note]
+    assert told == (
+        f"{path.name} was graded by numeric, but 4 responses were recorded since and are compared with their labels; "
+        "`reasc grade` grades them alike"
+    )
+    for question in ("q1", "q2"):
+        PoolStore.open(path).set_verdicts(question, [True, False])
+    assert f"{path.name} was graded by numeric" in read_pool(path).notes
