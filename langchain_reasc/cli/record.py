@@ -129,7 +129,9 @@ def record(
                 concurrency=concurrency or (8 if url else 1),
                 costs=costs,
             )
-    remark(f"{out} is ready: reasc replay {out}")
+    if (grader := found.format.grader) in ("alias", "math"):  # more than spelling counts
+        remark(f"answers to {found.format.name} are compared by {grader}: reasc grade {out} --grader {grader}")
+    remark(f"{out} is ready: reasc report {out} shows every method on it")
 
 
 def record_with_progress(
