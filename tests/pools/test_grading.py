@@ -296,6 +296,6 @@ def test_the_reader_is_told_by_what_a_pool_was_graded(tmp_path: Path) -> None:
         f"{path.name} was graded by numeric, but 4 responses were recorded since and are compared with their labels; "
         "`reasc grade` grades them alike"
     )
-    for question in ("q1", "q2"):
-        PoolStore.open(path).set_verdicts(question, [True, False])
+    for name in ("q1", "q2"):
+        PoolStore.open(path).set_verdicts(name, [True, False])
     assert f"{path.name} was graded by numeric" in read_pool(path).notes
