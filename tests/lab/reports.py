@@ -15,6 +15,7 @@ from langchain_reasc.lab.study import Study, StudySettings
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.pools.reading import read_pool
 
+LABEL = "Table 1, tab:a_label_that_is_as_long_as_labels_are_and_has_no_blank"
 HOSTILE = '<script>alert("1 & 2")</script> | *a*\x00 `b`'
 NOTHING = float("nan")
 COLUMNS = (
@@ -56,7 +57,7 @@ def report(studies: Sequence[Study], *, more: Sequence[Made] = ()) -> Report:
         Figure("<p>no picture</p>", "Nothing to see.", notes=["A remark."]),
     ]
     parts = [
-        Made(entry("main", TABLE, paper="Table 1, tab:a_label_that_is_as_long_as_labels_are_and_has_no_blank"), TABLE, [], [], 0.1),
+        Made(entry("main", TABLE, paper=LABEL), TABLE, [], [], 0.1),
         Made(entry("pictures", figures), None, figures, [f"b: It has none, {HOSTILE}."], 0.1),
         Made(entry("gone", TABLE), None, [], ["No pool has it."], 0.1),
         *more,
