@@ -1,9 +1,9 @@
 """Intervals: what resampled questions make of a mean, and exact ones where resamples would say nothing."""
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ _BATCH: Final = 100  # resamples at a time, so that memory stays small on large 
 
 Array = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]
-Means = Callable[[Hashable], Array]
+Means = Callable[[Any], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Bootstrap:
     the shuffles in which it was tested. All columns share the resamples, so that differences and ratios are paired.
 
     Args:
-        columns: name -> shape (shuffles, questions).
+        columns: name -> shape (shuffles, questions); a name is any key of a dictionary.
         tested: shape (shuffles, questions), which questions were tested; as many in each shuffle.
         seed: the seed of the resamples, which are the same for any columns of as many questions.
         resamples: how often the questions are drawn again.
@@ -44,7 +44,7 @@ class Bootstrap:
     """
 
     def __init__(
-        self, columns: Mapping[Hashable, Array], tested: Booleans, *, seed: int, resamples: int = RESAMPLES
+        self, columns: Mapping[Any, Array], tested: Booleans, *, seed: int, resamples: int = RESAMPLES
     ) -> None:
         self._at = {name: at for at, name in enumerate(columns)}
         cells = np.stack(list(columns.values()), axis=-1)
@@ -66,11 +66,15 @@ class Bootstrap:
             low, high = np.nanpercentile(drawn, [2.5, 97.5])
         return Estimate(value, float(low), float(high))
 
-    def mean(self, name: Hashable) -> float:
+    def resampled(self, name: Any) -> Estimate:
+        """The mean of one column and its interval."""
+        return self.estimate(lambda mean: mean(name))
+
+    def mean(self, name: Any) -> float:
         """The mean alone."""
         return float(self._value[0, self._at[name]])
 
-    def share(self, name: Hashable, *, among: Hashable | None = None, questions: int | None = None) -> Estimate:
+    def share(self, name: Any, *, among: Any = None, questions: int | None = None) -> Estimate:
         """A share of the questions; of none and of all, with the exact interval, as all resamples are the same.
 
         Args:

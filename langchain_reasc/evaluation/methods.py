@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from langchain_reasc.calibration import Calibration, Safeguard
 from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
@@ -151,19 +151,34 @@ class Calibrated:
         measure: how responses are scored; None where it was to be chosen, and could not be.
         offline: Algorithm 1 on the labelled first responses of the calibration questions, or why they determine none.
         mixture: Algorithm 2 on the unlabelled first responses of the tested ones (it is transductive), likewise; None
-            without a measure.
+            without a measure, or where nobody asked.
     """
 
-    measure: Measure | str | None
+    measure: Measure | Literal["recorded"] | None
     offline: Calibration | CalibrationDataError
     mixture: Calibration | CalibrationDataError | None
 
 
 def calibrated_on(
-    pool: Pool, scores: PoolScores, split: Split, spec: MeasureSpec, settings: MethodSettings
+    pool: Pool,
+    scores: PoolScores,
+    split: Split,
+    spec: MeasureSpec,
+    settings: MethodSettings,
+    *,
+    unlabelled_too: bool = True,
 ) -> Calibrated:
-    """Calibrate on this arrangement; a choice of measure is made on its labelled calibration responses."""
-    measure: Measure | str | None = None if spec == "auto" else spec
+    """Calibrate on this arrangement; a choice of measure is made on its labelled calibration responses.
+
+    Args:
+        pool: recorded responses.
+        scores: the scores of the same pool.
+        split: the arrangement.
+        spec: the measure that was asked for.
+        settings: the accuracy asked of the gate.
+        unlabelled_too: whether to fit the mixture as well.
+    """
+    measure: Measure | Literal["recorded"] | None = None if spec == "auto" else spec
     labelled, unlabelled = split.firsts(split.calibration), split.firsts(split.tested)
     further = split.further(split.calibration, settings.calibration_responses)
     options: dict[str, Any] = {"p_target": settings.p_target, "seed": settings.seed}
@@ -174,7 +189,7 @@ def calibrated_on(
         measure = offline.measure if spec == "auto" else spec
     except CalibrationDataError as error:
         offline = error
-    if measure is not None:
+    if measure is not None and unlabelled_too:
         try:
             mixture = calibrate_mixture_on(pool, scores, unlabelled, measure, **options)
         except CalibrationDataError as error:
@@ -211,10 +226,11 @@ def weighing(
             yield _calibrated(SAFEGUARDED, spec, made.measure, settings, offline)
     learns = scores.candidates() if spec == "auto" else [spec]
     yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns)
-    if isinstance(made.mixture, CalibrationDataError):
-        yield _impossible(MIXTURE, spec, settings, made.mixture)
-    elif made.mixture is not None:
-        yield _calibrated(MIXTURE, spec, made.measure, settings, made.mixture)
+    mixture = made.mixture or made.offline  # of the second, why no measure could be chosen
+    if isinstance(mixture, CalibrationDataError):
+        yield _impossible(MIXTURE, spec, settings, mixture)
+    else:
+        yield _calibrated(MIXTURE, spec, made.measure, settings, mixture)
 
 
 def _calibrated(
