@@ -1,7 +1,7 @@
 """One budget for all questions against the same budget for each of them, on recorded responses.
 
-python -m benchmarks.total_budget pool.jsonl                 2, 4, 6 and 8 samples per question on average
-python -m benchmarks.total_budget pool.jsonl --shuffles 30
+python -m benchmarks.total_budget pool.sqlite                 2, 4, 6 and 8 samples per question on average
+python -m benchmarks.total_budget pool.sqlite --shuffles 30
 
 Every row spends equally much: SC takes k samples of each question; ASC is capped so that it takes k on average, and
 where no cap does, some questions have the next one; one budget samples those that gain most, as ``batch`` does.
@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.evaluation import read_pool
-from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.replay import splits
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import ASC, Cap, decide
+from langchain_reasc.pools.pool import Pool
 from langchain_reasc.runnable.total_budget import Total, TotalBudget
 
 __all__ = ["at_equal_cost", "main", "shared"]

@@ -23,9 +23,9 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 
 [bold]reasc calibrate data.jsonl --model my.gguf[/]    can its confidence be trusted?
 
-[bold]reasc record data.jsonl --model my.gguf --out pool.jsonl[/]    keep responses
+[bold]reasc record data.jsonl --model my.gguf --out pool.sqlite[/]    keep responses
 
-[bold]reasc replay pool.jsonl[/]    compare pass@1, SC, ESC, ASC and ReASC on them
+[bold]reasc replay pool.sqlite[/]    compare pass@1, SC, ESC, ASC and ReASC on them
 
 [bold]reasc probe http://localhost:8000/v1[/]    what does a server support?
 """

@@ -1,6 +1,6 @@
 """``reasc calibrate``: labelled questions in, calibration.json out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,8 +34,8 @@ from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import AUROC, Calibration
-    from langchain_reasc.pools.pool import Pool, PoolQuestion
     from langchain_reasc.evaluation.scoring import MeasureSpec
+    from langchain_reasc.pools.pool import Pool
 
 __all__ = ["calibrate", "calibrate_pool", "check_signals", "explained"]
 
@@ -103,7 +103,7 @@ def calibrate(
 
     reasc calibrate gsm8k.jsonl --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-    reasc calibrate --pool pool.jsonl --signal token_logprob
+    reasc calibrate --pool pool.sqlite --signal token_logprob
 
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
@@ -137,7 +137,7 @@ def calibrate(
         from langchain_reasc.data.questions import read_questions
 
         questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
-        responses = out.with_suffix(".pool.jsonl")
+        responses = out.with_suffix(".pool.sqlite")
         options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
         with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
             recorded = record_with_progress(
@@ -158,7 +158,7 @@ def calibrate(
 
         recorded = read_pool(pool or Path())
         wanted = {question.id for question in recorded.questions[:limit]}
-    for line in _nothing_right([question for question in recorded.questions if question.id in wanted]):
+    for line in _nothing_right(recorded, wanted):
         remark(line)
     calibration = calibrate_pool(recorded, spec, out, p_target=p_target, seed=seed, only=wanted)
     console = stdout()
@@ -217,9 +217,9 @@ def check_signals(pool: "Pool", spec: "MeasureSpec") -> None:
         raise PoolError(f"--signal {spec.signal} cannot be had from this model; its responses have {', '.join(held)}")
 
 
-def _nothing_right(questions: "Sequence[PoolQuestion]") -> Iterator[str]:
+def _nothing_right(pool: "Pool", wanted: "Collection[str]") -> Iterator[str]:
     """Answers beside their labels where none is right: the extractor or the label's field may be the wrong one."""
-    firsts = [(question, question.responses[0]) for question in questions]
+    firsts = [(question, question.responses[0]) for question in pool.questions if question.id in wanted]
     if any(response.correct for _, response in firsts):
         return
     yield (
@@ -227,7 +227,8 @@ def _nothing_right(questions: "Sequence[PoolQuestion]") -> Iterator[str]:
         "says where it is, and if the label is the wrong field, --answer-field names the right one:"
     )
     for question, response in firsts[:_SHOWN]:
-        end = "" if response.text is None else f", in a response that ends {ending(response.text)}"
+        text = pool.texts(question.id)[0]
+        end = "" if text is None else f", in a response that ends {ending(text)}"
         yield f"  label {question.reference!r}, answer {response.answer!r}{end}"
 
 

@@ -19,10 +19,10 @@ from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
-    from langchain_reasc.evaluation.metrics import Row
-    from langchain_reasc.pools.pool import Pool
     from langchain_reasc.data.questions import LabelledQuestion
+    from langchain_reasc.evaluation.metrics import Row
     from langchain_reasc.evaluation.worked import Worked
+    from langchain_reasc.pools.pool import Pool
 
 __all__ = ["demo"]
 
@@ -103,10 +103,10 @@ def _recorded(
     calibrating, testing = calibrating[:calibration_size], testing[:wanted]
     return (
         _only(
-            record_with_progress("Calibration split", model, calibrating, out / "calibration-pool.jsonl", samples=1),
+            record_with_progress("Calibration split", model, calibrating, out / "calibration-pool.sqlite", samples=1),
             calibrating,
         ),
-        _only(record_with_progress("Test split", model, testing, out / "test-pool.jsonl", samples=samples), testing),
+        _only(record_with_progress("Test split", model, testing, out / "test-pool.sqlite", samples=samples), testing),
     )
 
 

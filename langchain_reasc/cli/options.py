@@ -9,8 +9,8 @@ from langchain_reasc.cli.checks import answer_spec, probability
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
-    from langchain_reasc.evaluation.scoring import MeasureSpec
     from langchain_reasc.data.template import Template
+    from langchain_reasc.evaluation.scoring import MeasureSpec
 
 __all__ = [
     "AnswerField",
@@ -55,7 +55,7 @@ Concurrency = Annotated[
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="Questions with answers: JSON Lines, or .csv with a header.")
 ]
-PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool (JSON Lines).")]
+PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 QuestionField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the question. \[default: question, input, problem, ...]")
 ]

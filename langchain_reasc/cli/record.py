@@ -27,9 +27,9 @@ from langchain_reasc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from langchain_reasc.pools.pool import Pool
     from langchain_reasc.data.questions import LabelledQuestion
     from langchain_reasc.data.template import Template
+    from langchain_reasc.pools.pool import Pool
 
 __all__ = ["record", "record_with_progress"]
 
@@ -62,13 +62,13 @@ def record(
 
     [bold]Examples[/]
 
-    reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf
+    reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf
 
-    reasc record quiz.csv --out quiz.jsonl --model qwen.gguf --answer choice --limit 200
+    reasc record quiz.csv --out quiz.sqlite --model qwen.gguf --answer choice --limit 200
 
-    reasc record gsm8k.jsonl --out pool.jsonl --model qwen.gguf --template "{question} Think step by step."
+    reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf --template "{question} Think step by step."
 
-    reasc record gsm8k.jsonl --out pool.jsonl --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
+    reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
     """
     from langchain_reasc.data.questions import read_questions
 
@@ -118,8 +118,8 @@ def record_with_progress(
         concurrency: questions in flight at once.
         check_first: is given the pool as soon as it holds a question, before all the others are paid for.
     """
-    from langchain_reasc.pools.record import record_pool
     from langchain_reasc.models.prepared import PreparedModel
+    from langchain_reasc.pools.record import record_pool
 
     for notice in PreparedModel.of(model, logprobs=True).notices:
         remark(notice)
@@ -148,12 +148,13 @@ def _checking_first(
 ) -> Callable[[int, int], None]:
     """Moves a bar; once the pool holds something, has it checked."""
     from langchain_reasc.pools.reading import read_pool
+    from langchain_reasc.pools.store import PoolStore
 
     unchecked = [check]
 
     def moved(done: int, total: int) -> None:
         move(done, total)
-        if unchecked and out.stat().st_size:
+        if unchecked and PoolStore.open(out).ids():
             unchecked.pop()(read_pool(out))
 
     return moved

@@ -11,9 +11,9 @@ from langchain_reasc.cli.options import AsJson, PoolPath, PTarget, Score, Seed, 
 
 if TYPE_CHECKING:
     from langchain_reasc.evaluation.metrics import Row
-    from langchain_reasc.pools.pool import Pool
     from langchain_reasc.evaluation.replay import Replay
     from langchain_reasc.evaluation.scoring import MeasureSpec
+    from langchain_reasc.pools.pool import Pool
 
 __all__ = ["measures_for", "replay", "show"]
 
@@ -83,13 +83,13 @@ def replay(
 
     [bold]Examples[/]
 
-    reasc replay pool.jsonl
+    reasc replay pool.sqlite
 
-    reasc replay pool.jsonl --shuffles 30 --signals all
+    reasc replay pool.sqlite --shuffles 30 --signals all
 
-    reasc replay pool.jsonl --rules all
+    reasc replay pool.sqlite --rules all
 
-    reasc replay pool.jsonl --signal token_logprob --score mean --json > result.json
+    reasc replay pool.sqlite --signal token_logprob --score mean --json > result.json
     """
     from langchain_reasc.pools.reading import read_pool
 

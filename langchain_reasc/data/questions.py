@@ -27,11 +27,18 @@ class LabelledQuestion:
         id: the question's name in the pool, from which the seeds of its samples are made.
         input: what is asked.
         reference: the right answer.
+        accepted: other answers that are right, too.
     """
 
     id: str
     input: str
     reference: str
+    accepted: tuple[str, ...] = ()
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The right answer, and others that are accepted."""
+        return (self.reference, *self.accepted)
 
 
 def read_questions(

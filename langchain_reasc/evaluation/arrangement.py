@@ -10,12 +10,12 @@ import numpy.typing as npt
 from langchain_reasc.answers import kind_of
 from langchain_reasc.evaluation.decide_many import Decisions, decide_many
 from langchain_reasc.evaluation.methods import Method, Split
-from langchain_reasc.pools.pool import Pool, PoolQuestion
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.evaluation.stream import Stream
 from langchain_reasc.evaluation.vote_arrays import Integers, Votes, numbered, tally
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Response
+from langchain_reasc.pools.pool import Pool, PoolQuestion
 
 __all__ = ["COLUMNS", "Arrangement", "Cells", "RecordedPool"]
 

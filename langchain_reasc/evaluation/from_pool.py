@@ -15,12 +15,12 @@ from langchain_reasc.calibration import (
     calibrate_offline,
     fit_correctness,
 )
-from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import decide
+from langchain_reasc.pools.pool import Pool
 
 __all__ = ["calibrate_mixture_on", "calibrate_offline_on", "recorded_measure", "with_correctness"]
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from langchain_reasc.calibration.score_odds import fit_odds
 from langchain_reasc.evaluation.methods import Method, MethodSettings, Split
-from langchain_reasc.pools.pool import Pool
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.bayesian_vote import BayesianVote
@@ -17,6 +16,7 @@ from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
 from langchain_reasc.method.odds import LogisticOdds
 from langchain_reasc.method.others import CGES, CISC, DeepConfFilter, DistriVoting, LAggregated, MajorityCertificate
 from langchain_reasc.method.stopping import ASC, Cap, StoppingRule
+from langchain_reasc.pools.pool import Pool
 
 __all__ = ["OTHER_WEIGHING", "other_counting", "other_weighing"]
 

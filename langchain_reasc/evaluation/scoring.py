@@ -11,10 +11,10 @@ import numpy.typing as npt
 from langchain_reasc.answers import kind_of
 from langchain_reasc.calibration import Selection, select_measure
 from langchain_reasc.calibration.selection import candidate_measures
-from langchain_reasc.pools.pool import Pool
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
 from langchain_reasc.method.confidence import SCORES, Measure, Spans
 from langchain_reasc.method.stopping import Response
+from langchain_reasc.pools.pool import Pool
 
 __all__ = ["RECORDED", "MeasureSpec", "PoolScores"]
 
@@ -35,7 +35,8 @@ class PoolScores:
         self._pool = pool
         self._scores: dict[Measure | str, list[list[float | None]]] = {}
         self._arrays: dict[Measure | str, npt.NDArray[np.float64]] = {}
-        self._values: dict[str, tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]] = {}  # of each signal
+        self._flat: dict[Measure, npt.NDArray[np.float64]] = {}  # of all responses, one question after the other
+        self._wanted: Sequence[Measure] = ()
         self._responses: dict[Measure | str | None, list[list[Response]]] = {}
 
     @property
@@ -90,11 +91,15 @@ class PoolScores:
         return self._responses[measure]
 
     def candidates(self) -> list[Measure]:
-        """Every measure of the pool's signals, without windows that are longer than all responses."""
+        """Every measure of the pool's signals, without windows that are longer than all responses.
+
+        Whoever asks for them wants them all: those of a signal are then computed together.
+        """
         lengths = (
             [max(self._pool.signals.lengths(one.id)) for one in self._pool.questions] if self._pool.signals else []
         )
-        return candidate_measures(self.signals, longest=max(lengths, default=0))
+        self._wanted = candidate_measures(self.signals, longest=max(lengths, default=0))
+        return list(self._wanted)
 
     def select(self, firsts: Sequence[tuple[int, int]], *, seed: int) -> Selection:
         """Choose a measure on the given (question, response) pairs alone.
@@ -131,10 +136,20 @@ class PoolScores:
         """The scores of all responses, one question after the other; NaN where there is none."""
         self._check(measure)
         assert self._pool.signals is not None
-        if measure.signal not in self._values:
-            ids = [question.id for question in self._pool.questions]
-            self._values[measure.signal] = self._pool.signals.of_all(measure.signal, ids)
-        return _scores_of_all(measure, *self._values[measure.signal])
+        if measure not in self._flat:
+            self._score_together([*dict.fromkeys([measure, *self._wanted])], measure.signal)
+        return self._flat[measure]
+
+    def _score_together(self, measures: Sequence[Measure], signal: str) -> None:
+        """Score by all of these measures that are of one signal, which is read from its file once, a part at a time."""
+        assert self._pool.signals is not None
+        some = [one for one in measures if one.signal == signal and not one.of_span and one not in self._flat]
+        ids = [question.id for question in self._pool.questions]
+        parts = [
+            [_scores_of_all(one, values, lengths) for one in some]
+            for values, lengths in self._pool.signals.each(signal, ids)
+        ]
+        self._flat |= {one: np.concatenate(held) for one, held in zip(some, zip(*parts, strict=True), strict=True)}
 
     def _check(self, measure: Measure) -> None:
         if measure.signal not in self.signals:

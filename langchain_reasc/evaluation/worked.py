@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from langchain_reasc.calibration import Calibration
-from langchain_reasc.pools.pool import Pool, PoolQuestion
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, Decision, Response, StoppingRule, decide
+from langchain_reasc.pools.pool import Pool, PoolQuestion
 
 __all__ = ["Worked", "pick_worked", "trace"]
 

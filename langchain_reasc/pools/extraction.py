@@ -8,9 +8,10 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import EXTRACTION_VERSION, Extractor, Vote, extractor, vote_of
-from langchain_reasc.pools.pool import Pool, PoolQuestion, PoolResponse
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import SPAN_SCORES
+from langchain_reasc.pools.pool import Pool, PoolQuestion
+from langchain_reasc.pools.store import StoredMessage
 
 __all__ = ["NO_SPANS", "extracted_again", "kept_of", "message_of", "votes_again"]
 
@@ -24,8 +25,8 @@ _ENDINGS = (
 )
 
 
-def kept_of(message: AIMessage) -> dict[str, Any]:
-    """What is written of a message beside its counts: all that its vote depends on, and no more."""
+def kept_of(message: AIMessage) -> tuple[str | None, StoredMessage]:
+    """Why a message ended, and what is written of it beside its counts: all that its vote depends on, and no more."""
     metadata = message.response_metadata
     endings = {name: metadata[name] for name in _ENDINGS if metadata.get(name) is not None}
     reason = next(iter(endings.values()), None)
@@ -38,33 +39,32 @@ def kept_of(message: AIMessage) -> dict[str, Any]:
     }
     # Some integrations put what is no JSON there, such as an enumeration's member.
     plain = json.loads(json.dumps({name: value for name, value in beside.items() if value}, default=_plain))
-    return {
-        "text": str(message.text),
-        "finish_reason": None if reason is None else str(_plain(reason)),
-        **({"message": plain} if plain else {}),
-    }
+    ended = None if reason is None else str(_plain(reason))
+    usage = None if message.usage_metadata is None else dict(message.usage_metadata)
+    return ended, StoredMessage(str(message.text), plain or None, usage)
 
 
-def message_of(response: PoolResponse) -> AIMessage | None:
+def message_of(stored: StoredMessage, finish_reason: str | None) -> AIMessage | None:
     """The message that :func:`kept_of` was given, as far as its vote depends on it; None where no text was kept."""
-    if response.text is None:
+    if stored.text is None:
         return None
-    reason = {"finish_reason": response.finish_reason} if response.finish_reason else {}
-    beside = response.message if isinstance(response.message, dict) else {}  # others may mean something else by it
-    return AIMessage(**{"content": response.text, "response_metadata": reason, **beside})
+    reason = {"finish_reason": finish_reason} if finish_reason else {}
+    beside = stored.beside if isinstance(stored.beside, dict) else {}  # others may mean something else by it
+    return AIMessage(**{"content": stored.text, "response_metadata": reason, **beside})
 
 
 def _plain(value: Any) -> Any:
     return getattr(value, "value", value if isinstance(value, str) else str(value))
 
 
-def votes_again(question: PoolQuestion, extract: Extractor) -> list[Vote]:
+def votes_again(pool: Pool, question: PoolQuestion, extract: Extractor) -> list[Vote]:
     """The votes of a question's responses, read off what the pool keeps of them.
 
     Raises:
         PoolError: it keeps no text of a response.
     """
-    messages = [message_of(response) for response in question.responses]
+    each = zip(pool.messages(question.id), question.responses, strict=True)
+    messages = [message_of(stored, response.finish_reason) for stored, response in each]
     if None in messages:
         raise PoolError(
             f"question {question.id!r} has a response without its text, so its answer cannot be looked for again"
@@ -89,7 +89,7 @@ def extracted_again(pool: Pool) -> Pool:
         raise PoolError(f"{which}, and no extractor is named in its metadata that could be asked again; record it anew")
     try:
         extract = extractor(spec)
-        questions = tuple(_with(question, votes_again(question, extract)) for question in pool.questions)
+        questions = tuple(_with(question, votes_again(pool, question, extract)) for question in pool.questions)
     except (PoolError, ConfigurationError) as error:
         raise PoolError(f"{which}; {error}. Record it anew") from None
     changed = sum(_differing(pool.questions, questions))
@@ -99,10 +99,10 @@ def extracted_again(pool: Pool) -> Pool:
 
 def _with(question: PoolQuestion, votes: list[Vote]) -> PoolQuestion:
     responses = (
-        response.model_copy(update=NO_SPANS | {"answer": vote.answer, "cut_off": vote.cut_off, "correct": None})
+        replace(response, answer=vote.answer, cut_off=vote.cut_off, correct=None, answer_span=None, last_step=None)
         for response, vote in zip(question.responses, votes, strict=True)
     )
-    return question.model_copy(update={"responses": tuple(responses)})
+    return replace(question, responses=tuple(responses))
 
 
 def _differing(before: tuple[PoolQuestion, ...], after: tuple[PoolQuestion, ...]) -> Iterator[int]:

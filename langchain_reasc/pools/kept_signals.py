@@ -1,16 +1,11 @@
 """Which token signals a recording keeps: only such as are made of the same, so that their scores can be compared."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage
-
-from langchain_reasc.answers import Extractor, Vote, places_of
-from langchain_reasc.pools.signals_file import TokenSignals, append_signals, signals_path
-from langchain_reasc.exceptions import LogprobsUnavailable, PoolError
-from langchain_reasc.models.contract import TOKEN_SIGNALS_INFO
-from langchain_reasc.models.logprobs import SignalReading, read_signals
+from langchain_reasc.exceptions import PoolError
+from langchain_reasc.models.logprobs import SignalReading
+from langchain_reasc.pools.asking import ReadResponse
 
 __all__ = ["KeptSignals"]
 
@@ -22,12 +17,12 @@ class KeptSignals:
     response with other ones is kept without: one with fewer would take a signal away from the whole pool.
 
     Args:
-        pool: the pool; its signals lie beside it.
+        pool: what messages call the pool.
         info: what the pool's metadata says its signals are made of, where it was begun earlier.
     """
 
-    def __init__(self, pool: Path, info: Mapping[str, Any] | None = None) -> None:
-        self._pool, self._path = pool, signals_path(pool)
+    def __init__(self, pool: object, info: Mapping[str, Any] | None = None) -> None:
+        self._pool = pool
         self._info = dict(info) if info else None
         self._settled: SignalReading | None = None
 
@@ -36,39 +31,23 @@ class KeptSignals:
         """What they are made of, for the pool's metadata."""
         return self._info
 
-    def of(self, responses: Sequence[AIMessage], votes: Sequence[Vote], extract: Extractor) -> list[SignalReading]:
-        """The signals of each response and its spans, or nothing where it has none that go with the others.
-
-        Args:
-            responses: the responses to one question.
-            votes: what each votes for. Of one that votes for its tool calls the calls' own tokens are kept, where they
-                can be told, as a live decision would weigh it.
-            extract: what found their answers.
+    def of(self, responses: Sequence[ReadResponse]) -> list[SignalReading]:
+        """The signals of each response to a question and its spans, or nothing where they do not go with the others.
 
         Raises:
             PoolError: the pool was begun with signals made of something else.
         """
-        readings = [_reading(message, vote, extract) for message, vote in zip(responses, votes, strict=True)]
         if self._settled is None:
-            self._settle(responses, readings)
+            self._settle(responses)
+        readings = [one.reading for one in responses]
         return [one if one and self._goes_with_the_others(one) else SignalReading({}) for one in readings]
 
-    def append(self, question: str, signals: Sequence[TokenSignals], *, earlier: Sequence[str]) -> None:
-        """Write those of a question to disk; ``earlier`` questions that had none are written as having none."""
-        if not self._path.exists():
-            if not any(signals):
-                return
-            for before in earlier:
-                append_signals(self._path, before, [{} for _ in signals])
-        append_signals(self._path, question, signals)
-
-    def _settle(self, responses: Sequence[AIMessage], readings: Sequence[SignalReading | None]) -> None:
-        carrying = [(one, message) for one, message in zip(readings, responses, strict=True) if one]
+    def _settle(self, responses: Sequence[ReadResponse]) -> None:
+        carrying = [(one.reading, one.info) for one in responses if one.reading]
         if not carrying:
             return
-        settled, message = max(carrying, key=lambda pair: (len(pair[0].signals), len(pair[0].k)))  # the first such
-        told = message.response_metadata.get(TOKEN_SIGNALS_INFO)
-        info = dict(told) if isinstance(told, Mapping) else dict(settled.k)
+        settled, told = max(carrying, key=lambda pair: (len(pair[0].signals), len(pair[0].k)))  # the first such
+        info = dict(settled.k) if told is None else dict(told)
         for name, then in (self._info or {}).items():
             if info.get(name, then) != then:
                 raise PoolError(
@@ -82,10 +61,3 @@ class KeptSignals:
             return False
         then, now = ({**one.k, "V": one.vocabulary_size} for one in (self._settled, reading))
         return all(now[name] == then.get(name) for name in now if None not in (now[name], then.get(name)))
-
-
-def _reading(message: AIMessage, vote: Vote, extract: Extractor) -> SignalReading | None:
-    try:
-        return read_signals(message, of_calls=vote.calls, places=places_of(message, extract, vote))
-    except LogprobsUnavailable:
-        return None

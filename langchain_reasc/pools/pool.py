@@ -1,61 +1,52 @@
 """Pools: recorded responses, from which every method can be replayed without the model.
 
-A pool is JSON Lines: optionally ``{"metadata": {...}}``, then one question a line::
-
-    {"id": "q1", "input": "...", "reference": "42", "responses": [
-        {"text": "...", "answer": "42", "score": 11.2, "prompt_tokens": 30, "completion_tokens": 64,
-         "finish_reason": "stop", "cut_off": false, "correct": true}, ...]}
-
-Of a response only ``answer`` (null: none found) and ``completion_tokens`` are required; unknown keys are ignored, so
-that pools made by others can be read. Metadata that names an ``extraction_version`` says that answers are normalized,
-and by which rules they were found. Token signals may lie beside it (see :mod:`.signals_file`); then
-``"answer_span": [57, 60]`` and ``"last_step": [31, 57]`` of a response say which of its tokens spell the answer, and
-which are the last step before it.
+What decisions need of a pool is in memory, some 250 bytes a response; texts and token signals stay in its file (see
+:mod:`.store`) and are fetched when they are asked for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
-
-from langchain_reasc.pools.signals_file import PoolSignals, load_signals
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.method.confidence import Spans
+from langchain_reasc.method.confidence import Span, Spans
+from langchain_reasc.pools.signals import PoolSignals
+from langchain_reasc.pools.store import PoolStore, StoredMessage
 
 __all__ = ["Pool", "PoolQuestion", "PoolResponse"]
 
-Count = Annotated[int, Field(ge=0)]
-TokenSpan = tuple[Count, Count]
 
+@dataclass(frozen=True, slots=True)
+class PoolResponse:
+    """What decisions need of one recorded response.
 
-class _Line(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
+    Attributes:
+        answer: the answer found in it; None when there is none.
+        completion_tokens: tokens generated.
+        score: S(y) as it was recorded; None where no confidence could be read.
+        prompt_tokens: tokens of its prompt; None where nobody said.
+        finish_reason: why the model ended, in the provider's word.
+        cut_off: whether it ended before its end; it is then never accepted alone.
+        correct: whether it is right, as it was graded; None in the file where answer and reference tell.
+        answer_span: the tokens that spell the answer, half-open.
+        last_step: those of the last step before it, half-open.
+        seconds: from its launch to its end; None where that was not timed.
+        signal_tokens: how many of its tokens have signals.
+    """
 
-
-class PoolResponse(_Line):
-    """One recorded response."""
-
-    answer: str | None = Field(description="The answer found in the response; null when there is none.")
-    completion_tokens: Count = Field(description="Tokens generated.")
-    text: str | None = None
-    score: FiniteFloat | None = Field(default=None, description="S(y); null when no confidence could be read.")
-    prompt_tokens: Count | None = None
+    answer: str | None
+    completion_tokens: int
+    score: float | None = None
+    prompt_tokens: int | None = None
     finish_reason: str | None = None
-    cut_off: bool = Field(
-        default=False, description="Whether it ended before its end; it is then never accepted alone."
-    )
-    message: Any = Field(
-        default=None,
-        description="What a vote depends on besides text and finish reason, such as tool calls, as LangChain has it.",
-    )
-    correct: bool | None = Field(
-        default=None, description="Whether it is right; from answer and reference when absent."
-    )
-    answer_span: TokenSpan | None = Field(default=None, description="The tokens that spell the answer, half-open.")
-    last_step: TokenSpan | None = Field(default=None, description="Those of the last step before it, half-open.")
+    cut_off: bool = False
+    correct: bool | None = None
+    answer_span: Span | None = None
+    last_step: Span | None = None
+    seconds: float | None = None
+    signal_tokens: int = 0
 
     @property
     def spans(self) -> Spans:
@@ -63,13 +54,26 @@ class PoolResponse(_Line):
         return Spans(self.answer_span, self.last_step)
 
 
-class PoolQuestion(_Line):
-    """A question with its responses in the order in which they were drawn."""
+@dataclass(frozen=True, slots=True)
+class PoolQuestion:
+    """A question with its responses in the order in which they were drawn.
+
+    Attributes:
+        id: the question's name.
+        references: the right answer, and others that are accepted; none where nobody knows it.
+        responses: one at least.
+        input: what was asked.
+    """
 
     id: str
-    reference: str
-    responses: Annotated[tuple[PoolResponse, ...], Field(min_length=1)]
+    references: tuple[str, ...]
+    responses: tuple[PoolResponse, ...]
     input: Any = None
+
+    @property
+    def reference(self) -> str:
+        """The right answer, the first of those that are accepted; empty where nobody knows it."""
+        return self.references[0] if self.references else ""
 
 
 @dataclass(frozen=True)
@@ -79,33 +83,22 @@ class Pool:
     Attributes:
         path: the file it was read from.
         questions: what was asked, in recorded order; answers are normalized, and ``correct`` is filled in.
-        metadata: what the first line says of the recording; empty where it says nothing.
-        signals_files: where its token signals lie; none where it has none.
+        metadata: what the recording says of itself; empty where it says nothing.
         notes: what the reader of a result should know of this pool, such as what cannot be computed from it.
+        stores: where texts and token signals lie.
     """
 
     path: Path
     questions: tuple[PoolQuestion, ...]
     metadata: dict[str, Any] = field(default_factory=dict)
-    signals_files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
+    stores: tuple[PoolStore, ...] = field(default=(), compare=False, repr=False)
 
     @cached_property
     def signals(self) -> PoolSignals | None:
-        """Token signals of every question, or None where the file beside the pool is absent.
-
-        Raises:
-            PoolError: that file is damaged, or does not fit the pool.
-        """
-        if not self.signals_files:
-            return None
-        records = {id: record for path in self.signals_files for id, record in load_signals(path).records.items()}
-        signals = PoolSignals(
-            self.signals_files[-1],
-            {question.id: records[question.id] for question in self.questions if question.id in records},
-        )
-        signals.check({question.id: len(question.responses) for question in self.questions})
-        return signals
+        """Token signals of every question, or None where no response has any."""
+        lengths = {one.id: [response.signal_tokens for response in one.responses] for one in self.questions}
+        return PoolSignals(self.path, self.stores, lengths) if any(map(any, lengths.values())) else None
 
     @property
     def has_scores(self) -> bool:
@@ -116,6 +109,25 @@ class Pool:
     def has_prompt_tokens(self) -> bool:
         """Whether every response says how long its prompt was."""
         return all(response.prompt_tokens is not None for response in self._responses())
+
+    def messages(self, question: str) -> list[StoredMessage]:
+        """What the pool keeps of the responses to a question beside what decisions need, in recorded order.
+
+        Raises:
+            PoolError: there is no such question in its file.
+        """
+        for store in self.stores:
+            if held := store.messages(question):
+                return held
+        raise PoolError(f"{self.path} keeps no responses to a question {question!r}")
+
+    def texts(self, question: str) -> list[str | None]:
+        """The text of each response to a question; None where it was not kept."""
+        return [message.text for message in self.messages(question)]
+
+    def token_lengths(self, question: str) -> Sequence[list[int] | None]:
+        """How many characters each token of each response spells; None where it was not kept."""
+        return [message.token_lengths for message in self.messages(question)]
 
     def __add__(self, other: "Pool") -> "Pool":
         """This pool's questions, then the other's.
@@ -129,8 +141,8 @@ class Pool:
             other.path,
             self.questions + other.questions,
             other.metadata,
-            self.signals_files + other.signals_files,
             tuple(dict.fromkeys(self.notes + other.notes)),
+            self.stores + other.stores,
         )
 
     def _responses(self) -> Iterator[PoolResponse]:

@@ -1,32 +1,34 @@
 """Recording a pool: n responses to each question, resumable after a kill."""
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
 from langchain_reasc._version import __version__
-from langchain_reasc.answers import EXTRACTION_VERSION, AnswerSpec, Vote, extractor, vote_of
-from langchain_reasc.pools.drawing import Drawn, drawn_responses, each_question
-from langchain_reasc.pools.extraction import kept_of
-from langchain_reasc.pools.pool import Pool
+from langchain_reasc.answers import EXTRACTION_VERSION, AnswerSpec, extractor
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.reading import read_pool
-from langchain_reasc.pools.resume import resume
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, ContextOverflowError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.models.usage import output_tokens
+from langchain_reasc.pools.asking import Answered, Asked, Asking, each_question
+from langchain_reasc.pools.kept_signals import KeptSignals
+from langchain_reasc.pools.pool import Pool
+from langchain_reasc.pools.reading import read_pool
+from langchain_reasc.pools.resume import resume
+from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredResponse
 
-__all__ = ["record_pool"]
+__all__ = ["Recording", "Workers", "record_pool"]
+
+Workers = Callable[[Sequence[Asked], Asking], Iterable[tuple[Asked, Answered | ContextOverflowError]]]
+"""What asks a model elsewhere: is given what is to be asked, and gives answers as they are done."""
 
 
 def record_pool(
@@ -40,20 +42,22 @@ def record_pool(
     template: Template | None = None,
     measure: Measure | None = None,
     concurrency: int = 1,
+    workers: Workers | None = None,
     on_question: Callable[[int, int], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Pool:
     """Record responses to each question, adding to what the pool already holds.
 
-    After each question its token signals are on disk, then its line in the pool: a kill loses at most the questions in
-    flight, and the same call goes on from there. A sample that failed is drawn once more. What the pool holds is graded
-    again where labels have changed, and its answers are found again where ``answer`` or the rules behind it have.
+    Each question is on disk before the next one is written: a kill loses at most the questions in flight, and the same
+    call goes on from there. A sample that failed is drawn once more. A question that has fewer responses than
+    ``samples`` is asked for the others alone, with the seeds they would have had. What the pool holds is graded again
+    where labels have changed, and its answers are found again where ``answer`` or the rules behind it have.
 
     Args:
         model: a chat model; a local one is asked for all samples of a question at once.
         questions: those to ask, with reference answers. One that does not fit the model's context is left out, with a
             notice.
-        path: the pool; its signals lie beside it.
+        path: the pool, an SQLite file; see :mod:`.store`.
         samples: responses per question.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. It is asked a few
             times of each, see :func:`langchain_reasc.answers.places_of`.
@@ -62,6 +66,8 @@ def record_pool(
         measure: makes the recorded ``score``; None for the paper's.
         concurrency: questions in flight at once. Several use a server better. The pool then has them in the order they
             were done, and a model in this process gives the same responses to the last bit only one after the other.
+        workers: what asks, where it is not this process: it is given the questions with what there is of each, and
+            what asks one of them, and gives answers in any order.
         on_question: called with (questions complete, questions) at the start and after each.
         on_notice: called with what the user should know: labels that changed, questions that were left out, responses
             without an answer.
@@ -70,62 +76,99 @@ def record_pool(
         The whole pool, questions of earlier calls included.
 
     Raises:
-        PoolError: the pool there was recorded from another model, prompt, number of samples, or other questions.
+        PoolError: the pool there was recorded from another model, prompt or seed, holds other questions, is one of JSON
+            Lines, or cannot be written.
         SamplingError: the model failed; what was complete is kept, and so is what was in flight beside it.
         ContextOverflowError: no question fits the model's context.
-        ConfigurationError: ``concurrency`` is below 1, template and system message do not go together, or ``answer`` is
-            free text, of which a pool cannot tell what means the same.
+        ConfigurationError: ``samples`` or ``concurrency`` is below 1, template and system message do not go together,
+            or ``answer`` is free text, of which a pool cannot tell what means the same.
     """
-    target, measure, tell = Path(path), measure or Measure(), on_notice or (lambda notice: None)
+    target, tell = Path(path), on_notice or (lambda notice: None)
     prompt, extract = (template or Template()).after(system), extractor(answer)
     if extract.equivalence:
         raise ConfigurationError(
             f"a pool's answers are compared by their spelling, and {extract.name} tells what means the same: calibrate "
             "with langchain_reasc.calibrate(), which takes it"
         )
-    source = PreparedModel.of(model, logprobs=True)
+    for name, value in (("samples", samples), ("concurrency", concurrency)):
+        if value < 1:
+            raise ConfigurationError(f"{name} must be 1 or more, got {value}")
+    measure = measure or Measure()
     metadata = {
-        **_provenance(source, prompt),
-        "samples": samples,
+        **_provenance(PreparedModel.of(model, logprobs=True), prompt),
         "answer": answer if isinstance(answer, str) else {"function": extract.name},
         "system": system,
         "template": [list(turn) for turn in template.fixed] if template else None,
         "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},
     }
     target.parent.mkdir(parents=True, exist_ok=True)
-    done, kept = resume(target, metadata, questions, tell=tell)
-    missing = [question for question in questions if question.id not in done]
+    recording = Recording(resume(target, metadata, questions, tell=tell), metadata, measure)
+    held = recording.store.ids()
+    missing = [Asked(one, held.get(one.id, 0)) for one in questions if held.get(one.id, 0) < samples]
+    asking = Asking(model, prompt, samples, answer)
     if on_question:
         on_question(len(questions) - len(missing), len(questions))
-
-    def draw_one(question: LabelledQuestion) -> Drawn:
-        return drawn_responses(model, prompt.messages(question.input), samples, question.id)
-
     too_long: list[ContextOverflowError] = []
-    each = enumerate(each_question(missing, draw_one, concurrency), start=len(questions) - len(missing) + 1)
-    for at, (question, drawn) in each:
-        if isinstance(drawn, ContextOverflowError):
-            too_long.append(drawn)
-            tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {drawn}")
+    answers = (workers or partial(each_question, concurrency=concurrency))(missing, asking)
+    for at, ((question, _), answered) in enumerate(answers, start=len(questions) - len(missing) + 1):
+        if isinstance(answered, ContextOverflowError):
+            too_long.append(answered)
+            tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {answered}")
         else:
-            votes = [vote_of(message, extract) for message in drawn]
-            readings = kept.of(drawn, votes, extract)
-            kept.append(question.id, [one.signals for one in readings], earlier=done)
-            responses = [
-                _response(message, vote, reading, _score(measure, reading))
-                for message, vote, reading in zip(drawn, votes, readings, strict=True)
-            ]
-            line = {"id": question.id, "input": question.input, "reference": question.reference, "responses": responses}
-            _append(target, {"metadata": metadata | {"signals_info": kept.info}}, line)
-            done.append(question.id)
+            recording.add(answered)
         if on_question:
             on_question(at, len(questions))
-    if too_long and not done:
+    if too_long and not recording.store.ids():
         raise ContextOverflowError(f"none of the {len(questions)} questions fits the model's context: {too_long[0]}")
     pool = read_pool(target)
     for notice in _told(pool, {question.id for question in questions}, left_out=len(too_long)):
         tell(notice)
     return pool
+
+
+class Recording:
+    """A pool that is being recorded, and what all that is written into it has in common.
+
+    Args:
+        store: the pool.
+        metadata: what the recording says of itself.
+        measure: makes the recorded scores.
+    """
+
+    def __init__(self, store: PoolStore, metadata: Mapping[str, Any], measure: Measure) -> None:
+        self.store = store
+        self._metadata, self._measure = metadata, measure
+        begun = store.about() if store.ids() else {}
+        self._begun = bool(begun)
+        self._kept = KeptSignals(store.path, begun.get("signals_info"))
+
+    def add(self, answered: Answered) -> None:
+        """Write a question with its responses, or more responses to it; it is then on disk.
+
+        Raises:
+            PoolError: the pool was begun with signals made of something else, or cannot be written.
+        """
+        question, responses = answered
+        readings = self._kept.of(responses)
+        stored = [
+            StoredResponse(
+                {**one.columns, **_spans(reading), "score": self._score(reading)}, one.message, reading.signals
+            )
+            for one, reading in zip(responses, readings, strict=True)
+        ]
+        with self.store.transaction():
+            if not self._begun:
+                self.store.set_about(self._metadata)
+            if self._kept.info is not None:
+                self.store.set_about({"signals_info": self._kept.info})
+            self.store.add(StoredQuestion(question.id, question.input, question.references, stored))
+        self._begun = True
+
+    def _score(self, reading: SignalReading) -> float | None:
+        try:
+            return self._measure(reading.signals, reading.spans)
+        except (LogprobsUnavailable, ConfidenceError):
+            return None
 
 
 def _provenance(source: PreparedModel, prompt: Template) -> dict[str, Any]:
@@ -154,29 +197,5 @@ def _told(pool: Pool, asked: set[str], *, left_out: int) -> Iterator[str]:
         )
 
 
-def _append(target: Path, metadata: Mapping[str, Any], line: Mapping[str, Any]) -> None:
-    with target.open("a", encoding="utf-8") as file:
-        for record in (metadata, line) if file.tell() == 0 else (line,):
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _score(measure: Measure, reading: SignalReading) -> float | None:
-    try:
-        return measure(reading.signals, reading.spans)
-    except (LogprobsUnavailable, ConfidenceError):
-        return None
-
-
-def _response(message: AIMessage, vote: Vote, reading: SignalReading, score: float | None) -> dict[str, Any]:
-    usage = message.usage_metadata
-    return {
-        **kept_of(message),
-        "answer": vote.answer,
-        "cut_off": vote.cut_off,
-        "score": score,
-        "prompt_tokens": usage["input_tokens"] if usage else None,
-        "completion_tokens": output_tokens(message),
-        **{name: span for name, span in reading.spans._asdict().items() if span is not None},
-    }
+def _spans(reading: SignalReading) -> dict[str, Any]:
+    return {name: span for name, span in reading.spans._asdict().items() if span is not None}

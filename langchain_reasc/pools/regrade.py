@@ -1,16 +1,15 @@
 """Grading what a pool holds again, without a new sample: corrected labels, other rules for finding answers."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_reasc.answers import extractor, normalize
-from langchain_reasc.calibration.storage import write_atomically
-from langchain_reasc.pools.extraction import NO_SPANS, votes_again
-from langchain_reasc.pools.pool import Pool, PoolQuestion
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Spans
+from langchain_reasc.pools.extraction import NO_SPANS, votes_again
+from langchain_reasc.pools.pool import Pool, PoolQuestion
+from langchain_reasc.pools.store import PoolStore
 
 __all__ = ["regrade"]
 
@@ -18,12 +17,18 @@ _RULES = ("answer", "extraction_version")
 
 
 def regrade(
-    pool: Pool, metadata: Mapping[str, Any], questions: Sequence[LabelledQuestion], *, tell: Callable[[str], None]
+    pool: Pool,
+    store: PoolStore,
+    metadata: Mapping[str, Any],
+    questions: Sequence[LabelledQuestion],
+    *,
+    tell: Callable[[str], None],
 ) -> None:
     """Bring the file of a pool up to date with the labels and the extraction rules of today, if they have changed.
 
     Args:
-        pool: what stands in the file, whose last line must be whole.
+        pool: what stands in the file.
+        store: the file.
         metadata: what the recording that goes on would write of itself.
         questions: the questions with the labels of today.
         tell: called with what has changed, in words.
@@ -31,32 +36,31 @@ def regrade(
     Raises:
         PoolError: answers must be found again, and their text was not kept or a function finds them.
     """
-    labels = {question.id: question.reference for question in questions}
+    labels = {question.id: question.references for question in questions}
     relabelled = {
         held.id: labels[held.id]
         for held in pool.questions
-        if held.id in labels and labels[held.id] != normalize(held.reference)
+        if held.id in labels and set(map(normalize, labels[held.id])) != set(map(normalize, held.references))
     }
     then, now = ({name: rules.get(name) for name in _RULES} for rules in (pool.metadata, metadata))
     if not relabelled and then == now:
         return
     votes = _votes(pool, then, now) if then != now else {}
-    lines = [json.loads(line) for line in pool.path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
-    changed = 0
-    for held, line in zip(pool.questions, lines[1:], strict=True):
-        line["reference"] = relabelled.get(held.id, line["reference"])
-        for stored in line["responses"] if votes or held.id in relabelled else ():
-            stored.pop("correct", None)
-        for stored, vote in zip(line["responses"], votes.get(held.id, ()), strict=held.id in votes):
-            changed += stored["answer"] != vote["answer"]
-            stored.update(vote)
-            for name in NO_SPANS:  # they were those of the answer found before
-                stored.pop(name, None)
-    lines[0]["metadata"] |= {name: metadata[name] for name in (*_RULES, "fingerprint")}
-    write_atomically(pool.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    with store.transaction():
+        for question, references in relabelled.items():
+            store.set_question(question, references)
+        for question, found in votes.items():
+            store.set_responses(question, found)
+        store.set_about({name: metadata[name] for name in (*_RULES, "fingerprint")})
     if relabelled:
         tell(f"{len(relabelled)} labels have changed since {pool.path} was recorded; its responses are graded anew")
+    if (relabelled or votes) and pool.metadata.get("grader"):
+        tell(f"verdicts of {pool.metadata['grader']!r} in {pool.path} were dropped with them: `reasc grade` it again")
     if votes:
+        each = (
+            (held, found) for one in pool.questions for held, found in zip(one.responses, votes[one.id], strict=True)
+        )
+        changed = sum(held.answer != found["answer"] for held, found in each)
         tell(
             f"the answers in {pool.path} were found by {_named(then)}, now they are by {_named(now)}: looked for again "
             f"in the stored text, {changed} changed"
@@ -75,7 +79,9 @@ def _votes(pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[
     extract = extractor(now["answer"])
 
     def of(question: PoolQuestion) -> list[dict[str, Any]]:
-        return [{"answer": vote.answer, "cut_off": vote.cut_off} for vote in votes_again(question, extract)]
+        votes = votes_again(pool, question, extract)
+        # Spans were those of the answer found before, and so were verdicts.
+        return [{"answer": one.answer, "cut_off": one.cut_off, "correct": None, **NO_SPANS} for one in votes]
 
     try:
         return {question.id: of(question) for question in pool.questions}

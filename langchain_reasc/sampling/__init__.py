@@ -3,6 +3,7 @@
 A :class:`Wave` is a handful of samples of one prompt drawn at once; :func:`drawn` gives them in order of completion.
 """
 
+import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from dataclasses import replace
@@ -51,13 +52,14 @@ def draw(
     concurrency: int = 8,
     config: RunnableConfig | None = None,
 ) -> list[Sample]:
-    """Draw ``n`` samples, ``concurrency`` at a time, deciding nothing; in launch order."""
+    """Draw ``n`` samples, ``concurrency`` at a time, deciding nothing; timed, and in launch order."""
     messages, config = to_messages(value), ensure_config(config)
     prepared = PreparedModel.of(model, logprobs=True).resolved(config)
     samples: list[Sample] = []
     for indices in _batches(first, n, concurrency):
+        begun = time.perf_counter()
         with closing(drawn(Wave(prepared, messages, indices, config))) as wave:
-            samples += wave
+            samples += (replace(sample, seconds=time.perf_counter() - begun) for sample in wave)
     return sorted(samples, key=lambda sample: sample.index)
 
 
@@ -75,8 +77,9 @@ async def adraw(
     prepared = PreparedModel.of(model, logprobs=True).resolved(config)
     samples: list[Sample] = []
     for indices in _batches(first, n, concurrency):
+        begun = time.perf_counter()
         async with aclosing(adrawn(Wave(prepared, messages, indices, config))) as wave:
-            samples += [sample async for sample in wave]
+            samples += [replace(sample, seconds=time.perf_counter() - begun) async for sample in wave]
     return sorted(samples, key=lambda sample: sample.index)
 
 

@@ -24,12 +24,14 @@ class Sample:
         message: what the model said; partial when cancelled, None when it failed before the first token.
         status: ``complete``, ``cancelled`` (cut off once the decision had fallen) or ``failed``.
         error: what a failed sample raised.
+        seconds: from the launch of its wave to its end, where that was timed.
     """
 
     index: int
     message: AIMessage | None
     status: Literal["complete", "cancelled", "failed"] = "complete"
     error: Exception | None = None
+    seconds: float | None = None
 
 
 def merged(chunks: Sequence[Any]) -> AIMessage:

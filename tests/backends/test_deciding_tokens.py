@@ -15,9 +15,9 @@ from pydantic import BaseModel, Field
 
 from langchain_reasc import Measure, ReASCRunnable, calibrate
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.models.logprobs.deciding import deciding_tokens, spelled_by
+from langchain_reasc.pools.record import record_pool
 
 from .faces import Face, merged
 from .tiny_gguf import write_tiny_model
@@ -124,7 +124,7 @@ def test_a_calibration_is_made_of_the_same_tokens(model: Any) -> None:
 
 def test_a_recording_keeps_the_same_tokens(model: Any, tmp_path: Path) -> None:
     questions = [LabelledQuestion(f"q{at}", f"Will it rain on day {at}?", "no") for at in range(2)]
-    pool = record_pool(model, questions, tmp_path / "pool.jsonl", samples=2, measure=MEAN)
+    pool = record_pool(model, questions, tmp_path / "pool.sqlite", samples=2, measure=MEAN)
     for question in pool.questions:
         assert pool.signals is not None
         for response, signals in zip(question.responses, pool.signals.of(question.id), strict=True):

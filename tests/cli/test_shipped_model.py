@@ -9,15 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
-from pools.synthetic import write_lines
 from langchain_reasc_llama_cpp import embedded_model_path
+from pools.synthetic import write_lines
 from runnable.fakes import calibration
 
 from cli.test_commands import reasc
 from langchain_reasc.calibration import Fingerprint, load_calibration, save_calibration
 from langchain_reasc.calibration.asked import confidence_part
-from langchain_reasc.evaluation import read_pool
 from langchain_reasc.models.stated import instruction
+from langchain_reasc.pools import read_pool
+from langchain_reasc.pools.store import PoolStore
 
 TEST = embedded_model_path().with_name("test.jsonl")
 pytestmark = pytest.mark.skipif(not TEST.exists(), reason="the shipped model is not built yet")
@@ -93,7 +94,7 @@ def test_a_template_stands_around_the_question(tmp_path: Path) -> None:
     half, rest = QUESTION[:40], QUESTION[40:]
     whole, put = reasc("ask", QUESTION, *asked), reasc("ask", half, *asked, "--template", "{question}" + rest)
     assert json.loads(put.stdout)["text"] == json.loads(whole.stdout)["text"]
-    out = tmp_path / "p.jsonl"
+    out = tmp_path / "p.sqlite"
     record = ("record", TEST, "--out", out, "--limit", 1, "--samples", 1)
     reasc(*record, "--template", "{question} Think.")
     assert read_pool(out).metadata["template"] == [["human", "{question} Think."]]
@@ -130,7 +131,7 @@ def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) ->
 
 
 def test_record_then_replay(tmp_path: Path) -> None:
-    out = tmp_path / "p.jsonl"
+    out = tmp_path / "p.sqlite"
     reasc("record", TEST, "--out", out, "--limit", 3, "--samples", 4)
     before = out.read_bytes()
     reasc("record", TEST, "--out", out, "--limit", 3, "--samples", 4)
@@ -142,7 +143,7 @@ def test_record_then_replay(tmp_path: Path) -> None:
 
 
 def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) -> None:
-    done = reasc("record", TEST, "--out", tmp_path / "p.jsonl", "--temperature", 0, "--limit", 1, "--samples", 1)
+    done = reasc("record", TEST, "--out", tmp_path / "p.sqlite", "--temperature", 0, "--limit", 1, "--samples", 1)
     assert "temperature=0 makes every sample the same" in done.stderr
 
 
@@ -152,12 +153,10 @@ def test_demo(tmp_path: Path) -> None:
     for part in ("SC@4", "ReASC (online)", "sample by sample", "Calibration without labels", "tokens instead of"):
         assert part in shown
     assert {path.name for path in out.iterdir()} == {
-        "calibration-pool.jsonl",
-        "calibration-pool.signals.gz",
+        "calibration-pool.sqlite",
         "calibration.json",
         "unlabelled.json",
-        "test-pool.jsonl",
-        "test-pool.signals.gz",
+        "test-pool.sqlite",
         "accuracy-tokens.png",
         "beta-posteriors.png",
     }
@@ -178,10 +177,13 @@ def test_exit_codes_of_a_real_process(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_is_clean_and_recording_goes_on_afterwards(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     process = _process("record", TEST, "--out", path)
     deadline = time.monotonic() + 60
-    while not (path.exists() and path.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
+    while (
+        not (path.exists() and path.stat().st_size and len(PoolStore.create(path).ids()) >= 2)
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
@@ -197,10 +199,12 @@ def test_ctrl_c_is_clean_and_recording_goes_on_afterwards(tmp_path: Path) -> Non
 def test_questions_of_ones_own_as_csv(tmp_path: Path) -> None:
     data = tmp_path / "q.csv"
     data.write_text(f'q,a\n"{QUESTION}",5\n', encoding="utf-8")
-    missing = reasc("record", data, "--out", tmp_path / "p.jsonl", code=1)
+    missing = reasc("record", data, "--out", tmp_path / "p.sqlite", code=1)
     assert "--question-field" in missing.stderr
-    reasc("record", data, "--out", tmp_path / "p.jsonl", "--question-field", "q", "--answer-field", "a", "--samples", 1)
-    [question] = read_pool(tmp_path / "p.jsonl").questions
+    reasc(
+        "record", data, "--out", tmp_path / "p.sqlite", "--question-field", "q", "--answer-field", "a", "--samples", 1
+    )
+    [question] = read_pool(tmp_path / "p.sqlite").questions
     assert question.reference == "5"
     empty = write_lines(tmp_path / "empty.jsonl")
-    assert "holds no question" in reasc("record", empty, "--out", tmp_path / "e.jsonl", code=1).stderr
+    assert "holds no question" in reasc("record", empty, "--out", tmp_path / "e.sqlite", code=1).stderr

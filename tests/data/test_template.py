@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-
 from pools.synthetic import Guesser
+
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.pools.record import record_pool
 
 TURNS = [
     {"role": "system", "content": "Add."},
@@ -95,7 +95,7 @@ def test_a_recording_asks_with_its_template_and_remembers_it(tmp_path: Path) -> 
             return super()._generate(messages, stop, run_manager, **kwargs)
 
     template = Template([HumanMessage("1 + 1?"), AIMessage("2"), HumanMessage("Q: {question}")])
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     pool = record_pool(
         Recorder(), [LabelledQuestion("a", "3?", "3")], path, samples=1, system="Add.", template=template
     )

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pools.synthetic import append_signals, question, response, write_lines, write_pool
 
-from pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.evaluation import Pool, read_pool, replay
 from langchain_reasc.evaluation.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
 from langchain_reasc.evaluation.methods import Method, MethodSettings, Split, asc_at_once, counting, weighing
 from langchain_reasc.evaluation.replay import splits
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.pools.signals_file import append_signals, signals_path
 from langchain_reasc.method.confidence import SCORES, Measure
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import ASC, Cap, decide
+from langchain_reasc.pools.signals_file import signals_path
 
 
 def _uneven(path: Path) -> Path:

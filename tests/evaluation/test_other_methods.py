@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
 from pools.synthetic import question, response, write_lines, write_pool
+
 from langchain_reasc.evaluation import read_pool, replay, summarize
 from langchain_reasc.evaluation.decide_many import decide_many
 from langchain_reasc.evaluation.methods import MethodSettings

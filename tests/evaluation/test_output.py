@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pools.synthetic import write_pool
 from rich.console import Console
 
-from pools.synthetic import write_pool
 from langchain_reasc.evaluation import Pool, Replay, Row, read_pool, replay, summarize
 from langchain_reasc.evaluation.from_pool import calibrate_offline_on
 from langchain_reasc.evaluation.plots import plot_posteriors, plot_tradeoff

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from pools.synthetic import question, response, write_lines, write_pool
+
 from langchain_reasc.calibration import calibrate_mixture
 from langchain_reasc.evaluation import Estimate, Replay, Row, read_pool, replay, summarize
 from langchain_reasc.evaluation.from_pool import calibrate_offline_on

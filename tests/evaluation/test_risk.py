@@ -1,12 +1,13 @@
 """What P(correct) is worth: calibration errors and risk-coverage curves by hand, and in replay."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-
 from pools.synthetic import question, response, write_lines, write_pool
+
 from langchain_reasc.evaluation import Pool, read_pool, replay, summarize
 from langchain_reasc.evaluation.methods import OFFLINE
 from langchain_reasc.evaluation.plots import plot_risk
@@ -100,11 +101,8 @@ def test_replay_tells_it_of_every_method_from_other_questions(pool: Pool, tmp_pa
 
 def test_labels_of_tested_questions_play_no_part(pool: Pool, tmp_path: Path) -> None:
     before = replay(pool, [Measure()], calibration_size=100)
-    wrong = [
-        q.model_copy(update={"responses": [r.model_copy(update={"correct": False}) for r in q.responses]})
-        for q in pool.questions[100:]
-    ]
-    spoiled = Pool(pool.path, (*pool.questions[:100], *wrong), pool.metadata, pool.signals_files)
+    wrong = [replace(q, responses=tuple(replace(r, correct=False) for r in q.responses)) for q in pool.questions[100:]]
+    spoiled = replace(pool, questions=(*pool.questions[:100], *wrong))
     after = replay(spoiled, [Measure()], calibration_size=100)
     for key, held in before.outcomes.items():
         np.testing.assert_array_equal(held.p_correct, after.outcomes[key].p_correct)

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from pools.synthetic import Guesser, append_signals, write_lines, write_pool
 from pydantic import Field
 
-from pools.synthetic import Guesser, write_lines, write_pool
 from langchain_reasc.answers import extractor, places_of, vote_of
-from langchain_reasc.evaluation import read_pool
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.evaluation import read_pool
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.pools.signals_file import append_signals, load_signals, signals_path
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools.signals_file import signals_in, signals_path
+from langchain_reasc.pools.store import PoolStore
 
 QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(12)]
 ANSWER, STEP = Measure("token_logprob", "answer_span"), Measure("token_logprob", "last_step")
@@ -40,7 +41,7 @@ class Spelling(Guesser):
 
 def test_what_is_recorded_is_replayed_as_it_would_be_scored_live(tmp_path: Path) -> None:
     model = Spelling(said=[])
-    pool = record_pool(model, QUESTIONS, tmp_path / "p.jsonl", samples=3, measure=ANSWER)
+    pool = record_pool(model, QUESTIONS, tmp_path / "p.sqlite", samples=3, measure=ANSWER)
     scores, extract = PoolScores(pool), extractor("auto")
     live = [
         read_signals(message, places=places_of(message, extract, vote_of(message, extract))) for message in model.said
@@ -54,7 +55,7 @@ def test_what_is_recorded_is_replayed_as_it_would_be_scored_live(tmp_path: Path)
 
 
 def test_a_pool_may_hold_older_questions_without_spans(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     record_pool(Guesser(), QUESTIONS[:2], path, samples=3)
     with pytest.raises(PoolError, match=r"does not say which tokens are the 'answer_span'.*record it anew"):
         PoolScores(read_pool(path)).scores(ANSWER)
@@ -65,47 +66,44 @@ def test_a_pool_may_hold_older_questions_without_spans(tmp_path: Path) -> None:
 
 
 def test_answers_that_are_found_again_have_no_spans(tmp_path: Path) -> None:
-    path, said = tmp_path / "p.jsonl", list[str]()
+    path, said = tmp_path / "p.sqlite", list[str]()
     before = record_pool(Spelling(), QUESTIONS[:2], path, samples=3)
     assert all(one.answer_span and one.last_step for question in before.questions for one in question.responses)
     after = record_pool(Spelling(), QUESTIONS[:2], path, samples=3, answer="number", on_notice=said.append)
     assert all(one.spans == (None, None) for question in after.questions for one in question.responses)
-    assert "answer_span" not in path.read_text() and "which tokens" in said[-1]
+    assert "which tokens" in said[-1]
     record_pool(Spelling(), QUESTIONS[:2], path, samples=3, answer="boxed", on_notice=said.append)
     assert "which tokens" not in said[-1], "there were none to lose"
 
 
 def test_other_rules_in_a_pool_that_is_only_read(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     record_pool(Spelling(), QUESTIONS[:2], path, samples=3)
-    first, *lines = path.read_text().splitlines()
-    metadata = json.loads(first)["metadata"] | {"extraction_version": 1}
-    pool = read_pool(write_lines(path, {"metadata": metadata}, *lines))
+    PoolStore.open(path).set_about({"extraction_version": 1})
+    pool = read_pool(path)
     assert all(one.spans == (None, None) for question in pool.questions for one in question.responses)
 
 
 def test_spans_beyond_the_tokens_are_no_score(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     record_pool(Spelling(), QUESTIONS[:2], path, samples=3)
-    first, second, third = path.read_text().splitlines()
-    record = json.loads(second)
-    record["responses"][0]["answer_span"] = [90, 99]
-    record["responses"][1] |= {"answer": None, "answer_span": None}
-    scores = PoolScores(read_pool(write_lines(path, first, record, third)))
+    changes = [{"answer_span": (90, 99)}, {"answer": None, "answer_span": None}]
+    PoolStore.open(path).set_responses("q0", changes)
+    scores = PoolScores(read_pool(path))
     assert scores.scores(ANSWER)[0][:2] == [None, None]
     assert scores.unscored(ANSWER) == 1, "the other casts no vote"
-    record["responses"][0]["answer_span"] = [3]
+    line = {"id": "a", "reference": "7", "responses": [{"answer": "7", "completion_tokens": 3, "answer_span": [3]}]}
     with pytest.raises(PoolError, match="answer_span"):
-        read_pool(write_lines(path, first, record, third))
+        read_pool(write_lines(tmp_path / "p.jsonl", line))
 
 
 def test_auto_considers_them_where_every_vote_has_them(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", 60, 2, separation=0.0)
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    held = load_signals(signals_path(path))
+    held = dict(signals_in(signals_path(path)))
     signals_path(path).unlink()
     for record in records:
-        rows = [{name: values.copy() for name, values in one.items()} for one in held.of(record["id"])]
+        rows = [{name: values.copy() for name, values in one.items()} for one in held[record["id"]]]
         for one, row in zip(record["responses"], rows, strict=True):
             row["token_logprob"][5:8] += 3.0 * (one["answer"] == "7")
             one["answer_span"] = [5, 8]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from pools.synthetic import question, response, write_lines, write_pool
+
 from langchain_reasc.calibration.learner import ConsensusLearner
 from langchain_reasc.evaluation import read_pool
 from langchain_reasc.evaluation.arrangement import Arrangement, RecordedPool

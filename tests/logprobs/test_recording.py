@@ -9,13 +9,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.evaluation import Pool
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.pools.record import record_pool
 
 QUESTIONS = [LabelledQuestion(f"q{at}", f"{at}", "6") for at in range(6)]
 TOP_K, ENTROPY = Measure("top_k", "mean"), Measure("neg_entropy", "mean")
@@ -42,7 +42,7 @@ class Answering(BaseChatModel):
 
 
 def recorded(tmp_path: Path, k: Callable[[int], int | None], *, questions: int = 6) -> Pool:
-    return record_pool(Answering(k=k), QUESTIONS[:questions], tmp_path / "pool.jsonl", samples=1, measure=TOP_K)
+    return record_pool(Answering(k=k), QUESTIONS[:questions], tmp_path / "pool.sqlite", samples=1, measure=TOP_K)
 
 
 def firsts(pool: Pool) -> list[tuple[int, int]]:
@@ -67,9 +67,9 @@ def test_a_response_with_other_signals_costs_only_itself(tmp_path: Path, which: 
     assert calibrate_offline_on(pool, scores, firsts(pool), TOP_K).n == 5
 
 
-def test_a_model_without_logprobs_leaves_no_signals_file(tmp_path: Path) -> None:
+def test_a_model_without_logprobs_leaves_no_signals(tmp_path: Path) -> None:
     pool = recorded(tmp_path, lambda at: None)
-    assert pool.signals_files == ()
+    assert pool.signals is None
     assert any("no scores or token signals" in note for note in pool.notes)
 
 
@@ -90,6 +90,6 @@ def test_neg_entropy_over_the_whole_vocabulary_is_another_signal_than_over_k(tmp
             metadata = {"token_signals": signals, "token_signals_info": info}
             return ChatResult(generations=[ChatGeneration(message=AIMessage("6", response_metadata=metadata))])
 
-    pool = record_pool(Exact(k=lambda at: 4), QUESTIONS, tmp_path / "pool.jsonl", samples=1, measure=ENTROPY)
+    pool = record_pool(Exact(k=lambda at: 4), QUESTIONS, tmp_path / "pool.sqlite", samples=1, measure=ENTROPY)
     made = calibrate_mixture_on(pool, PoolScores(pool), firsts(pool), ENTROPY)
     assert (made.top_k, made.vocabulary_size) == (1500, 1500)

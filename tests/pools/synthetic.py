@@ -1,17 +1,33 @@
 """Synthetic pools, and a model to record small ones from."""
 
+import base64
+import gzip
 import json
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langchain_reasc.pools.signals_file import append_signals, signals_path
+from langchain_reasc.pools.signals_file import signals_path
+
+
+def append_signals(path: Path, question: str, responses: Sequence[Mapping[str, npt.ArrayLike]]) -> None:
+    """Append the token signals of one question, as earlier recordings did."""
+    carrying = [one for one in responses if one]
+    names = [name for name in carrying[0] if all(name in one for one in carrying)] if carrying else []
+    lengths = [int(np.size(one[names[0]])) if one else 0 for one in responses]
+    packed = {name: np.concatenate([np.asarray(one[name], dtype="<f4") for one in carrying]) for name in names}
+    signals = {name: base64.b64encode(values.tobytes()).decode() for name, values in packed.items()}
+    line = json.dumps({"id": question, "lengths": lengths, "signals": signals}) + "\n"
+    with path.open("ab") as file:
+        file.write(gzip.compress(line.encode(), mtime=0))
 
 
 def write_pool(

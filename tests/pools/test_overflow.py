@@ -9,12 +9,12 @@ import pytest
 from langchain_core.exceptions import ContextOverflowError as CoreContextOverflowError
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-from pools.synthetic import Guesser
-from langchain_reasc.evaluation import read_pool
-from langchain_reasc.pools.overflow import is_overflow
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.evaluation import read_pool
 from langchain_reasc.exceptions import ContextOverflowError, SamplingError
+from langchain_reasc.pools.overflow import is_overflow
+from langchain_reasc.pools.record import record_pool
+from pools.synthetic import Guesser
 
 SHORT = [LabelledQuestion(f"q{number}", f"Kira has {number} roses. How many?", "6") for number in range(3)]
 LONG = LabelledQuestion("long", "and one more rose " * 2000, "6")
@@ -34,7 +34,7 @@ def test_a_question_that_is_too_long_costs_only_itself(tmp_path: Path, concurren
         pool = record_pool(
             model,
             asked,
-            tmp_path / "p.jsonl",
+            tmp_path / "p.sqlite",
             samples=2,
             concurrency=concurrency,
             on_notice=said.append,
@@ -51,7 +51,7 @@ def test_where_no_question_fits_it_is_an_error(tmp_path: Path) -> None:
         ChatLlamaCpp(seed=1) as model,
         pytest.raises(ContextOverflowError, match="none of the 1 questions fits the model's context: the prompt has"),
     ):
-        record_pool(model, [LONG], tmp_path / "p.jsonl", samples=2)
+        record_pool(model, [LONG], tmp_path / "p.sqlite", samples=2)
 
 
 def test_a_server_that_refuses_the_length_leaves_the_question_out(tmp_path: Path) -> None:
@@ -61,8 +61,8 @@ def test_a_server_that_refuses_the_length_leaves_the_question_out(tmp_path: Path
                 raise refused("This model's maximum context length is 512 tokens.")
             return super()._generate(messages, *args, **kwargs)
 
-    record_pool(Served(), [LONG, *SHORT], tmp_path / "p.jsonl", samples=2)
-    assert [held.id for held in read_pool(tmp_path / "p.jsonl").questions] == ["q0", "q1", "q2"]
+    record_pool(Served(), [LONG, *SHORT], tmp_path / "p.sqlite", samples=2)
+    assert [held.id for held in read_pool(tmp_path / "p.sqlite").questions] == ["q0", "q1", "q2"]
 
 
 @pytest.mark.parametrize(

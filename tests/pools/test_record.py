@@ -1,25 +1,25 @@
 """Recording: complete, reproducible, resumable after any kill, and never mixed."""
 
-import json
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from pools.synthetic import Guesser
 from langchain_reasc.calibration import check_fingerprint
-from langchain_reasc.evaluation import Pool, read_pool
-from langchain_reasc.evaluation.from_pool import calibrate_mixture_on
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
-from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.pools.signals_file import intact_length, signals_path
 from langchain_reasc.data.template import Template
+from langchain_reasc.evaluation.from_pool import calibrate_mixture_on
+from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.pools import Pool, PoolQuestion, read_pool
+from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools.store import PoolStore
+from pools.synthetic import Guesser, write_pool
 
 QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
 
@@ -27,24 +27,30 @@ QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for numbe
 def _content(pool: Pool) -> list[object]:
     assert pool.signals is not None
     signals = [[{k: v.tolist() for k, v in one.items()} for one in pool.signals.of(q.id)] for q in pool.questions]
-    return [*(question.model_dump() for question in pool.questions), signals]
+    return [*map(_untimed, pool.questions), *(pool.messages(question.id) for question in pool.questions), signals]
+
+
+def _untimed(question: PoolQuestion) -> PoolQuestion:
+    """A question without what no two recordings have in common."""
+    assert all(one.seconds is not None and one.seconds >= 0 for one in question.responses)
+    return replace(question, responses=tuple(replace(one, seconds=None) for one in question.responses))
 
 
 def test_a_recorded_pool_holds_everything(tmp_path: Path) -> None:
     moves: list[tuple[int, int]] = []
     pool = record_pool(
-        Guesser(seed=3), QUESTIONS, tmp_path / "p.jsonl", samples=5, on_question=lambda *move: moves.append(move)
+        Guesser(seed=3), QUESTIONS, tmp_path / "p.sqlite", samples=5, on_question=lambda *move: moves.append(move)
     )
     assert moves == [(done, 4) for done in range(5)]
     assert pool.notes == ()
-    assert pool.metadata["samples"] == 5
     assert pool.metadata["fingerprint"]["model"] == "guesser"
     assert pool.metadata["signals_info"] == {"vocabulary_size": 100, "top_k": 20}
     assert len({len(question.responses) for question in pool.questions}) == 1
     for question in pool.questions:
         assert pool.signals is not None
-        for held, signals in zip(question.responses, pool.signals.of(question.id), strict=True):
-            assert held.text == f"It is \\boxed{{{held.answer}}}."
+        texts = pool.texts(question.id)
+        for held, text, signals in zip(question.responses, texts, pool.signals.of(question.id), strict=True):
+            assert text == f"It is \\boxed{{{held.answer}}}."
             assert held.correct is (held.answer == "6")
             assert held.completion_tokens == len(signals["self_certainty"])
             assert held.score == pytest.approx(float(signals["self_certainty"].mean()), abs=1e-6)
@@ -52,7 +58,7 @@ def test_a_recorded_pool_holds_everything(tmp_path: Path) -> None:
 
 
 def test_a_calibration_on_it_holds_for_what_was_asked(tmp_path: Path) -> None:
-    pool = record_pool(Guesser(), QUESTIONS, tmp_path / "p.jsonl", samples=2, answer="boxed", system="Be brief.")
+    pool = record_pool(Guesser(), QUESTIONS, tmp_path / "p.sqlite", samples=2, answer="boxed", system="Be brief.")
     pairs = [(0, 0), (1, 0), (2, 1), (3, 1)]
     made = calibrate_mixture_on(pool, PoolScores(pool), pairs, Measure())
     asked = PreparedModel.of(Guesser()).fingerprint(
@@ -65,12 +71,11 @@ def test_a_calibration_on_it_holds_for_what_was_asked(tmp_path: Path) -> None:
 
 
 def test_what_an_older_recording_says_nothing_of_is_not_compared(tmp_path: Path) -> None:
-    pool = record_pool(Guesser(), QUESTIONS[:2], tmp_path / "p.jsonl", samples=2)
-    first, *rest = pool.path.read_text().splitlines()
-    metadata = json.loads(first)
+    pool = record_pool(Guesser(), QUESTIONS[:2], tmp_path / "p.sqlite", samples=2)
+    fingerprint = dict(pool.metadata["fingerprint"])
     for name in ("prompt", "tools", "response_format", "grammar", "stop"):
-        del metadata["metadata"]["fingerprint"][name]
-    pool.path.write_text("\n".join([json.dumps(metadata), *rest]) + "\n")
+        del fingerprint[name]
+    PoolStore.open(pool.path).set_about({"fingerprint": fingerprint})
     assert len(record_pool(Guesser(), QUESTIONS, pool.path, samples=2).questions) == 4
     with pytest.raises(PoolError, match="temperature"):
         record_pool(Guesser().bind(temperature=0.1), QUESTIONS, pool.path, samples=2)
@@ -84,43 +89,71 @@ def test_questions_do_not_share_their_random_numbers(tmp_path: Path) -> None:
             seeds.setdefault(str(messages[-1].content), []).append(kwargs["seed"])
             return super()._generate(messages, stop, run_manager, **kwargs)
 
-    record_pool(Recorder(), QUESTIONS, tmp_path / "p.jsonl", samples=3)
+    record_pool(Recorder(), QUESTIONS, tmp_path / "p.sqlite", samples=3)
     assert len({seed for one in seeds.values() for seed in one}) == 12
 
 
-def test_a_kill_at_any_moment_loses_at_most_the_question_in_flight(tmp_path: Path) -> None:
-    whole = record_pool(Guesser(), QUESTIONS, tmp_path / "whole.jsonl", samples=2)
-    data, signals = whole.path.read_bytes(), signals_path(whole.path).read_bytes()
-    path = tmp_path / "p.jsonl"
-    last_line = data.rfind(b"\n", 0, -1) + 1
-    signals_path(path).write_bytes(signals[:-1])
-    last_member = intact_length(signals_path(path))
-    kills = [(cut, len(signals)) for cut in range(last_line, len(data), 37)]  # while the last line was written
-    kills += [(last_line, cut) for cut in range(last_member, len(signals), 37)]  # while its signals were
-    kills += [(len(data), len(signals) - 5), (len(data) - 1, len(signals))]
-    kills += [(30, 200), (0, 7), (data.find(b"\n") + 1, 0)]  # at the very start
-    for line_cut, signals_cut in kills:
-        path.write_bytes(data[:line_cut])
-        signals_path(path).write_bytes(signals[:signals_cut])
-        asked: list[tuple[int, int]] = []
-        resumed = record_pool(
-            Guesser(), QUESTIONS, path, samples=2, on_question=lambda *move, to=asked: to.append(move)
-        )
-        assert asked[0][0] >= (3 if line_cut >= last_line else 0)
-        assert _content(resumed) == _content(whole), (line_cut, signals_cut)
+def test_an_interrupted_recording_goes_on_where_it_was(tmp_path: Path) -> None:
+    whole = record_pool(Guesser(), QUESTIONS, tmp_path / "whole.sqlite", samples=2)
+    path = tmp_path / "p.sqlite"
+
+    def interrupt(done: int, questions: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record_pool(Guesser(), QUESTIONS, path, samples=2, on_question=interrupt)
+    assert [question.id for question in read_pool(path).questions] == ["q0", "q1"]
+    asked: list[tuple[int, int]] = []
+    resumed = record_pool(Guesser(), QUESTIONS, path, samples=2, on_question=lambda *move: asked.append(move))
+    assert asked == [(2, 4), (3, 4), (4, 4)]
+    assert _content(resumed) == _content(whole)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_more_responses_join_those_that_are_there(tmp_path: Path, concurrency: int) -> None:
+    whole = record_pool(Guesser(), QUESTIONS, tmp_path / "whole.sqlite", samples=16)
+    path = tmp_path / "p.sqlite"
+    record_pool(Guesser(), QUESTIONS[:3], path, samples=4)
+    asked = PoolStore.open(path).ids()
+    assert asked == {"q0": 4, "q1": 4, "q2": 4}
+    extended = record_pool(Guesser(), QUESTIONS, path, samples=16, concurrency=concurrency)
+    assert sorted(map(repr, _content(extended)[:8])) == sorted(map(repr, _content(whole)[:8]))
+    assert extended.signals is not None and whole.signals is not None
+    for question in whole.questions:
+        for held, wanted in zip(extended.signals.of(question.id), whole.signals.of(question.id), strict=True):
+            assert {n: v.tolist() for n, v in held.items()} == {n: v.tolist() for n, v in wanted.items()}
+    fewer = record_pool(Guesser(fails_on="question 0"), QUESTIONS, path, samples=2)
+    assert fewer == extended, "who asks for fewer than there are gets what there is"
+
+
+def test_responses_that_an_interruption_kept_away_are_drawn_later(tmp_path: Path) -> None:
+    path = tmp_path / "p.sqlite"
+    record_pool(Guesser(), QUESTIONS[:1], path, samples=4)
+    with pytest.raises(SamplingError):
+        record_pool(Guesser(fails_on="question 0"), QUESTIONS[:1], path, samples=6)
+    assert PoolStore.open(path).ids() == {"q0": 4}
+    assert len(record_pool(Guesser(), QUESTIONS[:1], path, samples=6).questions[0].responses) == 6
+
+
+def test_a_pool_of_json_lines_is_not_written(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=2)
+    before = path.read_bytes()
+    with pytest.raises(PoolError, match=r"read and not written.*reasc pool convert .*p\.jsonl .*p\.sqlite"):
+        record_pool(Guesser(), QUESTIONS, path, samples=2)
+    assert path.read_bytes() == before
 
 
 def test_more_questions_join_and_complete_ones_are_not_asked_again(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
-    record_pool(Guesser(), QUESTIONS[:2], path, samples=2)
-    before = path.read_bytes()
+    path = tmp_path / "p.sqlite"
+    before = record_pool(Guesser(), QUESTIONS[:2], path, samples=2)
     pool = record_pool(Guesser(fails_on="question 0"), QUESTIONS, path, samples=2)
     assert [question.id for question in pool.questions] == ["q0", "q1", "q2", "q3"]
-    assert path.read_bytes().startswith(before)
+    assert pool.questions[:2] == before.questions
 
 
 def test_a_failing_model_keeps_what_was_complete(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     with pytest.raises(
         SamplingError, match=r"2 of 2 samples of question 'q2' failed.*run the same command again"
     ) as failed:
@@ -140,10 +173,10 @@ def test_several_questions_at_once_make_the_same_pool(tmp_path: Path) -> None:
                 at_once.append(begun.wait())
             return super()._generate(messages, stop, run_manager, **kwargs)
 
-    one = record_pool(Guesser(), QUESTIONS, tmp_path / "one.jsonl", samples=1)
-    three = record_pool(Waiting(), QUESTIONS, tmp_path / "three.jsonl", samples=1, concurrency=3)
-    assert {question.id: question for question in three.questions} == {
-        question.id: question for question in one.questions
+    one = record_pool(Guesser(), QUESTIONS, tmp_path / "one.sqlite", samples=1)
+    three = record_pool(Waiting(), QUESTIONS, tmp_path / "three.sqlite", samples=1, concurrency=3)
+    assert {question.id: _untimed(question) for question in three.questions} == {
+        question.id: _untimed(question) for question in one.questions
     }
     assert three.signals is not None and one.signals is not None and sorted(at_once) == [0, 1, 2]
     for question in QUESTIONS:
@@ -152,7 +185,7 @@ def test_several_questions_at_once_make_the_same_pool(tmp_path: Path) -> None:
 
 
 def test_a_failing_question_costs_none_that_was_in_flight_beside_it(tmp_path: Path) -> None:
-    path, asked, beside = tmp_path / "p.jsonl", [], threading.Event()
+    path, asked, beside = tmp_path / "p.sqlite", [], threading.Event()
 
     class Failing(Guesser):
         def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
@@ -182,15 +215,15 @@ def test_a_sample_that_failed_is_drawn_once_more(tmp_path: Path) -> None:
                 raise ConnectionError("cut off")
             return super()._generate(messages, stop, run_manager, **kwargs)
 
-    pool = record_pool(Flaky(), QUESTIONS, tmp_path / "flaky.jsonl", samples=4)
+    pool = record_pool(Flaky(), QUESTIONS, tmp_path / "flaky.sqlite", samples=4)
     assert len(failed) == 4 and _content(pool) == _content(
-        record_pool(Guesser(), QUESTIONS, tmp_path / "whole.jsonl", samples=4)
+        record_pool(Guesser(), QUESTIONS, tmp_path / "whole.sqlite", samples=4)
     )
 
 
 def test_at_least_one_question_is_in_flight(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="concurrency must be 1 or more, got 0"):
-        record_pool(Guesser(), QUESTIONS, tmp_path / "p.jsonl", samples=1, concurrency=0)
+        record_pool(Guesser(), QUESTIONS, tmp_path / "p.sqlite", samples=1, concurrency=0)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +232,6 @@ def test_at_least_one_question_is_in_flight(tmp_path: Path) -> None:
         ({"model": Guesser(name_="other")}, "model 'guesser', now it is 'other'"),
         ({"system": "Be brief."}, "now it is"),
         ({"model": Guesser(seed=1)}, "seed 0, now it is 1"),
-        ({"samples": 3}, "samples 2, now it is 3"),
         (
             {"template": Template([HumanMessage("Q: {question}")])},
             "template None, now it is [['human', 'Q: {question}']]",
@@ -208,11 +240,11 @@ def test_at_least_one_question_is_in_flight(tmp_path: Path) -> None:
     ],
 )
 def test_another_recording_is_not_mixed_in(tmp_path: Path, change: dict[str, object], says: str) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     settings: dict[str, object] = {"model": Guesser(), "questions": QUESTIONS, "path": path, "samples": 2}
     record_pool(**settings)  # type: ignore[arg-type]
-    before = path.read_bytes(), signals_path(path).read_bytes()
+    before = path.read_bytes()
     with pytest.raises(PoolError) as refused:
         record_pool(**(settings | change))  # type: ignore[arg-type]
     assert says in str(refused.value)
-    assert (path.read_bytes(), signals_path(path).read_bytes()) == before
+    assert path.read_bytes() == before

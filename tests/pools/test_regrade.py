@@ -1,6 +1,7 @@
 """Grading again what is recorded: corrected labels, other rules for finding answers, and no new sample."""
 
 import json
+import sqlite3
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -9,17 +10,17 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from pools.synthetic import Guesser, question, response, write_lines
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, vote_of
-from langchain_reasc.evaluation import PoolResponse, read_pool
-from langchain_reasc.pools.extraction import kept_of, message_of
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.pools.signals_file import signals_path
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ReASC
+from langchain_reasc.pools import read_pool
+from langchain_reasc.pools.extraction import kept_of, message_of
+from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools.store import PoolStore
+from pools.synthetic import Guesser, question, response, write_lines
 
 QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
 OTHERS = [replace(question, reference="5") for question in QUESTIONS[:2]] + QUESTIONS[2:]
@@ -32,42 +33,42 @@ class Spent(Guesser):
         raise AssertionError("a sample was paid for")
 
 
-def _aged(path: Path, **metadata: Any) -> None:
+def _aged(path: Path, *, extraction_version: int | None) -> None:
     """Makes the pool one that was recorded under other rules."""
-    first, *lines = path.read_text(encoding="utf-8").splitlines()
-    held = json.loads(first)["metadata"] | metadata
-    held = {name: value for name, value in held.items() if value is not None}
-    records = [json.loads(line) for line in lines]
-    for record in records:
-        for one in record["responses"]:
-            one["answer"] = "0"
-    write_lines(path, {"metadata": held}, *records)
+    store = PoolStore.open(path)
+    with sqlite3.connect(path) as database:
+        database.execute("DELETE FROM about WHERE name = 'extraction_version'")
+        database.execute("UPDATE responses SET answer = '0'")
+    if extraction_version is not None:
+        store.set_about({"extraction_version": extraction_version})
 
 
 def test_corrected_labels_count_and_nothing_is_drawn(tmp_path: Path) -> None:
-    path, said = tmp_path / "p.jsonl", []
+    path, said = tmp_path / "p.sqlite", []
     before = record_pool(Guesser(), QUESTIONS, path, samples=8)
-    signals = signals_path(path).read_bytes()
+    assert before.signals is not None
+    signals = repr([before.signals.of(one.id) for one in before.questions])
     pool = record_pool(Spent(), OTHERS, path, samples=8, on_notice=said.append)
     assert said == [f"2 labels have changed since {path} was recorded; its responses are graded anew"]
     for held, then, asked in zip(pool.questions, before.questions, OTHERS, strict=True):
         assert held.reference == asked.reference
         assert [one.correct for one in held.responses] == [one.answer == asked.reference for one in then.responses]
-    assert read_pool(path) == pool and signals_path(path).read_bytes() == signals
+    assert read_pool(path) == pool and pool.signals is not None
+    assert repr([pool.signals.of(one.id) for one in pool.questions]) == signals
     said.clear()
     record_pool(Spent(), OTHERS, path, samples=8, on_notice=said.append)
     assert said == []
 
 
 def test_another_spelling_of_a_label_is_no_other_label(tmp_path: Path) -> None:
-    path, said = tmp_path / "p.jsonl", []
+    path, said = tmp_path / "p.sqlite", []
     record_pool(Guesser(), [replace(one, reference="6.0") for one in QUESTIONS], path, samples=1)
     record_pool(Spent(), QUESTIONS, path, samples=1, on_notice=said.append)
     assert said == []
 
 
 def test_another_extractor_looks_again_in_the_stored_text(tmp_path: Path) -> None:
-    path, said = tmp_path / "p.jsonl", []
+    path, said = tmp_path / "p.sqlite", []
     boxed = record_pool(Guesser(), QUESTIONS, path, samples=3, answer="boxed")
     pool = record_pool(Spent(), QUESTIONS, path, samples=3, answer="regex:(It)", on_notice=said.append)
     assert {one.answer for held in pool.questions for one in held.responses} == {"it"}
@@ -80,7 +81,7 @@ def test_another_extractor_looks_again_in_the_stored_text(tmp_path: Path) -> Non
 def test_answers_found_by_another_version_are_found_again_before_more_are_recorded(
     tmp_path: Path, version: int | None
 ) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     fresh = record_pool(Guesser(), QUESTIONS, path, samples=2)
     _aged(path, extraction_version=version)
     again = record_pool(Spent(), QUESTIONS, path, samples=2)
@@ -90,7 +91,7 @@ def test_answers_found_by_another_version_are_found_again_before_more_are_record
 
 
 def test_a_pool_of_another_version_is_read_by_the_rules_of_this_one(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     fresh = record_pool(Guesser(), QUESTIONS, path, samples=2)
     _aged(path, extraction_version=1)
     before = path.read_bytes()
@@ -100,7 +101,7 @@ def test_a_pool_of_another_version_is_read_by_the_rules_of_this_one(tmp_path: Pa
 
 
 def test_a_pool_that_names_no_version_is_taken_as_it_stands(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     record_pool(Guesser(), QUESTIONS, path, samples=2)
     _aged(path, extraction_version=None)
     read = read_pool(path)
@@ -119,12 +120,12 @@ def test_what_a_function_found_cannot_be_found_again(tmp_path: Path) -> None:
     def mine(text: str) -> str:
         return text[-3]
 
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     record_pool(Guesser(), QUESTIONS[:2], path, samples=2, answer=mine)
     assert len(record_pool(Guesser(), QUESTIONS, path, samples=2, answer=mine).questions) == 4
-    record_pool(Guesser(), QUESTIONS, tmp_path / "other.jsonl", samples=2, answer="boxed")
+    record_pool(Guesser(), QUESTIONS, tmp_path / "other.sqlite", samples=2, answer="boxed")
     with pytest.raises(PoolError, match=r"by 'boxed' .*, now they are to be found by the function 'mine'"):
-        record_pool(Spent(), QUESTIONS, tmp_path / "other.jsonl", samples=2, answer=mine)
+        record_pool(Spent(), QUESTIONS, tmp_path / "other.sqlite", samples=2, answer=mine)
     _aged(path, extraction_version=1)
     with pytest.raises(PoolError, match="no extractor is named in its metadata"):
         read_pool(path)
@@ -135,7 +136,7 @@ def test_what_a_function_found_cannot_be_found_again(tmp_path: Path) -> None:
 
 
 def test_a_question_under_another_name_is_not_paid_for_twice(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
+    path = tmp_path / "p.sqlite"
     record_pool(Guesser(), QUESTIONS, path, samples=1)
     renamed = [replace(QUESTIONS[1], id="other"), *QUESTIONS[2:]]
     with pytest.raises(PoolError, match="'question 1' as 'q1', now its id is 'other'; it would be paid for a second"):
@@ -172,8 +173,8 @@ BROKEN = {"name": "add", "args": "{", "id": "c2", "error": None, "type": "invali
     ],
 )
 def test_a_vote_is_the_same_when_it_is_read_from_the_pool(message: AIMessage) -> None:
-    stored = json.loads(json.dumps({"answer": None, "completion_tokens": 1, **kept_of(message)}))
-    again = message_of(PoolResponse.model_validate(stored))
+    reason, kept = kept_of(message)
+    again = message_of(replace(kept, beside=json.loads(json.dumps(kept.beside))), reason)
     assert again is not None
     assert vote_of(again, extractor()) == vote_of(message, extractor())
     assert (str(again.text), again.tool_calls, again.invalid_tool_calls) == (

@@ -1,14 +1,14 @@
-"""Token signals beside a pool: exact, append-only, and safe against kills."""
+"""Token signals beside a pool of JSON Lines: exact, and safe against what a kill left."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pools.synthetic import question, response, write_lines, write_pool
-from langchain_reasc.evaluation import read_pool
-from langchain_reasc.pools.signals_file import append_signals, intact_length, load_signals, signals_path
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.pools import read_pool
+from langchain_reasc.pools.signals_file import signals_in, signals_path
+from pools.synthetic import append_signals, question, response, write_lines, write_pool
 
 
 def _write(path: Path, count: int = 3) -> list[dict[str, np.ndarray]]:
@@ -22,18 +22,23 @@ def _write(path: Path, count: int = 3) -> list[dict[str, np.ndarray]]:
 
 def test_signals_come_back_per_response(tmp_path: Path) -> None:
     written = _write(tmp_path / "p.signals.gz")
-    signals = load_signals(tmp_path / "p.signals.gz")
-    assert signals.names == ("top_k", "neg_entropy")
-    assert signals.lengths("q2") == [4, 2]
-    for held, expected in zip(signals.of("q2"), written, strict=True):
+    signals = dict(signals_in(tmp_path / "p.signals.gz"))
+    assert [one["top_k"].size for one in signals["q2"]] == [4, 2]
+    for held, expected in zip(signals["q2"], written, strict=True):
+        assert list(held) == ["top_k", "neg_entropy"]
         for name, values in expected.items():
             np.testing.assert_array_equal(held[name], values.astype(np.float32))
 
 
-def test_a_response_without_signals_has_empty_ones(tmp_path: Path) -> None:
+def test_a_response_without_signals_has_none(tmp_path: Path) -> None:
     path = tmp_path / "p.signals.gz"
     append_signals(path, "a", [{"top_k": np.ones(3)}, {}, {"top_k": np.zeros(2)}])
-    assert [held["top_k"].tolist() for held in load_signals(path).of("a")] == [[1, 1, 1], [], [0, 0]]
+    [(_, held)] = signals_in(path)
+    assert [{name: values.tolist() for name, values in one.items()} for one in held] == [
+        {"top_k": [1, 1, 1]},
+        {},
+        {"top_k": [0, 0]},
+    ]
 
 
 def test_a_cut_at_any_byte_loses_only_what_follows(tmp_path: Path) -> None:
@@ -45,16 +50,9 @@ def test_a_cut_at_any_byte_loses_only_what_follows(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for cut in range(len(whole) + 1):
         path.write_bytes(whole[:cut])
-        intact = sum(end <= cut for end in ends)
-        assert list(load_signals(path).records) == [f"q{number}" for number in range(intact)]
-        assert intact_length(path) == (ends[intact - 1] if intact else 0)
-
-
-def test_of_two_members_with_one_id_the_later_counts(tmp_path: Path) -> None:
-    path = tmp_path / "p.signals.gz"
-    append_signals(path, "a", [{"top_k": [1.0]}])
-    append_signals(path, "a", [{"top_k": [2.0]}])
-    assert load_signals(path).of("a")[0]["top_k"].tolist() == [2.0]
+        found = [(id, one["top_k"].tolist()) for id, [one] in signals_in(path)]
+        assert found == [(f"q{number}", list(range(number + 1))) for number in range(len(found))]
+        assert len(found) >= sum(end <= cut for end in ends)
 
 
 def test_damage_before_the_end_is_an_error(tmp_path: Path) -> None:
@@ -63,23 +61,51 @@ def test_damage_before_the_end_is_an_error(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[40] ^= 0xFF
     path.write_bytes(data)
-    with pytest.raises(PoolError, match="damaged after byte 0"):
-        load_signals(path)
+    with pytest.raises(PoolError, match="is damaged"):
+        list(signals_in(path))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"[]\n", "member 1 is not a line of token signals"),
+        (b'{"id": "a", "lengths": [1], "signals": {"top_k": "?"}}\n', "cannot be decoded"),
+        (b'{"id": "a", "lengths": [2], "signals": {"top_k": "AAAAAA=="}}\n', "has 1 values for 2 tokens"),
+    ],
+)
+def test_what_is_no_line_of_signals_is_refused(tmp_path: Path, line: bytes, says: str) -> None:
+    import gzip
+
+    path = tmp_path / "p.signals.gz"
+    path.write_bytes(gzip.compress(line))
+    with pytest.raises(PoolError, match=says):
+        list(signals_in(path))
 
 
 def test_signals_of_another_pool_are_refused(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "p.jsonl", question("a", response("7"), response("7")))
     append_signals(signals_path(path), "a", [{"top_k": [1.0]}])
     with pytest.raises(PoolError, match="1 responses for question 'a', the pool has 2"):
-        _ = read_pool(path).signals
+        read_pool(path)
+    append_signals(signals_path(path), "a", [{"top_k": [1.0]}] * 2)
+    with pytest.raises(PoolError, match="1 responses for question 'a', the pool has 2"):
+        read_pool(path)
+    signals_path(path).unlink()
     append_signals(signals_path(path), "a", [{"top_k": [1.0]}] * 2)
     write_lines(path, question("a", response("7"), response("7")), question("b", response("7")))
     with pytest.raises(PoolError, match="no token signals for question 'b'"):
-        _ = read_pool(path).signals
+        read_pool(path)
+
+
+def test_of_two_members_with_one_id_the_later_counts(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "p.jsonl", question("a", response("7")))
+    append_signals(signals_path(path), "a", [{"top_k": [1.0]}])
+    append_signals(signals_path(path), "a", [{"top_k": [2.0]}])
+    signals = read_pool(path).signals
+    assert signals is not None and signals.of("a")[0]["top_k"].tolist() == [2.0]
 
 
 def test_a_pool_finds_its_signals(tmp_path: Path) -> None:
     pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=2, samples=3))
-    assert signals_path(pool.path).name == "p.signals.gz"
     assert pool.signals is not None
     assert pool.signals.lengths("q0") == [held.completion_tokens for held in pool.questions[0].responses]

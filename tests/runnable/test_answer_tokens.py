@@ -11,10 +11,10 @@ from langchain_core.messages import AIMessage
 from langchain_reasc import Calibration, Measure, ReASCRunnable, acalibrate, calibrate
 from langchain_reasc.answers import extractor, places_of, vote_of
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.pools.record import record_pool
 
 from .fakes import Reply, Scripted, calibration
 
@@ -104,13 +104,13 @@ def test_the_shipped_models_recording_replays_what_a_live_run_scores(tmp_path: P
     problems = [json.loads(line) for line in embedded.with_name("test.jsonl").read_text().splitlines()[:4]]
     questions = [LabelledQuestion(str(at), one["question"], str(one["answer"])) for at, one in enumerate(problems)]
     with backend.ChatLlamaCpp(seed=3) as model:
-        pool = record_pool(model, questions, tmp_path / "pool.jsonl", samples=4)
+        pool = record_pool(model, questions, tmp_path / "pool.sqlite", samples=4)
         for measure in (ANSWER, STEP):
             recorded = PoolScores(pool).scores(measure)
             assert all(score is not None for row in recorded for score in row)
             for held, row in zip(pool.questions, recorded, strict=True):
                 reasc = ReASCRunnable(model=model, calibration="mixture", measure=measure, max_samples=4)
-                by_text = {one.text: score for one, score in zip(held.responses, row, strict=True)}
+                by_text = dict(zip(pool.texts(held.id), row, strict=True))
                 for response in runner.solve(reasc, str(held.input)).responses:
                     message = response.message
                     assert message is not None and response.score == expected(message, measure)

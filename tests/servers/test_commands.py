@@ -12,7 +12,8 @@ from cli.test_commands import reasc
 from langchain_reasc_llama_cpp import embedded_model_path
 
 from langchain_reasc.calibration import load_calibration
-from langchain_reasc.evaluation import read_pool
+from langchain_reasc.pools import read_pool
+from langchain_reasc.pools.store import PoolStore
 
 from .llama_server import LlamaServer
 
@@ -39,12 +40,12 @@ def test_calibrate_then_ask(real_server: LlamaServer, tmp_path: Path) -> None:
 
 @pytest.mark.slow  # a real process and server; make test interrupts a recording in tests/cli
 def test_an_interrupted_recording_goes_on_where_it_stopped(real_server: LlamaServer, tmp_path: Path) -> None:
-    pool = tmp_path / "pool.jsonl"
+    pool = tmp_path / "pool.sqlite"
     command = ["record", str(TEST), *on(real_server), "--samples", "2", "--limit", "20", "--out", str(pool)]
     start = "from langchain_reasc.cli import main; main()"
     running = subprocess.Popen([sys.executable, "-c", start, *command], stderr=subprocess.PIPE)
     until = time.monotonic() + 60
-    while not (pool.exists() and pool.read_bytes().count(b"\n") > 4):
+    while not (pool.exists() and pool.stat().st_size and len(PoolStore.create(pool).ids()) >= 4):
         assert running.poll() is None and time.monotonic() < until
         time.sleep(0.005)
     running.send_signal(signal.SIGINT)
@@ -58,7 +59,7 @@ def test_an_interrupted_recording_goes_on_where_it_stopped(real_server: LlamaSer
 
 
 def test_a_question_that_the_server_finds_too_long_is_left_out(real_server: LlamaServer, tmp_path: Path) -> None:
-    data, pool = tmp_path / "q.csv", tmp_path / "pool.jsonl"
+    data, pool = tmp_path / "q.csv", tmp_path / "pool.sqlite"
     data.write_text(f"question,answer\n{'rose ' * 20_000},1\n{QUESTION},5\n", encoding="utf-8")
     said = reasc("record", data, *on(real_server), "--samples", "2", "--out", pool).stderr
     assert "('rose rose" in said and "is too long and was left out" in said
@@ -72,7 +73,7 @@ def test_a_signal_the_server_cannot_give_is_refused_after_the_first_question(
     arguments = ("--signal", "self_certainty", "--concurrency", "1", "--limit", "24", "--out", tmp_path / "c.json")
     refused = reasc("calibrate", CALIBRATION, *on(real_server), *arguments, code=1)
     assert "--signal self_certainty cannot be had from this model; its responses have top_k" in refused.stderr
-    assert len(read_pool(tmp_path / "c.pool.jsonl").questions) == 1
+    assert len(read_pool(tmp_path / "c.pool.sqlite").questions) == 1
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from runnable.fakes import TOP_K
 
 from langchain_reasc import ReASCRunnable, calibrate_mixture, save_calibration
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.pools.record import record_pool
 
 from .conftest import KEY, Chat
 from .fault_server import FaultServer, answer, fault_server
@@ -60,7 +60,7 @@ def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
     questions = [LabelledQuestion(f"q{at}", f"question {at}", "42") for at in range(3)]
     with fault_server(answer) as served:
         model = chat(served.url)
-        record_pool(model, questions, tmp_path / "pool.jsonl", samples=2, measure=TOP_K)
+        record_pool(model, questions, tmp_path / "pool.sqlite", samples=2, measure=TOP_K)
         made = calibrate_mixture(
             [1.0 + at / 10 for at in range(20)], measure=TOP_K, fingerprint=PreparedModel.of(model).fingerprint()
         )

@@ -9,10 +9,10 @@ import pytest
 from langchain_reasc import Measure, ReASCRunnable, load_calibration, save_calibration
 from langchain_reasc.answers import equivalent
 from langchain_reasc.evaluation.from_pool import calibrate_offline_on
-from langchain_reasc.pools.record import record_pool
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import FingerprintMismatch
 from langchain_reasc.models.logprobs import token_signals_of
+from langchain_reasc.pools.record import record_pool
 
 from .conftest import Chat
 from .llama_server import LlamaServer
@@ -34,7 +34,7 @@ def calibrated(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A calibration on labelled questions that the server answered."""
     folder = tmp_path_factory.mktemp("calibrated")
     questions = problems("calibration", CALIBRATED_ON)
-    pool = record_pool(model, questions, folder / "pool.jsonl", samples=1, answer="boxed", measure=MEASURE)
+    pool = record_pool(model, questions, folder / "pool.sqlite", samples=1, answer="boxed", measure=MEASURE)
     firsts = [(at, 0) for at in range(len(pool.questions))]
     made = calibrate_offline_on(pool, PoolScores(pool), firsts, MEASURE, p_target=0.8)
     save_calibration(made, folder / "calibration.json")
