@@ -23,7 +23,7 @@ _NO_RATIO: Final = (
 )
 
 
-@table("main", "Main comparison", paper="Table 1, tab:overall_full_results")
+@table("main", "Main comparison", paper="Table 1")
 def main(studies: Sequence[Study]) -> Table:
     """Accuracy, cost and what they come to together, of every method."""
     cost = Cost.of(studies)
@@ -51,7 +51,7 @@ def main(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block, notes=(_NO_RATIO, INTERVALS))
 
 
-@table("tasks", "Beyond mathematics: the main methods on each pool", paper="Table 11, tab:general_domain_results")
+@table("tasks", "Beyond mathematics: the main methods on each pool", paper="Table 12")
 def tasks(studies: Sequence[Study]) -> Table:
     """The methods of the paper on each pool."""
     cost = Cost.of(studies)
@@ -63,11 +63,11 @@ def tasks(studies: Sequence[Study]) -> Table:
         rows = [(study.name, key[0], results.accuracy(key), results.cost(key), results.efficiency(key)) for key in keys]
         return Block(rows, [how_tested(study), *how_calibrated(study), cost.note(study)])
 
-    columns = [Column("Task"), Column("Method"), ACCURACY, cost.column, cost.per_cost]
+    columns = [Column("Pool"), Column("Method"), ACCURACY, cost.column, cost.per_cost]
     return table_of(studies, columns, block, named=False)
 
 
-@table("intervals", "Accuracy with its interval, resampled and exact", paper="Table 9, tab:accuracy_ci")
+@table("intervals", "Accuracy with its interval, resampled and exact", paper="Table 10")
 def intervals(studies: Sequence[Study]) -> Table:
     """Every method's accuracy on one arrangement, with the paper's bootstrap and with an exact interval."""
 

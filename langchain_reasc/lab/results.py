@@ -18,7 +18,6 @@ __all__ = ["ACCURACY", "Cost", "Results", "number"]
 
 ACCURACY: Final = Column("Accuracy %", ".1f", "Share of the tested questions that are answered right.")
 _COLUMNS: Final = ("correct", "tokens", "samples", "gated")
-_LEAST_TFLOPS: Final = 0.1  # per question, below which GFLOPs read better
 
 Cells = npt.NDArray[np.float64]
 
@@ -28,47 +27,46 @@ class Cost:
     """The unit in which a table says what answering a question costs.
 
     Attributes:
-        unit: ``"TFLOPs"`` or ``"GFLOPs"`` (2N floating-point operations per generated token, Kaplan et al. 2020), or
-            ``"Tokens"`` where the number of parameters of any model is unknown.
+        flops: whether that is TFLOPs (2N per generated token, Kaplan et al. 2020), or tokens, where the number of
+            parameters of any model is unknown.
+        decimals: how many digits tell such costs apart.
     """
 
-    unit: str
+    flops: bool
+    decimals: int = 0
 
     @classmethod
     def of(cls, studies: Sequence[Study]) -> "Cost":
         """The unit in which all of these pools can be compared."""
         known = [study for study in studies if study.parameters is not None]
-        if len(known) < len(studies):
-            return cls("Tokens")
-        most = max(float(study.recorded.tokens.sum(axis=1).mean()) * 2 * _n(study) for study in known)
-        unit, most = ("TFLOPs", most / 1e12) if most >= _LEAST_TFLOPS * 1e12 else ("GFLOPs", most / 1e9)
-        return cls(unit, ",.2f" if most >= 1 else ".3f")
+        if len(known) < len(studies) or not known:
+            return cls(flops=False)
+        most = max(_tflops(study, float(study.recorded.tokens.sum(axis=1).mean())) for study in known)
+        return cls(flops=True, decimals=max(2, 2 - math.floor(math.log10(most))) if most > 0 else 2)
 
     def __call__(self, study: Study, tokens: float) -> float:
         """What so many tokens cost, in this unit."""
-        return tokens if self.unit == "Tokens" else 2 * _n(study) * tokens / self._flops
+        return _tflops(study, tokens) if self.flops else tokens
 
     def efficiency(self, study: Study, accuracy: float, tokens: float) -> float | None:
         """Per cent of right answers per unit of cost; per 1,000 tokens. None where nothing was spent."""
-        spent = self(study, tokens) / (1000 if self.unit == "Tokens" else 1)
+        spent = self(study, tokens) / (1 if self.flops else 1000)
         return 100 * accuracy / spent if spent > 0 else None
 
     @property
     def column(self) -> Column:
         """The column of costs."""
-        if self.unit == "Tokens":
-            return Column("Tokens", self.style, "Tokens generated per question, in the responses that a method used.")
-        return Column(self.unit, self.style, "Floating-point operations per question: 2N per generated token.")
+        style = f",.{self.decimals}f"
+        if self.flops:
+            return Column("TFLOPs", style, "10¹² floating-point operations per question: 2N per generated token.")
+        return Column("Tokens", style, "Tokens generated per question, in the responses that a method used.")
 
     @property
     def per_cost(self) -> Column:
         """The column of accuracy per cost, as the paper has it."""
-        name, per = {
-            "Tokens": ("Acc/kTok", "1,000 tokens"),
-            "TFLOPs": ("Acc/TF", "TFLOP"),
-            "GFLOPs": ("Acc/GF", "GFLOP"),
-        }[self.unit]
-        return Column(name, ",.2f", f"Accuracy in per cent, per {per} and question.", best="high")
+        name, per = ("Acc/TF", "TFLOP") if self.flops else ("Acc/kTok", "1,000 tokens")
+        style = ",.2f" if self.decimals <= 3 else ",.0f"
+        return Column(name, style, f"Accuracy in per cent, per {per} and question.", best="high")
 
     def note(self, study: Study) -> str:
         """What N is and who says so, in a sentence."""
@@ -77,13 +75,10 @@ class Cost:
                 f"Nothing says how many parameters the model of {study.name} has, so costs are in tokens; --parameters "
                 "N gives them in FLOPs."
             )
-        if self.unit == "Tokens":
-            return f"Costs are in tokens, as N is not known of all models; of {study.name} it is {_n(study):.4g}."
-        return f"{self.unit} of {study.name}: 2N per generated token, N = {_n(study):.4g}, {study.parameters.source}."
-
-    @property
-    def _flops(self) -> float:
-        return 1e12 if self.unit == "TFLOPs" else 1e9
+        n = f"{study.parameters.count:,.0f}"
+        if not self.flops:
+            return f"Costs are in tokens, as N is not known of all models; of {study.name} it is {n}."
+        return f"TFLOPs of {study.name}: 2N per generated token, N = {n}, {study.parameters.source}."
 
 
 class Results:
@@ -171,5 +166,5 @@ def number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _n(study: Study) -> float:
-    return study.parameters.count if study.parameters else math.nan
+def _tflops(study: Study, tokens: float) -> float:
+    return 2 * study.parameters.count * tokens / 1e12 if study.parameters else math.nan
