@@ -1,4 +1,4 @@
-"""A study: one pool under the settings of a report, and what several tables need of it, computed once."""
+"""A study: one pool with the settings under which it is looked at, and what several tables need, computed once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -98,7 +98,7 @@ def _unlabelled(pool: Pool, known: int) -> Iterator[str]:
         raise PoolError(f"{pool.path} has no question with a reference or a verdict, so nothing in it can be graded")
     if left_out:
         yield (
-            f"{left_out} of {len(pool.questions)} questions of {pool.path.name} have neither a reference nor a verdict, "
+            f"{left_out} of {len(pool.questions)} questions of {pool.path.name} have neither a reference nor a verdict "
             "and are left out"
         )
 

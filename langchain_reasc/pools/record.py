@@ -180,6 +180,7 @@ def _provenance(source: PreparedModel, prompt: Template) -> dict[str, Any]:
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "fingerprint": fingerprint.model_dump(mode="json", exclude_none=True),
         "seed": getattr(source.model, "seed", None),
+        "parameters": getattr(source.model, "parameter_count", None),
     }
 
 
