@@ -22,7 +22,7 @@ from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.parts import Cell, Column, Table
 from langchain_reasc.lab.results import ACCURACY, Cost, Results
 from langchain_reasc.lab.study import Study
-from langchain_reasc.lab.variants import CALIBRATIONS, GATE_ALONE, STAGE_2, gate_alone, key, stage_2, variants
+from langchain_reasc.lab.variants import GATE_ALONE, STAGE_2, gate_alone, impossible, key, stage_2, variants
 from langchain_reasc.method.others import CISC
 from langchain_reasc.method.stopping import ASC, Cap, ReASC, StoppingRule
 
@@ -42,10 +42,12 @@ def controls(studies: Sequence[Study]) -> Table:
         rows: list[tuple[Cell, ...]] = []
         notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
         for ours in [(name, study.spec) for name in (OFFLINE, SAFEGUARDED, ONLINE, MIXTURE)]:
-            if ours not in study.run.outcomes:
+            if ours not in study.run.outcomes or impossible(study.run.outcomes[ours]):
                 continue
             rows.append((ours[0], "(itself)", results.accuracy(ours), results.cost(ours), None))
             for name, control in _against(study, ours[0]):
+                if impossible(results.outcomes[control]):
+                    continue
                 gained = results.minus(ours, control)
                 rows.append((ours[0], name, results.accuracy(control), results.cost(control), gained))
                 notes += loss(ours[0], name, gained)
@@ -99,7 +101,7 @@ def _counted(study: Study, name: str, why: str) -> Method:
 def _against(study: Study, row: str) -> Iterator[tuple[str, RowKey]]:
     """The controls of one row of ReASC: their names, and by what their outcomes are known."""
     yield "ASC at equal cost", (_EQUAL_COST[row], study.spec)
-    if row in CALIBRATIONS:
+    if row in (OFFLINE, MIXTURE):
         for name in (GATE_ALONE, STAGE_2, _TOGETHER):
             yield name, key(study, row, name)
     yield _best(study)[0], _best(study)
@@ -113,7 +115,8 @@ def _best(study: Study) -> RowKey:
 
 def _equal(study: Study) -> str:
     chosen = [one for name in EQUAL_COST.values() for one in study.run.outcomes[name, study.spec].confidences]
+    found = " to ".join(dict.fromkeys(f"{one:.4g}" for one in (min(chosen), max(chosen))))
     return (
-        f"{study.name}: ASC costs the same at a confidence of {min(chosen):.4g} to {max(chosen):.4g} in place of 0.95, "
-        "found on the tested questions, in its favour; what it spends rises by steps."
+        f"{study.name}: ASC costs the same at a confidence of {found} in place of 0.95, found on the tested questions, "
+        "in its favour; what it spends rises by steps."
     )

@@ -12,7 +12,7 @@ from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.parts import Cell, Column, Table
 from langchain_reasc.lab.results import ACCURACY, Cost, Results
 from langchain_reasc.lab.study import Study
-from langchain_reasc.lab.variants import CALIBRATIONS, Change, changed, key, variants
+from langchain_reasc.lab.variants import Change, calibrations, changed, impossible, key, variants
 from langchain_reasc.method.evidence import WEIGHTS, check_weight
 from langchain_reasc.method.stopping import ReASC, StoppingRule
 
@@ -88,7 +88,9 @@ def choice_columns(cost: Cost) -> list[Column]:
 
 
 def cells(results: Results, at: RowKey) -> tuple[Cell, ...]:
-    """The cells of :func:`choice_columns`."""
+    """The cells of :func:`choice_columns`; none where it cannot be had."""
+    if impossible(results.outcomes[at]):
+        return (None,) * 4
     difference = None if at == _ASC else results.minus(at, _ASC)
     return results.accuracy(at), results.cost(at), results.efficiency(at), difference
 
@@ -96,11 +98,8 @@ def cells(results: Results, at: RowKey) -> tuple[Cell, ...]:
 def refused(name: str, held: Outcomes) -> Iterator[str]:
     """Why a choice could not be had in some arrangements, or in all."""
     if held.problems:
-        times, all_of_them = len(held.problems), len(held.cells)
-        if times == all_of_them:
-            yield f"{name} cannot be had: {held.problems[0]}."
-        else:
-            yield f"{name} counted votes in {times} of {all_of_them} arrangements: {held.problems[0]}."
+        times = f"counted votes in {len(held.problems)} of {len(held.cells)} arrangements"
+        yield f"{name} {'cannot be had' if impossible(held) else times}: {held.problems[0]}."
 
 
 def _rows(study: Study, cost: Cost, outcomes: Mapping[RowKey, Outcomes], shown: Mapping[str, Cell]) -> Block:
@@ -108,11 +107,10 @@ def _rows(study: Study, cost: Cost, outcomes: Mapping[RowKey, Outcomes], shown: 
     results = Results(study, outcomes, cost)
     rows: list[tuple[Cell, ...]] = []
     notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
-    for row, calibration in CALIBRATIONS.items():
+    for row, calibration in calibrations(study).items():
         for name, cell in shown.items():
             at = key(study, row, name)
-            impossible = len(outcomes[at].problems) == study.run.arrangements
-            rows.append((calibration, cell, *((None,) * 4 if impossible else cells(results, at))))
+            rows.append((calibration, cell, *cells(results, at)))
             notes += refused(f"{cell} by the {calibration} calibration", outcomes[at])
     return Block(rows, notes)
 

@@ -1,6 +1,6 @@
 """What each of ReASC's two stages contributes: the gate, the weights, and both together."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from langchain_reasc.evaluation.comparison import RowKey
@@ -10,7 +10,16 @@ from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.parts import Cell, Column, Table
 from langchain_reasc.lab.results import ACCURACY, Cost, Results
 from langchain_reasc.lab.study import Study
-from langchain_reasc.lab.variants import CALIBRATIONS, GATE_ALONE, STAGE_2, gate_alone, key, stage_2, variants
+from langchain_reasc.lab.variants import (
+    GATE_ALONE,
+    STAGE_2,
+    calibrations,
+    gate_alone,
+    impossible,
+    key,
+    stage_2,
+    variants,
+)
 
 __all__ = ["ablation", "stage1", "stage2"]
 
@@ -54,10 +63,8 @@ def stage2(studies: Sequence[Study]) -> Table:
     def block(study: Study) -> Block:
         rows: list[tuple[Cell, ...]] = []
         notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
-        for row, calibration in CALIBRATIONS.items():
+        for row, calibration in calibrations(study).items():
             ours = row, study.spec
-            if ours not in study.run.outcomes:
-                continue
             left = Results(study, study.run.outcomes, cost, among=1 - study.run.outcomes[ours].column("gated"))
             if not left.questions:
                 notes.append(f"The gate of {row} accepts every question, and leaves none to Stage 2.")
@@ -92,7 +99,7 @@ def ablation(studies: Sequence[Study]) -> Table:
         results = Results(study, outcomes, cost)
         rows: list[tuple[Cell, ...]] = []
         notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
-        for row, calibration in CALIBRATIONS.items():
+        for row, calibration in calibrations(study).items():
             ours = row, study.spec
             for name, at in {
                 ASC_ROW: _ASC,
@@ -124,6 +131,8 @@ def ablation(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block, notes=(meaning, INTERVALS))
 
 
-def _with_gate(study: Study) -> Iterator[RowKey]:
+def _with_gate(study: Study) -> list[RowKey]:
     """The rows of ReASC that have a gate of their own."""
-    return ((name, study.spec) for name in (OFFLINE, SAFEGUARDED, MIXTURE) if (name, study.spec) in study.run.outcomes)
+    calibrations(study)  # or there is none, and an error says why
+    outcomes, keys = study.run.outcomes, [(name, study.spec) for name in (OFFLINE, SAFEGUARDED, MIXTURE)]
+    return [key for key in keys if key in outcomes and not impossible(outcomes[key])]

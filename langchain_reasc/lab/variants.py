@@ -7,14 +7,23 @@ from typing import Final
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.evaluation.comparison import Outcomes, RowKey
 from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, Calibrated, Method, Split
-from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
+from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, PoolError
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.stopping import ASC, Cap, ReASC, StoppingRule
 
-__all__ = ["CALIBRATIONS", "GATE_ALONE", "STAGE_2", "Change", "changed", "gate_alone", "key", "stage_2", "variants"]
+__all__ = [
+    "GATE_ALONE",
+    "STAGE_2",
+    "Change",
+    "calibrations",
+    "changed",
+    "gate_alone",
+    "impossible",
+    "key",
+    "stage_2",
+    "variants",
+]
 
-CALIBRATIONS: Final = {OFFLINE: "offline", MIXTURE: "mixture"}
-"""A row of the paper's ReASC -> how it is calibrated."""
 GATE_ALONE: Final = "Gate, then counting (ASC)"
 STAGE_2: Final = "Stage 2 alone"
 
@@ -29,6 +38,25 @@ def gate_alone(rule: ReASC) -> StoppingRule:
 def stage_2(rule: ReASC) -> StoppingRule:
     """Stage 2 for all questions."""
     return replace(rule, gate=None)
+
+
+def calibrations(study: Study) -> dict[str, str]:
+    """The rows of the paper's ReASC that some arrangement could be calibrated for -> how they are calibrated.
+
+    Raises:
+        PoolError: there is none, and why.
+    """
+    run, told = study.run, {OFFLINE: "offline", MIXTURE: "mixture"}
+    had = {row: how for row, how in told.items() if not impossible(run.outcomes[row, study.spec])}
+    if not had:
+        why = run.outcomes[OFFLINE, study.spec].problems[0]
+        raise PoolError(f"nothing could be calibrated on {study.name}: {why}")
+    return had
+
+
+def impossible(held: Outcomes) -> bool:
+    """Whether a method could be had in no arrangement, and counted votes instead."""
+    return len(held.problems) == len(held.cells)
 
 
 def key(study: Study, row: str, name: str) -> RowKey:
