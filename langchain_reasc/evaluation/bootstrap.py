@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -89,12 +90,15 @@ class Bootstrap:
         return estimate
 
 
+@lru_cache(maxsize=1024)
 def exact(right: int, questions: int) -> Estimate:
-    """A share with the exact interval of Clopper and Pearson."""
-    from scipy.stats import binomtest
+    """A share with the exact interval of Clopper and Pearson (1934), from quantiles of the Beta distribution."""
+    from scipy.special import betaincinv
 
-    interval = binomtest(right, questions).proportion_ci(0.95, method="exact")
-    return Estimate(right / questions, float(interval.low), float(interval.high))
+    wrong = questions - right
+    low = float(betaincinv(right, wrong + 1, 0.025)) if right else 0.0
+    high = float(betaincinv(right + 1, wrong, 0.975)) if wrong else 1.0
+    return Estimate(right / questions, low, high)
 
 
 def ratio(one: Array, other: Array) -> Array:
