@@ -41,16 +41,17 @@ def controls(studies: Sequence[Study]) -> Table:
         results = Results(study, study.run.outcomes | _outcomes(study), cost)
         rows: list[tuple[Cell, ...]] = []
         notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
-        for ours in [(name, study.spec) for name in (OFFLINE, SAFEGUARDED, ONLINE, MIXTURE)]:
+        for name in (OFFLINE, SAFEGUARDED, ONLINE, MIXTURE):
+            ours: RowKey = (name, study.spec)
             if ours not in study.run.outcomes or impossible(study.run.outcomes[ours]):
                 continue
-            rows.append((ours[0], "(itself)", results.accuracy(ours), results.cost(ours), None))
-            for name, control in _against(study, ours[0]):
+            rows.append((name, "(itself)", results.accuracy(ours), results.cost(ours), None))
+            for against, control in _against(study, name):
                 if impossible(results.outcomes[control]):
                     continue
                 gained = results.minus(ours, control)
-                rows.append((ours[0], name, results.accuracy(control), results.cost(control), gained))
-                notes += loss(ours[0], name, gained)
+                rows.append((name, against, results.accuracy(control), results.cost(control), gained))
+                notes += loss(name, against, gained)
         return Block(rows, [*notes, _equal(study)])
 
     columns = [

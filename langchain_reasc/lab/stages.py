@@ -134,5 +134,6 @@ def ablation(studies: Sequence[Study]) -> Table:
 def _with_gate(study: Study) -> list[RowKey]:
     """The rows of ReASC that have a gate of their own."""
     calibrations(study)  # or there is none, and an error says why
-    outcomes, keys = study.run.outcomes, [(name, study.spec) for name in (OFFLINE, SAFEGUARDED, MIXTURE)]
+    outcomes = study.run.outcomes
+    keys: list[RowKey] = [(name, study.spec) for name in (OFFLINE, SAFEGUARDED, MIXTURE)]
     return [key for key in keys if key in outcomes and not impossible(outcomes[key])]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pools.synthetic import question, response, write_lines, write_pool
 
@@ -15,7 +16,7 @@ from langchain_reasc.pools.reading import read_pool
 __all__ = ["by_hand", "cell", "made", "row", "study", "synthetic"]
 
 
-def by_hand(path: Path, **settings: float) -> Study:
+def by_hand(path: Path, **settings: Any) -> Study:
     """Two calibration questions, of which μ = σ = 0.5 and τ_gate = 1, and three tested ones; four responses each.
 
     "sure" passes the gate and is right, as its majority is (7 1 1 7: the tie goes to 7). "turns" does not, and has a
@@ -32,18 +33,18 @@ def by_hand(path: Path, **settings: float) -> Study:
     return study(path, "recorded", size=2, shuffles=0, budget=4, **settings)
 
 
-def synthetic(path: Path, questions: int = 40, *, size: int = 16, shuffles: int = 2, **settings: float) -> Study:
+def synthetic(path: Path, questions: int = 40, *, size: int = 16, shuffles: int = 2, **settings: Any) -> Study:
     """A pool with recorded scores that tell right from wrong."""
     write_pool(path, questions, signals=False, scores=True)
     return study(path, "recorded", size=size, shuffles=shuffles, **settings)
 
 
 def study(
-    path: Path, measure: MeasureSpec | None, *, size: int, shuffles: int, budget: int = 16, **settings: float
+    path: Path, measure: MeasureSpec | None, *, size: int, shuffles: int, budget: int = 16, **settings: Any
 ) -> Study:
     """The pool in this file, called by the file's name."""
     methods = MethodSettings(max_samples=budget)
-    options = StudySettings(shuffles=shuffles, calibration_size=size, methods=methods, **settings)  # type: ignore[arg-type]
+    options = StudySettings(shuffles=shuffles, calibration_size=size, methods=methods, **settings)
     return Study(path.stem, read_pool(path), measure, options)
 
 
