@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from langchain_reasc._version import __version__
-from langchain_reasc.cli import ask, calibrate, demo, probe, record, replay
+from langchain_reasc.cli import ask, calibrate, demo, grade, probe, record, replay
 from langchain_reasc.cli.console import stderr
 from langchain_reasc.cli.wording import in_options, speak_plainly
 from langchain_reasc.exceptions import ReASCError
@@ -24,6 +24,8 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 [bold]reasc calibrate data.jsonl --model my.gguf[/]    can its confidence be trusted?
 
 [bold]reasc record data.jsonl --model my.gguf --out pool.sqlite[/]    keep responses
+
+[bold]reasc grade pool.sqlite --grader numeric[/]    say anew which of them are right
 
 [bold]reasc replay pool.sqlite[/]    compare pass@1, SC, ESC, ASC and ReASC on them
 
@@ -68,7 +70,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo.demo, ask.ask, calibrate.calibrate, record.record, replay.replay, probe.probe):
+for command in (demo.demo, ask.ask, calibrate.calibrate, record.record, grade.grade, replay.replay, probe.probe):
     app.command(help=_reflowed(command.__doc__ or ""))(command)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langchain_reasc.cli.checks import answer_spec, probability
+from langchain_reasc.cli.checks import answer_spec, format_name, preset_name, probability
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnswerField",
-    "AnswerSpec",
+    "AnswerGiven",
     "AsJson",
     "Concurrency",
     "Data",
+    "Format",
     "KeyVariable",
     "MaxTokens",
     "Model",
     "PTarget",
     "PoolPath",
+    "PresetName",
     "QuestionField",
     "Score",
     "Seed",
@@ -53,7 +55,32 @@ Concurrency = Annotated[
     int | None, typer.Option(min=1, help=r"Questions in flight at once. \[default: 8 with --url, else 1]")
 ]
 Data = Annotated[
-    Path, typer.Argument(metavar="DATA", help="Questions with answers: JSON Lines, or .csv with a header.")
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="Questions with answers: .jsonl, .json, .csv, .tsv (or .gz of these), .parquet; last-letters:500, made "
+        r"from names; hf:OWNER/NAME\[:CONFIG]/SPLIT, from the Hugging Face Hub.",
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="The data set that DATA is of, by its published form: gsm8k, math500, omni-math, gpqa, strategyqa, "
+        "last-letters, nq-open; any, for the usual fields; auto recognizes it.",
+        callback=format_name,
+    ),
+]
+PresetName = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="How a kind of task is asked: number, maths, letter, yes-no, letters, short; auto takes that of the data "
+        "set. It sets --template, --answer, and the paper's sampling for the model's family, but for what you give.",
+        callback=preset_name,
+    ),
 ]
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 QuestionField = Annotated[
@@ -62,12 +89,13 @@ QuestionField = Annotated[
 AnswerField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the answer. \[default: answer, reference, target, ...]")
 ]
-AnswerSpec = Annotated[
-    str,
+AnswerGiven = Annotated[
+    str | None,
     typer.Option(
         "--answer",
         metavar="SPEC",
-        help="Where a response's answer is: auto, boxed, number, choice, regex:..., json, json:FIELD.",
+        help="Where a response's answer is: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
+        r"\[default: the preset's, else auto]",
         callback=answer_spec,
     ),
 ]

@@ -11,12 +11,14 @@ from langchain_reasc.cli.console import progress, remark
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
-    AnswerSpec,
+    AnswerGiven,
     Concurrency,
     Data,
+    Format,
     KeyVariable,
     MaxTokens,
     Model,
+    PresetName,
     QuestionField,
     Seed,
     System,
@@ -25,6 +27,7 @@ from langchain_reasc.cli.options import (
     Urls,
     read_template,
 )
+from langchain_reasc.cli.preset import asking
 
 if TYPE_CHECKING:
     from langchain_reasc.data.questions import LabelledQuestion
@@ -47,7 +50,9 @@ def record(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
     system: System = None,
     template: TemplateText = None,
-    answer: AnswerSpec = "auto",
+    answer: AnswerGiven = None,
+    preset: PresetName = None,
+    format: Format = "auto",
     question_field: QuestionField = None,
     answer_field: AnswerField = None,
     temperature: Temperature = None,
@@ -68,24 +73,29 @@ def record(
 
     reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf --template "{question} Think step by step."
 
+    reasc record gpqa_diamond.csv --out pool.sqlite --model qwen2.5.gguf --preset auto
+
+    reasc record last-letters:500 --out letters.sqlite --model qwen2.5.gguf --preset auto
+
     reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
     """
-    from langchain_reasc.data.questions import read_questions
+    from langchain_reasc.data.questions import read_data_set
 
     keep_apart(out, data)
     fixed = read_template(template, system=system)
-    questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
-    options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+    found = read_data_set(data, format=format, question_field=question_field, answer_field=answer_field, limit=limit)
+    asked = asking(preset, found.format, model=model, template=fixed, answer=answer, temperature=temperature)
+    options = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
     with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
         record_with_progress(
             "Recording",
             chat_model,
-            questions,
+            found.questions,
             out,
             samples=samples,
-            answer=answer,
+            answer=asked.answer,
             system=system,
-            template=fixed,
+            template=asked.template,
             concurrency=concurrency or (8 if url else 1),
         )
     remark(f"{out} is ready: reasc replay {out}")

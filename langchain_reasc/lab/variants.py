@@ -24,7 +24,7 @@ __all__ = [
     "variants",
 ]
 
-GATE_ALONE: Final = "Gate, then counting (ASC)"
+GATE_ALONE: Final = "Gate, then counting"
 STAGE_2: Final = "Stage 2 alone"
 
 Change = Callable[[ReASC], StoppingRule]

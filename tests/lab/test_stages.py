@@ -67,7 +67,7 @@ def test_each_stage_alone_by_hand(tmp_path: Path) -> None:
         "ASC": (2, (70 + 25 + 40) / 3),  # no count of four reaches 0.95 but 4 to 0
         # "sure": e^0.7 = 2.0 and 1 vote to 2; "lured": e^1.4 = 4.1 votes suffice at once, and are wrong
         "Stage 2 alone": (2, (70 + 11 + 10) / 3),
-        "Gate, then counting (ASC)": (1, (10 + 25 + 10) / 3),
+        "Gate, then counting": (1, (10 + 25 + 10) / 3),
         "ReASC": (2, (10 + 11 + 10) / 3),
     }
     for name, (right, spent) in expected.items():
