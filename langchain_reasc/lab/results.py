@@ -12,6 +12,7 @@ from langchain_reasc.evaluation.bootstrap import Bootstrap, Estimate, exact, rat
 from langchain_reasc.evaluation.comparison import Outcomes, RowKey
 from langchain_reasc.evaluation.metrics import never_differs
 from langchain_reasc.lab.parts import Column, percent
+from langchain_reasc.lab.quotients import accuracy_per_tflop, change
 from langchain_reasc.lab.study import Study
 
 __all__ = ["ACCURACY", "Cost", "Results", "number"]
@@ -51,7 +52,7 @@ class Cost:
     def efficiency(self, study: Study, accuracy: float, tokens: float) -> float | None:
         """Per cent of right answers per unit of cost; per 1,000 tokens. None where nothing was spent."""
         spent = self(study, tokens) / (1 if self.flops else 1000)
-        return 100 * accuracy / spent if spent > 0 else None
+        return accuracy_per_tflop(100 * accuracy, spent) if spent > 0 else None
 
     @property
     def column(self) -> Column:
@@ -136,7 +137,7 @@ class Results:
     def cheaper(self, key: RowKey, than: RowKey) -> float | None:
         """By how many per cent a method costs more than another; below zero where it costs less."""
         spent = self.mean(than, "tokens")
-        return number(100 * (self.mean(key, "tokens") / spent - 1)) if spent else None
+        return number(change(self.mean(key, "tokens"), spent)) if spent else None
 
     def minus(self, one: RowKey, other: RowKey) -> Estimate | None:
         """How many points more accurate one is than another, paired; None where no question counts.

@@ -10,6 +10,7 @@ from langchain_reasc.evaluation import Estimate
 from langchain_reasc.evaluation.bootstrap import exact
 from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, SAFEGUARDED
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.lab.quotients import combined
 from langchain_reasc.lab.study import Study
 
 
@@ -91,3 +92,13 @@ def test_scores_that_tell_nothing_calibrate_nothing(tmp_path: Path) -> None:
         with pytest.raises(PoolError, match="nothing could be calibrated on p: all 4 scores equal 1"):
             made(name, same)
     assert {one[0] for one in made("controls", same).rows} == {"ReASC (online)"}
+
+
+def test_the_two_stages_add_up_to_the_whole(studied: Study) -> None:
+    gate, left = made("stage1", studied), made("stage2", studied)
+    for name, calibration in ((OFFLINE, "offline"), (MIXTURE, "mixture")):
+        accepted, right = row(gate, name)[:2]
+        share, of_the_rest = row(left, calibration, "ReASC (weighs them)")[:2]
+        assert cell(accepted) + cell(share) == pytest.approx(100)
+        whole = combined(cell(accepted) / 100, cell(right) if right is not None else 0.0, cell(of_the_rest))
+        assert whole == pytest.approx(cell(row(made("main", studied), name)[0]))
