@@ -14,6 +14,8 @@ from langchain_reasc.cli.options import (
     KeyVariable,
     MaxTokens,
     Model,
+    ModelClass,
+    ModelKwargs,
     PresetName,
     System,
     Temperature,
@@ -46,6 +48,8 @@ def ask(
     model: Model = None,
     url: Urls = None,
     key_variable: KeyVariable = None,
+    model_class: ModelClass = None,
+    model_kwargs: ModelKwargs = None,
     calibration: Annotated[
         str | None,
         typer.Option(
@@ -103,10 +107,16 @@ def ask(
     given_template = read_template(template, system=system)
     asked = asking(preset, None, model=model, template=given_template, answer=answer, temperature=temperature)
     prompt = (asked.template or Template()).after(system)
-    shipped = model is None and not url
+    shipped = model is None and not url and model_class is None
     known = _calibration(calibration, shipped=shipped)
-    options = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
-    with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+    options: dict[str, Any] = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
+    source: dict[str, Any] = {
+        "urls": url,
+        "key_variable": key_variable,
+        "model_class": model_class,
+        "model_kwargs": model_kwargs,
+    }
+    with open_model(model, **source, **options) as chat_model:
         reasc = ReASCRunnable(
             model=chat_model,
             calibration=known,

@@ -18,6 +18,8 @@ from langchain_reasc.cli.options import (
     KeyVariable,
     MaxTokens,
     Model,
+    ModelClass,
+    ModelKwargs,
     PresetName,
     PTarget,
     QuestionField,
@@ -66,6 +68,8 @@ def calibrate(
     model: Model = None,
     url: Urls = None,
     key_variable: KeyVariable = None,
+    model_class: ModelClass = None,
+    model_kwargs: ModelKwargs = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.", callback=output_file)] = Path(
         "calibration.json"
     ),
@@ -129,11 +133,20 @@ def calibrate(
     fixed = read_template(template, system=system)
     fields: dict[str, Any] = {"format": format, "question_field": question_field, "answer_field": answer_field}
     given: dict[str, Any] = {"model": model, "template": fixed, "answer": answer, "temperature": temperature}
+    opened = partial(
+        open_model,
+        model,
+        urls=url,
+        key_variable=key_variable,
+        model_class=model_class,
+        model_kwargs=model_kwargs,
+        default_seed=seed,
+        max_tokens=max_tokens,
+    )
     if unlabelled is not None:
         known = data_format(unlabelled, **fields) if preset == "auto" else None  # a pipe can be read once only
         asked = asking(preset, known, **given)
-        options = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
-        with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+        with opened(**asked.sampling) as chat_model:
             calibrate_without_labels(
                 chat_model,
                 unlabelled,
@@ -152,8 +165,7 @@ def calibrate(
         found = read_data_set(data, limit=limit, **fields)
         asked = asking(preset, found.format, **given)
         responses = out.with_suffix(".pool.sqlite")
-        options = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
-        with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+        with opened(**asked.sampling) as chat_model:
             recorded = record_with_progress(
                 "Calibrating",
                 chat_model,

@@ -22,9 +22,13 @@ __all__ = [
     "KeyVariable",
     "MaxTokens",
     "Model",
+    "ModelClass",
+    "ModelKwargs",
+    "ModelSeed",
     "PTarget",
     "PoolPath",
     "PresetName",
+    "Prices",
     "QuestionField",
     "Score",
     "Seed",
@@ -43,7 +47,22 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=r"A GGUF file, hf:OWNER/REPO/FILE.gguf, or with --url its name there. \[default: the shipped one]",
+        help=r"A GGUF file, hf:OWNER/REPO/FILE.gguf, or with --url or --model-class its name there. "
+        r"\[default: the shipped one]",
+    ),
+]
+ModelClass = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PACKAGE.CLASS", help="Any LangChain chat model instead, such as langchain_anthropic.ChatAnthropic."
+    ),
+]
+ModelKwargs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE|JSON|FILE",
+        help="Arguments of that class: name=value, a JSON object, or a file with one; may be given several times. "
+        "A secret is given as env:NAME, the environment variable that holds it.",
     ),
 ]
 Urls = Annotated[
@@ -82,6 +101,15 @@ PresetName = Annotated[
         callback=preset_name,
     ),
 ]
+Prices = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        help='What a million tokens cost: JSON such as {"currency": "USD", "models": {"gpt-4o-mini": {"input": 0.15, '
+        '"output": 0.6}}}, or the same as .toml; cached, cache_write and reasoning may be there, too.',
+    ),
+]
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 QuestionField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the question. \[default: question, input, problem, ...]")
@@ -114,6 +142,9 @@ TemplateText = Annotated[
 Temperature = Annotated[float | None, typer.Option(help=r"Sampling temperature. \[default: the model's]")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"Tokens per response at most. \[default: the model's]")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same one gives the same result.")]
+ModelSeed = Annotated[
+    int | None, typer.Option(min=0, help=r"Seed of the samples: the same one draws the same. \[default: 0]")
+]
 Score = Annotated[
     str,
     typer.Option(
