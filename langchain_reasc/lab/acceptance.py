@@ -1,9 +1,8 @@
 """How many questions Stage 1 answers from one response, against the size of the model, across pools."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from langchain_reasc.evaluation.replay import COLUMNS
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.lab.contents import figure
 from langchain_reasc.lab.drawing import COLOURS, svg
+from langchain_reasc.lab.parameters import parameters_of
 from langchain_reasc.lab.parts import Figure
 from langchain_reasc.lab.study import Study
 
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
 
-__all__ = ["acceptance", "parameters_of"]
+__all__ = ["acceptance"]
 
 _METHODS: Final = (OFFLINE, MIXTURE)
 _MARKERS: Final = ("o", "^")
-_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[ _]?([bm])(?![a-z0-9])", re.IGNORECASE)
-_UNITS: Final = {"b": 1e9, "m": 1e6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +52,14 @@ def acceptance(studies: Sequence[Study]) -> Figure:
     return Figure(html, " ".join(_words(one) for one in held), notes=notes)
 
 
-def parameters_of(metadata: Mapping[str, Any]) -> float | None:
-    """N, as a pool's metadata says it, or the name of its model: ``Qwen2.5-3B`` has 3e9, ``smol-135m`` 135e6."""
-    told, fingerprint = metadata.get("parameters"), metadata.get("fingerprint")
-    if isinstance(told, int | float) and told > 0:
-        return float(told)
-    found = _SIZE.search(str(fingerprint.get("model"))) if isinstance(fingerprint, Mapping) else None
-    return float(found[1]) * _UNITS[found[2].lower()] if found else None
-
-
 def _accepted(study: Study, *, alone: bool) -> _Accepted:
     if study.measure is None:
         raise PoolError(f"{study.pool.path} has no scores or token signals, and a gate needs them")
     shares = {row.method: _share(row, study.settings.seed) for row in study.rows if row.method in _METHODS}
-    asked = study.settings.parameters if alone else None
-    return _Accepted(study.name, asked or parameters_of(study.pool.metadata), shares)
+    if not shares:
+        raise PoolError(str(study.uncalibrated or f"nothing could be calibrated on {study.pool.path}"))
+    asked, told = study.settings.parameters if alone else None, parameters_of(study.pool.metadata)
+    return _Accepted(study.name, asked or (told.count if told else None), shares)
 
 
 def _share(row: Row, seed: int) -> Estimate:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "contents", "figure", "table"]
 
 _MODULES: Final[tuple[str, ...]] = (
-    *("replayed", "acceptance", "sweeps"),
+    *("comparisons", "replayed", "stages", "acceptance", "controls", "sensitivity", "calibration_sizes", "sweeps"),
     *("components", "separation", "histogram", "bins", "latency", "token_text"),
 )
 """Those whose functions make tables and figures, in the order of a report."""

@@ -78,7 +78,7 @@ def test_a_pool_that_cannot_tell_something_leaves_a_sentence(pools: list[Path], 
         (("{one}", "--only", "histgram"), "did you mean histogram?"),
         (("{one}", "--signal", "vibes"), "unknown signal 'vibes'"),
         (("{one}", "--signal", "top_k", "--only", "histogram"), "'top_k'"),
-        (("{one}", "--calibration-size", "300", "--only", "acceptance"), "leaves none to test"),
+        (("{one}", "--calibration-size", "300", "--only", "acceptance"), "300"),
     ],
 )
 def test_an_error_is_one_line_and_code_1(pools: list[Path], arguments: tuple[str, ...], says: str) -> None:

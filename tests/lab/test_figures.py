@@ -16,7 +16,6 @@ from lab.reports import SETTINGS, pool, study
 from lab.test_rendering import parsed
 from langchain_reasc.exceptions import MissingExtraError, ReASCError
 from langchain_reasc.lab import contents as registry
-from langchain_reasc.lab.acceptance import parameters_of
 from langchain_reasc.lab.contents import contents
 from langchain_reasc.lab.making import chosen_entries, make_report
 from langchain_reasc.lab.parts import Column, Figure, Table
@@ -124,18 +123,6 @@ def test_pools_that_cannot_tell_say_why(tmp_path: Path, name: str) -> None:
             assert len(str(error)) > 20
         else:
             assert (one, name) in [(right, "acceptance"), (right, "risk"), (right, "posteriors"), (bare, "risk")]
-
-
-def test_the_size_of_a_model() -> None:
-    def named(name: object) -> float | None:
-        return parameters_of({"fingerprint": {"model": name}})
-
-    assert named("Qwen/Qwen2.5-3B-Instruct") == 3e9
-    assert named("qwen2.5-0.5b-instruct-q4_k_m.gguf") == 0.5e9
-    assert named("SmolLM-135M") == 135e6
-    assert [named(name) for name in ("gpt-4o-mini", "Mixtral-8x7B", None, "word_problems.gguf")] == [None] * 4
-    assert parameters_of({"parameters": 12, "fingerprint": {"model": "a-3B"}}) == 12
-    assert parameters_of({"parameters": "many"}) is None
 
 
 def test_acceptance_is_drawn_against_sizes_where_they_differ(tmp_path: Path, two: list[Study]) -> None:

@@ -59,8 +59,9 @@ def setting_lines(report: Report) -> Iterator[str]:
     settings = report.settings
     arranged = f"{settings.shuffles} shuffles of questions and responses" if settings.shuffles else "the recorded order"
     yield (
-        f"Means over {arranged}; the first responses of {settings.calibration_size} questions calibrate, the other "
-        f"questions are tested; at most {settings.methods.max_samples} responses to each; seed {settings.seed}."
+        f"Means over {arranged}; where a pool has more, the first responses of {settings.calibration_size} questions "
+        f"calibrate, and the others are tested; at most {settings.methods.max_samples} responses to each; seed "
+        f"{settings.seed}."
     )
     yield (
         f"In brackets: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions where nothing else is said. "
