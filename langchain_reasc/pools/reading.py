@@ -13,6 +13,7 @@ from langchain_reasc.exceptions import PoolError, ReASCError
 from langchain_reasc.pools.extraction import extracted_again
 from langchain_reasc.pools.json_lines import take_in
 from langchain_reasc.pools.pool import Pool, PoolQuestion, PoolResponse
+from langchain_reasc.pools.signals import PoolSignals
 from langchain_reasc.pools.store import PoolStore, StoredQuestion, is_store
 
 __all__ = ["open_pool", "read_pool", "read_stored", "spelled_labels"]
@@ -98,8 +99,8 @@ def _unlabelled(pool: Pool, known: int) -> Iterator[str]:
         raise PoolError(f"{pool.path} has no question with a reference or a verdict, so nothing in it can be graded")
     if left_out:
         yield (
-            f"{left_out} of {len(pool.questions)} questions of {pool.path.name} have neither a reference nor a verdict, "
-            "and are left out"
+            f"{left_out} of {len(pool.questions)} questions of {pool.path.name} have neither a reference nor a "
+            "verdict, and are left out"
         )
 
 
@@ -126,6 +127,10 @@ def _missing(pool: Pool) -> Iterator[str]:
         lacking.append("no scores or token signals, so ReASC cannot be replayed (only the methods that count votes)")
     if not pool.has_prompt_tokens:
         lacking.append("no prompt tokens, so only generated tokens are counted")
+    for name, questions in PoolSignals(pool.path, pool.stores, {}).left_out.items():
+        yield (
+            f"only {questions} questions of {pool.path.name} have signal {name!r}, others have others: it is left out"
+        )
     if lacking:
         yield f"{pool.path.name} has " + ", and ".join(lacking)
     if "answer" in pool.metadata and "extraction_version" not in pool.metadata:  # an earlier recorder of ours
