@@ -74,7 +74,9 @@ class Step:
     peak: int
 
 
-def measured(pool: Path, questions: int, *, tokens: int = TOKENS, steps: Sequence[str] = tuple(STEPS)) -> Iterator[Step]:
+def measured(
+    pool: Path, questions: int, *, tokens: int = TOKENS, steps: Sequence[str] = tuple(STEPS)
+) -> Iterator[Step]:
     """Do each step on a pool, in a process of its own."""
     for name in steps:
         began = time.perf_counter()
@@ -136,7 +138,9 @@ def _told(sizes: dict[int, int], found: Sequence[Step]) -> Iterator[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.large_pool", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.large_pool",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--questions", type=int, nargs="+", default=[250, 1000], help="sizes of pools (%(default)s)")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="of each response (%(default)s)")

@@ -18,7 +18,7 @@ __all__ = ["SAMPLES", "TOKENS", "questions_of", "write"]
 
 SAMPLES: Final = 16
 TOKENS: Final = 2000
-_WORDS: Final = "so the sum of both sides is then twice what we had before and half of it remains".split()
+_WORDS: Final = ("so", "the", "sum", "of", "both", "sides", "is", "then", "twice", "what", "we", "had", "before", "and")
 
 Floats = npt.NDArray[np.float32]
 

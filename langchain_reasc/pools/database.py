@@ -183,7 +183,5 @@ def _advice(said: str) -> str:
     if "malformed" in said or "not a database" in said or "no such" in said or "decode" in said:
         return f"the file is damaged ({said})"
     if "readonly" in said or "unable to open" in said:
-        return (
-            f"{said}; to write a pool, its file and its folder must be writable: make them so, or copy it elsewhere"
-        )
+        return f"{said}; to write a pool, its file and its folder must be writable: make them so, or copy it elsewhere"
     return said

@@ -15,7 +15,7 @@ from langchain_reasc.pools.store import PoolStore
 __all__ = ["PoolSignals"]
 
 Floats = npt.NDArray[np.float32]
-_AT_ONCE = 1 << 24  # values, 64 MB of one signal
+_AT_ONCE = 1 << 21  # values, 8 MB of one signal
 _QUESTIONS_AT_ONCE = 500
 
 

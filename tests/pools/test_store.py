@@ -130,7 +130,7 @@ def test_signals_of_different_lengths_are_refused_before_they_mislead(store: Poo
 
 def test_a_transaction_is_all_or_nothing(store: PoolStore) -> None:
     store.add(question("kept"))
-    with pytest.raises(KeyboardInterrupt), store.transaction():  # noqa: PT012 (what is undone is what was done in it)
+    with pytest.raises(KeyboardInterrupt), store.transaction():
         store.add(question("lost"))
         store.set_about({"seed": 1})
         store.set_verdicts("kept", [True])
@@ -173,7 +173,9 @@ def test_two_that_write_at_once_wait_for_each_other(tmp_path: Path, monkeypatch:
         one.add(question("by one"))
         with pytest.raises(PoolError, match=r"p\.sqlite: another process has been writing it for .*locked"):
             other.add(question("by the other"))
-        assert list(PoolStore.open(path).ids()) == ["q0"], "what is being written is not seen, and does not stop readers"
+        assert list(PoolStore.open(path).ids()) == ["q0"], (
+            "what is being written is not seen, and does not stop readers"
+        )
     other.add(question("by the other"))
     assert list(one.ids()) == ["q0", "by one", "by the other"]
 
@@ -247,7 +249,9 @@ def test_damage_within_is_refused_or_read_but_never_a_crash(tmp_path: Path) -> N
     assert refused > 30
 
 
-@pytest.mark.parametrize("garbage", [b"SQLite format 3\0", b"SQLite format 3\0" + b"\xff" * 5000, b"\0" * 9999, b"\x89PNG"])
+@pytest.mark.parametrize(
+    "garbage", [b"SQLite format 3\0", b"SQLite format 3\0" + b"\xff" * 5000, b"\0" * 9999, b"\x89PNG"]
+)
 def test_garbage_is_refused(tmp_path: Path, garbage: bytes) -> None:
     path = tmp_path / "p.sqlite"
     path.write_bytes(garbage)
