@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for questions in given.questions:
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
             pool = Path(folder, "pool.jsonl" if given.json_lines else "pool.sqlite")
-            for step in measured(pool, questions, tokens=given.tokens):
+            for step in measured(pool, questions, tokens=given.tokens, steps=["write", *given.steps]):
                 found.append(step)
                 print(json.dumps({"step": step.name, "questions": questions, "peak": step.peak}), file=sys.stderr)
                 sizes.setdefault(questions, sum(file.stat().st_size for file in Path(folder).iterdir()))
@@ -118,7 +118,7 @@ def _table(sizes: dict[int, int], found: Sequence[Step]) -> Table:
     table.add_column("questions (on disk)")
     for questions, size in sizes.items():
         table.add_column(f"{questions:,} ({size / _MILLION:,.0f} MB)", justify="right")
-    for name in STEPS:
+    for name in dict.fromkeys(step.name for step in found):
         cells = [step for step in found if step.name == name]
         table.add_row(name, *(f"{step.seconds:.1f} / {step.peak / _MILLION:,.0f}" for step in cells))
     return table
@@ -128,7 +128,7 @@ def _told(sizes: dict[int, int], found: Sequence[Step]) -> Iterator[str]:
     """What the largest pool, and the growth up to it, tell of a hundred thousand questions."""
     most = max(sizes)
     yield f"\n{_LARGE:,} questions would have {sizes[most] / most * _LARGE / 1e9:,.0f} GB on disk, and take"
-    for name in STEPS:
+    for name in dict.fromkeys(step.name for step in found):
         steps = [step for step in found if step.name == name]
         last = next(step for step in steps if step.questions == most)
         grows, seconds = slope(steps), last.seconds / most * _LARGE / 60
@@ -144,6 +144,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--questions", type=int, nargs="+", default=[250, 1000], help="sizes of pools (%(default)s)")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="of each response (%(default)s)")
+    others = [name for name in STEPS if name != "write"]
+    parser.add_argument(
+        "--steps", nargs="+", choices=others, default=others, help="only these: %(choices)s", metavar="STEP"
+    )
     parser.add_argument("--json-lines", action="store_true", help="pools of JSON Lines instead of SQLite")
     parser.add_argument("--folder", help="where the pools lie while they are measured")
     return parser

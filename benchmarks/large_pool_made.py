@@ -52,7 +52,7 @@ def questions_of(
                 **{"answer": "7" if right else str(rng.integers(1, 5)), "completion_tokens": length},
                 **{"prompt_tokens": 80, "finish_reason": "stop", "cut_off": False, "seconds": float(rng.random())},
                 **{"score": float(held[0].mean()), "answer_span": [length - 2, length - 1]},
-                **{"last_step": [length - 30, length - 2]},
+                **{"last_step": [max(0, length - 30), length - 2]},
             }
             lengths = [len(word) + 1 for word in spelled.tolist()]
             made.append(

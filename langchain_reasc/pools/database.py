@@ -166,7 +166,7 @@ class Database:
             if self._temporary and _is_full(said):
                 raise PoolError(
                     f"{self.path}: no room for what is kept of it while it is read ({said}); name a folder that has "
-                    "some by SQLITE_TMPDIR. A pool in SQLite needs none"
+                    "some by TMPDIR. A pool in SQLite needs none"
                 ) from error
             raise PoolError(f"{self.path}: {_advice(said)}") from error
 

@@ -1,12 +1,11 @@
 """Reading a pool: every answer normalized and graded, whatever kind of file it lies in."""
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, normalize
 from langchain_reasc.exceptions import PoolError, ReASCError
@@ -17,6 +16,8 @@ from langchain_reasc.pools.signals import PoolSignals
 from langchain_reasc.pools.store import PoolStore, StoredQuestion, is_store
 
 __all__ = ["open_pool", "read_pool", "read_stored", "spelled_labels"]
+
+_OFTEN: Final = ("answer", "finish_reason", "completion_tokens", "prompt_tokens", "signal_tokens")
 
 
 def read_pool(path: str | os.PathLike[str]) -> Pool:
@@ -35,14 +36,18 @@ def read_pool(path: str | os.PathLike[str]) -> Pool:
     spelled = spelled_labels(pool.metadata)
     known = [one for one in pool.questions if one.references or any(r.correct is not None for r in one.responses)]
     notes = [*pool.notes, *_unlabelled(pool, len(known))]
-    graded = replace(pool, questions=tuple(_graded(question, spelled) for question in known))
+    pool = replace(pool, questions=())
+    for at, question in enumerate(known):  # in place, so that memory does not hold all of them twice
+        known[at] = _graded(question, spelled)
+    graded = replace(pool, questions=tuple(known))
     return replace(graded, notes=(*notes, *_contradictions(graded), *_missing(graded)))
 
 
 def read_stored(path: str | os.PathLike[str]) -> Pool:
     """The pool as it stands in the file, ``correct`` not filled in; errors as for :func:`read_pool`."""
     store, notes = open_pool(path)
-    questions = tuple(map(_question, store.questions()))
+    shared: dict[Any, Any] = {}
+    questions = tuple(_question(one, shared) for one in store.questions())
     if not questions:
         raise PoolError(f"{store.path} holds no question; record some with `reasc record`")
     return Pool(store.path, questions, store.about(), tuple(notes), (store,))
@@ -66,8 +71,17 @@ def open_pool(path: str | os.PathLike[str]) -> tuple[PoolStore, list[str]]:
     return store, take_in(source, store)
 
 
-def _question(stored: StoredQuestion) -> PoolQuestion:
-    responses = tuple(PoolResponse(**one.columns) for one in stored.responses)
+def _question(stored: StoredQuestion, shared: dict[Any, Any]) -> PoolQuestion:
+    """A question as decisions need it; the same numbers and words are again and again in memory only once."""
+
+    def once(name: str, value: Any) -> Any:
+        if name in ("answer_span", "last_step") and value is not None:
+            return tuple(shared.setdefault(one, one) for one in value)
+        return shared.setdefault(value, value) if name in _OFTEN else value
+
+    responses = tuple(
+        PoolResponse(**{name: once(name, v) for name, v in one.columns.items()}) for one in stored.responses
+    )
     return PoolQuestion(stored.id, tuple(stored.accepted), responses, stored.input)
 
 
@@ -87,8 +101,7 @@ def _graded(question: PoolQuestion, spelled: Callable[[str], str]) -> PoolQuesti
 
     def graded(one: PoolResponse) -> PoolResponse:
         right = one.answer in accepted if one.correct is None else one.correct
-        answer = None if one.answer is None else sys.intern(one.answer)  # the same ones again and again
-        return replace(one, answer=answer, correct=one.answer is not None and right)  # no answer is never right
+        return replace(one, correct=one.answer is not None and right)  # no answer is never right
 
     return replace(question, responses=tuple(map(graded, question.responses)))
 

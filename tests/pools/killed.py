@@ -7,11 +7,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from pools.synthetic import Guesser
-
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
+from pools.synthetic import Guesser
 
 __all__ = ["QUESTIONS", "die_while_writing", "record"]
 
@@ -42,9 +41,7 @@ def record(
 
     questions = [LabelledQuestion(f"q{number}", f"question {number}", label) for number in range(QUESTIONS)]
     tell(-1)
-    record_pool(
-        Hurried(), questions, path, samples=samples, answer=answer, concurrency=concurrency, on_question=tell
-    )
+    record_pool(Hurried(), questions, path, samples=samples, answer=answer, concurrency=concurrency, on_question=tell)
     tell(None)
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pools.killed import QUESTIONS, die_while_writing, record
 
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools import Pool, read_pool
 from langchain_reasc.pools.store import PoolStore
+from pools.killed import QUESTIONS, die_while_writing, record
 
 pytestmark = pytest.mark.slow
 
