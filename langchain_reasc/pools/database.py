@@ -152,7 +152,8 @@ class Database:
     def _each(self, query: str, *values: Any) -> Iterator[Any]:
         with self._named():
             try:
-                yield from self._sql.execute(query, values)
+                for row in self._sql.execute(query, values):  # noqa: UP028 (`yield from` closes what may be closed already)
+                    yield row
             except UnicodeDecodeError as error:  # of a name in the file, or of what SQLite says of it
                 raise PoolError(f"{self.path}: the file is damaged ({error})") from error
 

@@ -1,6 +1,7 @@
 """What goes into a pool's file and comes out of it: questions, responses and messages, and how SQLite takes them."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -84,6 +85,12 @@ def columns_of(values: Sequence[Any]) -> dict[str, Any]:
         ValueError: they are nothing that was written there.
     """
     columns = dict(zip(RESPONSE, values, strict=True))
+    for name in ("score", "seconds"):
+        if columns[name] is not None and not math.isfinite(columns[name]):
+            raise ValueError(f"{name} is {columns[name]}")
+    for name in ("completion_tokens", "signal_tokens"):
+        if not isinstance(columns[name], int) or columns[name] < 0:
+            raise ValueError(f"{name} is {columns[name]!r:.40}")
     for name in ("answer_span", "last_step"):
         columns[name] = _span(columns[name])
     columns["cut_off"] = bool(columns["cut_off"])
