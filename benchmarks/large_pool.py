@@ -131,9 +131,14 @@ def _told(sizes: dict[int, int], found: Sequence[Step]) -> Iterator[str]:
     for name in dict.fromkeys(step.name for step in found):
         steps = [step for step in found if step.name == name]
         last = next(step for step in steps if step.questions == most)
-        grows, seconds = slope(steps), last.seconds / most * _LARGE / 60
-        peak = (last.peak + max(0.0, grows) * SAMPLES * (_LARGE - most)) / 1e9
-        yield f"  {name}: {seconds:,.0f} minutes, {peak:.1f} GB of memory ({grows:,.0f} bytes a response)"
+        minutes = last.seconds / most * _LARGE / 60
+        yield f"  {name}: {minutes:,.0f} minutes at most" + (_grown(steps, last) if len(steps) > 1 else "")
+
+
+def _grown(steps: Sequence[Step], last: Step) -> str:
+    grows = max(0.0, slope(steps))
+    peak = (last.peak + grows * SAMPLES * (_LARGE - last.questions)) / 1e9
+    return f", {peak:.1f} GB of memory ({grows:,.0f} bytes a response)"
 
 
 def _parser() -> argparse.ArgumentParser:

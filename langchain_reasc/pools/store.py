@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,8 @@ from langchain_reasc.pools.stored import (
 )
 
 __all__ = ["FORMAT", "PoolStore", "StoredMessage", "StoredQuestion", "StoredResponse", "is_store"]
+
+_AT_ONCE: Final = 256  # questions
 
 
 class PoolStore(Database):
@@ -136,16 +138,21 @@ class PoolStore(Database):
 
     def questions(self) -> Iterator[StoredQuestion]:
         """All questions in recorded order, without messages and signals: those are fetched for each."""
-        columns = ", ".join(f"r.{name}" for name in RESPONSE)
-        rows = self._each(
-            f"SELECT q.id, q.input, q.accepted, {columns} FROM questions q JOIN responses r ON r.question = q.number "
-            "ORDER BY q.number, r.number"
-        )
-        for (id, asked, accepted), held in groupby(rows, key=lambda row: row[:3]):
-            with self._read(f"question {id!r}"):
-                responses = [StoredResponse(columns_of(row[3:])) for row in held]
-                read = StoredQuestion(id, json.loads(asked or "null"), json.loads(accepted), responses)
-            yield read
+        columns, last = ", ".join(f"r.{name}" for name in RESPONSE), 0
+        after = "SELECT number FROM questions WHERE number > ? ORDER BY number LIMIT ?"
+        # A part at a time, so that who writes meanwhile need not wait for the end.
+        while numbers := [number for (number,) in self._all(after, last, _AT_ONCE)]:
+            rows = self._all(
+                f"SELECT q.id, q.input, q.accepted, {columns} FROM questions q "
+                "JOIN responses r ON q.number = r.question WHERE q.number BETWEEN ? AND ? ORDER BY q.number, r.number",
+                *(numbers[0], numbers[-1]),
+            )
+            for (id, asked, accepted), held in groupby(rows, key=lambda row: row[:3]):
+                with self._read(f"question {id!r}"):
+                    responses = [StoredResponse(columns_of(row[3:])) for row in held]
+                    read = StoredQuestion(id, json.loads(asked or "null"), json.loads(accepted), responses)
+                yield read
+            last = numbers[-1]
 
     def messages(self, question: str) -> list[StoredMessage]:
         """What is kept of the responses to a question beside their columns; none where it is not there."""

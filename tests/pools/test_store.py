@@ -181,6 +181,15 @@ def test_two_that_write_at_once_wait_for_each_other(tmp_path: Path, monkeypatch:
     assert list(one.ids()) == ["q0", "by one", "by the other"]
 
 
+def test_who_reads_slowly_stops_no_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_WAIT", 0.05)
+    path = filled(tmp_path / "p.sqlite", 3)
+    reading = PoolStore.open(path).questions()
+    assert next(reading).id == "q0"
+    PoolStore.open(path).add(question("new"))
+    assert [one.id for one in reading] == ["q1", "q2"]
+
+
 def test_a_pool_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
     path = filled(tmp_path / "p.sqlite")
     with sqlite3.connect(path) as sql:
