@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -75,7 +75,7 @@ class Step:
 
 
 def measured(
-    pool: Path, questions: int, *, tokens: int = TOKENS, steps: Sequence[str] = tuple(STEPS)
+    pool: Path, questions: int, *, tokens: int = TOKENS, steps: Iterable[str] = tuple(STEPS)
 ) -> Iterator[Step]:
     """Do each step on a pool, in a process of its own."""
     for name in steps:

@@ -125,6 +125,11 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
         """Tokens of prompt and response together."""
         return self._engine.n_ctx
 
+    @property
+    def parameter_count(self) -> int:
+        """N, how many parameters the model has; generating a token takes about 2N floating-point operations."""
+        return self._engine.model.parameter_count
+
     def calibration_fingerprint(self, **overrides: Any) -> dict[str, Any]:
         """What a calibration measured on this model holds for.
 

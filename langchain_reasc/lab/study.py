@@ -1,4 +1,4 @@
-"""A study: one pool with the settings under which it is looked at, and what several tables need of it, computed once."""
+"""A study: one pool with the settings under which it is looked at, and what several tables need, computed once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

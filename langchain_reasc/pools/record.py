@@ -19,6 +19,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.pools.asking import Answered, Asked, Asking, each_question
+from langchain_reasc.pools.bill import Bill
 from langchain_reasc.pools.kept_signals import KeptSignals
 from langchain_reasc.pools.pool import Pool
 from langchain_reasc.pools.reading import read_pool
@@ -44,6 +45,7 @@ def record_pool(
     concurrency: int = 1,
     workers: Workers | None = None,
     on_question: Callable[[int, int], None] | None = None,
+    on_bill: Callable[[str, Bill], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Pool:
     """Record responses to each question, adding to what the pool already holds.
@@ -69,6 +71,7 @@ def record_pool(
         workers: what asks, where it is not this process: it is given the questions with what there is of each, and
             what asks one of them, and gives answers in any order.
         on_question: called with (questions complete, questions) at the start and after each.
+        on_bill: called before that with a question's id and what drawing its responses cost, those that failed too.
         on_notice: called with what the user should know: labels that changed, questions that were left out, responses
             without an answer.
 
@@ -116,6 +119,8 @@ def record_pool(
             tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {answered}")
         else:
             recording.add(answered)
+            if on_bill:
+                on_bill(question.id, answered.bill)
         if on_question:
             on_question(at, len(questions))
     if too_long and not recording.store.ids():
@@ -150,7 +155,7 @@ class Recording:
             PoolError: the pool was begun with signals made of something else, another process records into it, or it
                 cannot be written.
         """
-        question, responses = answered
+        question, responses, bill = answered
         readings = self._kept.of(responses)
         stored = [
             StoredResponse(
@@ -163,10 +168,17 @@ class Recording:
                 self.store.set_about(self._metadata)
             if self._kept.info is not None:
                 self.store.set_about({"signals_info": self._kept.info})
+            if bill.failed:
+                self.store.set_about({"failed": self._failed(bill)})
             asked = StoredQuestion(question.id, question.input, question.references, stored)
             self.store.add(asked, behind=self._held.get(question.id, 0))
         self._held[question.id] = self._held.get(question.id, 0) + len(stored)
         self._begun = True
+
+    def _failed(self, bill: Bill) -> dict[str, int]:
+        """Samples that failed so far, and what had come of them: no response says so."""
+        held = self.store.about().get("failed") or {}
+        return {"samples": held.get("samples", 0) + bill.failed, "tokens": held.get("tokens", 0) + bill.lost}
 
     def _score(self, reading: SignalReading) -> float | None:
         try:
@@ -184,6 +196,7 @@ def _provenance(source: PreparedModel, prompt: Template) -> dict[str, Any]:
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "fingerprint": fingerprint.model_dump(mode="json", exclude_none=True),
         "seed": getattr(source.model, "seed", None),
+        "parameters": getattr(source.model, "parameter_count", None),
     }
 
 

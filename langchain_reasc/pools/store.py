@@ -37,7 +37,7 @@ from langchain_reasc.pools.stored import (
     tokens_of,
 )
 
-__all__ = ["FORMAT", "PoolStore", "StoredMessage", "StoredQuestion", "StoredResponse", "is_store"]
+__all__ = ["FORMAT", "PoolStore", "StoredMessage", "StoredQuestion", "StoredResponse", "TokenSignals", "is_store"]
 
 _AT_ONCE: Final = 256  # questions
 
@@ -163,6 +163,16 @@ class PoolStore(Database):
         )
         with self._read(f"question {question!r}"):
             return [message_of(row) for row in rows]
+
+    def usages(self) -> Iterator[tuple[str, list[Any]]]:
+        """The ``usage_metadata`` of each response to each question, where it was kept."""
+        rows = self._each(
+            "SELECT q.id, m.usage FROM questions q JOIN messages m ON m.question = q.number ORDER BY q.number, m.number"
+        )
+        for id, held in groupby(rows, key=lambda row: row[0]):
+            with self._read(f"what was used for question {id!r}"):
+                usages = [json.loads(usage or "null") for _, usage in held]
+            yield id, usages
 
     def signal_names(self) -> list[tuple[str, int]]:
         """The signals that are there, with the number of questions that have each."""

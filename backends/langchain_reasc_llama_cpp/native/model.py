@@ -29,6 +29,7 @@ class NativeModel:
         vocabulary_size: V, the number of tokens in the vocabulary.
         suppressed: tokens that the GGUF says must never be drawn.
         quantization: name of the weights' format, such as "F16" or "Q4_K - Medium".
+        parameter_count: how many weights it has.
         weight_bytes: size of all its tensors.
         training_context: tokens the model was trained to see.
         on_gpu: whether layers were put on a GPU.
@@ -78,6 +79,7 @@ class NativeModel:
         self.vocabulary_size: int = self._llama.llama_vocab_n_tokens(self.vocabulary)
         kind = self._llama.llama_model_ftype(self.handle)
         self.quantization: str = (self._llama.llama_ftype_name(kind) or f"type {kind}".encode()).decode()
+        self.parameter_count: int = self._llama.llama_model_n_params(self.handle)
         self.weight_bytes: int = self._llama.llama_model_size(self.handle)
         self.training_context: int = self._llama.llama_model_n_ctx_train(self.handle)
         self.on_gpu: bool = parameters.n_gpu_layers != 0 and self._llama.llama_supports_gpu_offload()
