@@ -7,11 +7,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.evaluation.arrangement import Arrangement, RecordedPool
+from langchain_reasc.evaluation.arrangement import Arrangement
 from langchain_reasc.evaluation.decide_many import Decisions
 from langchain_reasc.evaluation.methods import ASC_ROW, MIXTURE, OFFLINE, Method, Split, counting, weighing
 from langchain_reasc.evaluation.wall_clock import Floats, WallClock, wall_clock
-from langchain_reasc.exceptions import PoolError
 from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.durations import Durations, durations
 from langchain_reasc.lab.parts import Cell, Column, Table
@@ -119,39 +118,30 @@ def _batched(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
     plan += [row for name in weighing for row in ((name, 1, False), (name, 4, False), (name, 4, True))]
     for name, at_once, live in plan:
         clock = timing.clock(held, found[name], at_once, live=live)
-        tokens, parameters = float(clock.tokens.mean()), study.settings.parameters
+        tokens, parameters = float(clock.tokens.mean()), study.parameters
         yield [
             study.name,
             f"{name}, live" if live else name,
             at_once,
             100 * float(np.mean([one.accuracy for one in found[name]])),
             tokens,
-            None if parameters is None else 2 * parameters * tokens / 1e12,
+            None if parameters is None else 2 * parameters.count * tokens / 1e12,
             *_times(clock),
         ]
     notes.append(f"{study.name}: {held.note}.")
     if not weighing:
-        notes.append(f"{study.name}: it has no scores, and so no rows of ReASC.")
+        notes.append(f"There are no rows of ReASC: {study.uncalibrated or 'nothing could be calibrated'}.")
 
 
 class _Timing:
     """Methods on the arrangements of one study."""
 
     def __init__(self, study: Study) -> None:
-        self._study, self._recorded = study, RecordedPool(study.pool, study.scores)
+        self._study, self._recorded = study, study.recorded
         self._budget = study.settings.methods.max_samples
 
     def decided(self, wanted: Callable[[str], bool]) -> dict[str, list[Decided]]:
-        """What the methods of these names decided on each arrangement.
-
-        Raises:
-            PoolError: calibration leaves no question to test.
-        """
-        if not self._study.splits[0].tested:
-            raise PoolError(
-                f"its {len(self._study.pool.questions)} questions leave none to test beside "
-                f"{self._study.settings.calibration_size} that calibrate; ask for a smaller calibration size"
-            )
+        """What the methods of these names decided on each arrangement."""
         found: dict[str, list[Decided]] = {}
         for split in self._study.splits:
             for method in self._methods(split):
@@ -181,8 +171,9 @@ class _Timing:
     def _methods(self, split: Split) -> Iterator[Method]:
         study, settings = self._study, self._study.settings.methods
         yield from counting(settings)
-        if study.measure is not None:
-            yield from weighing(study.pool, study.scores, split, study.measure, settings)
+        if not study.uncalibrated:
+            made = study.calibrated(split)
+            yield from weighing(study.pool, study.scores, split, study.spec, settings, made)
 
     def _decide(self, method: Method, split: Split) -> Decided:
         arrangement = Arrangement(self._recorded, split, split.tested, self._budget)
