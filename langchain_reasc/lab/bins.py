@@ -19,7 +19,7 @@ __all__ = ["bin_numbers", "bins", "edges", "exact"]
 BINS: Final = 5
 
 
-@table("bins", "Accuracy by confidence", paper="Table 13, tab:confidence_bin_accuracy")
+@table("bins", "Accuracy by confidence", paper="Table 13")
 def bins(studies: Sequence[Study]) -> Table:
     """Accuracy within five bins of each kind."""
     rows, notes = for_each_pool(studies, _bins)

@@ -19,7 +19,7 @@ __all__ = ["SIZES", "calibration_size"]
 SIZES: Final = (16, 32, 64, 128, 256)
 
 
-@table("calibration_size", "Questions that calibrate", paper="Figure 7, fig:calib_size")
+@table("calibration_size", "Questions that calibrate", paper="Figure 7")
 def calibration_size(studies: Sequence[Study]) -> Table:
     """Algorithm 1 on more and on fewer questions, tested on the same ones."""
     cost = Cost.of(studies)

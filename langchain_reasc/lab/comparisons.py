@@ -23,7 +23,7 @@ _NO_RATIO: Final = (
 )
 
 
-@table("main", "Main comparison", paper="Table 1, tab:overall_full_results")
+@table("main", "Main comparison", paper="Table 1")
 def main(studies: Sequence[Study]) -> Table:
     """Accuracy, cost and what they come to together, of every method."""
     cost = Cost.of(studies)
@@ -51,7 +51,7 @@ def main(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block, notes=(_NO_RATIO, INTERVALS))
 
 
-@table("tasks", "Beyond mathematics: the main methods on each pool", paper="Table 12, tab:general_domain_results")
+@table("tasks", "Beyond mathematics: the main methods on each pool", paper="Table 12")
 def tasks(studies: Sequence[Study]) -> Table:
     """The methods of the paper on each pool."""
     cost = Cost.of(studies)
@@ -67,7 +67,7 @@ def tasks(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block, named=False)
 
 
-@table("intervals", "Accuracy with its interval, resampled and exact", paper="Table 10, tab:accuracy_ci")
+@table("intervals", "Accuracy with its interval, resampled and exact", paper="Table 10")
 def intervals(studies: Sequence[Study]) -> Table:
     """Every method's accuracy on one arrangement, with the paper's bootstrap and with an exact interval."""
 

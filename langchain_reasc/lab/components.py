@@ -20,7 +20,7 @@ __all__ = ["components"]
 _COMPONENTS: Final = (1, 2, 3, 4)
 
 
-@table("components", "How many Gaussian components first-response scores have", paper="Table 5, table:aic-bic")
+@table("components", "How many Gaussian components first-response scores have", paper="Table 5")
 def components(studies: Sequence[Study]) -> Table:
     """AIC and BIC of mixtures of one to four components."""
     rows, notes = for_each_pool(studies, _components)

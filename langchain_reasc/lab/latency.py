@@ -69,7 +69,7 @@ def latency(studies: Sequence[Study]) -> Table:
     return Table([Column("Pool"), Column("Method"), _AT_ONCE, waves, *_LATENCY, _TOKENS], rows, [general, *notes])
 
 
-@table("batched", "ReASC in batches, beside ASC and ESC", paper="Table 14, tab:batched_latency_results")
+@table("batched", "ReASC in batches, beside ASC and ESC", paper="Table 14")
 def batched(studies: Sequence[Study]) -> Table:
     """The paper's comparison of its batched variant, and beside it how this library runs."""
     rows, notes = for_each_pool(studies, _batched)

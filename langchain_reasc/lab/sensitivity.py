@@ -30,7 +30,7 @@ _FORMULAS: Final = {
 }
 
 
-@table("mappings", "From score to weight", paper="Table 7, tab:confidence_mapping_design_representative")
+@table("mappings", "From score to weight", paper="Table 7")
 def mappings(studies: Sequence[Study]) -> Table:
     """The paper's weight and its alternatives, behind the same gate."""
     cost = Cost.of(studies)
@@ -48,7 +48,7 @@ def mappings(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block, notes=(note, INTERVALS))
 
 
-@table("p_target", "The accuracy asked of the gate", paper="Table 11, tab:ptarget_sensitivity")
+@table("p_target", "The accuracy asked of the gate", paper="Table 11")
 def p_target(studies: Sequence[Study]) -> Table:
     """The gate at other targets; all else is the same."""
     cost = Cost.of(studies)
@@ -66,7 +66,7 @@ def p_target(studies: Sequence[Study]) -> Table:
     return table_of(studies, [Column("Calibration"), Column("p_target", ".2f"), *choice_columns(cost)], block)
 
 
-@table("scale", "λ, how strongly confidence counts", paper="Figure 8, fig:lambda_config")
+@table("scale", "λ, how strongly confidence counts", paper="Figure 8")
 def scale(studies: Sequence[Study]) -> Table:
     """Stage 2 at other scales of its weights, behind the same gate."""
     cost = Cost.of(studies)

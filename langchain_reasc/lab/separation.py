@@ -43,7 +43,7 @@ _AUROC: Final = Column(
 )
 
 
-@table("separation", "Which score tells right responses from wrong ones", paper="Table 8, tab:confidence_auroc")
+@table("separation", "Which score tells right responses from wrong ones", paper="Table 8")
 def separation(studies: Sequence[Study]) -> Table:
     """AUROC and gap of every score of every signal."""
     rows, notes = for_each_pool(studies, _separation)
@@ -65,7 +65,7 @@ def separation(studies: Sequence[Study]) -> Table:
     return Table(columns, rows, [_IN_THE_PAPER, *notes])
 
 
-@table("window", "The window of the bottom 10 % group score", paper="Table 9, tab:group_size_auroc")
+@table("window", "The window of the bottom 10 % group score", paper="Table 9")
 def window(studies: Sequence[Study]) -> Table:
     """AUROC of the paper's score of each signal, by its window."""
     rows, notes = for_each_pool(studies, _windows)

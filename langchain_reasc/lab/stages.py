@@ -27,7 +27,7 @@ _ASC: Final[RowKey] = (ASC_ROW, None)
 _POINTS: Final = "+.1f"
 
 
-@table("stage1", "Stage 1: what the gate accepts, and how much of it is right", paper="Table 2, tab:stage1_acceptance")
+@table("stage1", "Stage 1: what the gate accepts, and how much of it is right", paper="Table 2")
 def stage1(studies: Sequence[Study]) -> Table:
     """The share of questions that one response answers, and what the whole budget makes of the same questions."""
     cost = Cost.of(studies)
@@ -55,7 +55,7 @@ def stage1(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block)
 
 
-@table("stage2", "Stage 2: the questions that the gate does not accept", paper="Table 3, tab:after_stage1")
+@table("stage2", "Stage 2: the questions that the gate does not accept", paper="Table 3")
 def stage2(studies: Sequence[Study]) -> Table:
     """Counting votes against weighing them, where one response was not enough."""
     cost = Cost.of(studies)
@@ -89,7 +89,7 @@ def stage2(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block)
 
 
-@table("ablation", "Ablation: each stage alone", paper="Table 4, tab:ablation_stage1")
+@table("ablation", "Ablation: each stage alone", paper="Table 4")
 def ablation(studies: Sequence[Study]) -> Table:
     """ASC, each stage alone, and both."""
     cost = Cost.of(studies)
