@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from langchain_reasc.cli.checks import safeguard_name
+from langchain_reasc.cli.checks import one_of
 from langchain_reasc.cli.console import ending, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import embedded, open_model
 from langchain_reasc.cli.options import (
@@ -64,7 +64,7 @@ def ask(
         typer.Option(
             metavar="default|paper",
             help="default: gate and weights as far as the calibration vouches for them; paper: the paper's rule.",
-            callback=safeguard_name,
+            callback=one_of("default", "paper"),
         ),
     ] = "default",
     rule: Annotated[

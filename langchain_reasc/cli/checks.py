@@ -17,8 +17,6 @@ __all__ = [
     "picture",
     "preset_name",
     "probability",
-    "rules_shown",
-    "safeguard_name",
     "text_output",
 ]
 
@@ -37,29 +35,16 @@ def all_signals(value: str | None) -> str | None:
     return value
 
 
-def rules_shown(value: str) -> str:
-    """What ``--rules`` takes."""
-    if value not in ("usual", "all"):
-        raise typer.BadParameter(f"takes 'usual' or 'all', got {value!r}")
-    return value
-
-
 def one_of(*names: str) -> Callable[[str], str]:
     """A check that a value is one of these names."""
 
     def checked(value: str) -> str:
         if value not in names:
-            raise typer.BadParameter(f"takes {', '.join(names[:-1])} or {names[-1]}, got {value!r}")
+            *others, last = map(repr, names)
+            raise typer.BadParameter(f"takes {', '.join(others)} or {last}, got {value!r}")
         return value
 
     return checked
-
-
-def safeguard_name(value: str) -> str:
-    """What ``--safeguard`` takes."""
-    if value not in ("default", "paper"):
-        raise typer.BadParameter(f"takes 'default' or 'paper', got {value!r}")
-    return value
 
 
 def answer_spec(value: str | None) -> str | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from langchain_reasc.cli.checks import all_signals, picture, rules_shown
+from langchain_reasc.cli.checks import all_signals, one_of, picture
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
 from langchain_reasc.cli.options import AsJson, PoolPath, PTarget, Score, Seed, Window, measure_spec
 
@@ -56,7 +56,9 @@ def replay(
     rules: Annotated[
         str,
         typer.Option(
-            metavar="usual|all", help="all: rows of every other rule of the library as well.", callback=rules_shown
+            metavar="usual|all",
+            help="all: rows of every other rule of the library as well.",
+            callback=one_of("usual", "all"),
         ),
     ] = "usual",
     parameters: Annotated[

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["RESAMPLES", "Bootstrap", "Estimate", "exact", "ratio"]
+__all__ = ["RESAMPLES", "Bootstrap", "Estimate", "exact", "ratio", "resampled_sums"]
 
 RESAMPLES: Final = 2000
 _BATCH: Final = 100  # resamples at a time, so that memory stays small on large pools
@@ -50,8 +50,8 @@ class Bootstrap:
         self._at = {name: at for at, name in enumerate(columns)}
         cells = np.stack(list(columns.values()), axis=-1)
         self._value = _over_shuffles(cells, tested)[None]
-        self._resampled = _resampled(_per_question(cells, tested), resamples, seed)
         self.questions = int(tested.any(axis=0).sum())
+        self._resampled = resampled_sums(_per_question(cells, tested), resamples, seed=seed) / self.questions
 
     def estimate(self, of: Callable[[Means], Array]) -> Estimate:
         """A value and its interval.
@@ -121,12 +121,12 @@ def _per_question(cells: Array, tested: Booleans) -> Array:
     return np.asarray(sums[times > 0] / times[times > 0, None])
 
 
-def _resampled(cells: Array, resamples: int, seed: int) -> Array:
-    """Means over resampled questions: (questions, columns) -> (resamples, columns)."""
+def resampled_sums(cells: Array, resamples: int = RESAMPLES, *, seed: int) -> Array:
+    """Sums over as many questions, drawn with replacement: (questions, columns) -> (resamples, columns)."""
     n = len(cells)
     rng = np.random.default_rng([seed, resamples])
-    means = []
+    sums = []
     for start in range(0, resamples, _BATCH):
         times_drawn = rng.multinomial(n, np.full(n, 1 / n), size=min(_BATCH, resamples - start))
-        means.append(times_drawn @ cells / n)
-    return np.concatenate(means)
+        sums.append(times_drawn @ cells)
+    return np.concatenate(sums)

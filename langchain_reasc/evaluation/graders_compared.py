@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.evaluation.metrics import RESAMPLES, Estimate
+from langchain_reasc.evaluation.bootstrap import Estimate, exact, resampled_sums
 
 __all__ = ["Agreement", "Verdicts", "accuracies", "agreement"]
 
@@ -15,7 +15,6 @@ Verdicts = Mapping[str, Sequence[bool | None]]
 """By question id, of each response; None counts as wrong."""
 
 Array = npt.NDArray[np.float64]
-_BATCH: Final = 100  # resamples at a time
 _ROUNDING: Final = 1e-12
 
 
@@ -55,7 +54,7 @@ def accuracies(before: Verdicts, after: Verdicts, *, seed: int = 0) -> tuple[Est
         seed: seed of the resamples.
     """
     counts = np.array([[len(before[id]), _right(before[id]), _right(after[id])] for id in before], dtype=float)
-    sums = _resampled(counts, seed)
+    sums = resampled_sums(counts, seed=seed)
     drawn = [sums[:, 1] / sums[:, 0], sums[:, 2] / sums[:, 0]]
     total, first, second = counts.sum(axis=0)
     return (
@@ -83,7 +82,7 @@ def agreement(
     if not len(kept):
         return None
     both, first_only, second_only, neither = (int(count) for count in kept.sum(axis=0))
-    sums = _resampled(kept, seed)
+    sums = resampled_sums(kept, seed=seed)
     share = _share((both + neither) / kept.sum(), (sums[:, 0] + sums[:, 3]) / sums.sum(axis=1), len(kept))
     return Agreement(both, first_only, second_only, neither, share, _kappa_of(kept.sum(axis=0), sums, share))
 
@@ -120,29 +119,17 @@ def _agreeing_and_chance(cells: Array) -> tuple[Array, Array]:
     return shares[:, 0] + shares[:, 3], first * second + (1 - first) * (1 - second)
 
 
-def _resampled(counts: Array, seed: int) -> Array:
-    """Sums of the counts of as many questions drawn with replacement; (questions, columns) -> (resamples, columns)."""
-    rng = np.random.default_rng([seed, RESAMPLES])
-    equally = np.full(len(counts), 1 / len(counts))
-    batches = [rng.multinomial(len(counts), equally, size=_BATCH) @ counts for _ in range(RESAMPLES // _BATCH)]
-    return np.concatenate(batches)
-
-
 def _share(value: float, drawn: Array, questions: int) -> Estimate:
     low, high = np.percentile(drawn, [2.5, 97.5])
     if drawn.min() == drawn.max():  # all questions are alike, of which resamples can say nothing
-        from scipy.stats import binomtest
-
-        exact = binomtest(round(value * questions), questions).proportion_ci(0.95, method="exact")
-        low, high = min(exact.low, value), max(exact.high, value)
+        alone = exact(round(value * questions), questions)
+        low, high = min(alone.low, value), max(alone.high, value)
     return Estimate(float(value), float(low), float(high))
 
 
 def _difference(value: float, drawn: Array, questions: int) -> Estimate:
     low, high = np.percentile(drawn, [2.5, 97.5])
     if drawn.min() == drawn.max():
-        from scipy.stats import binomtest
-
-        most = float(binomtest(0, questions).proportion_ci(0.95, method="exact").high)
+        most = exact(0, questions).high
         low, high = max(value - most, -1.0), min(value + most, 1.0)
     return Estimate(float(value), float(low), float(high))

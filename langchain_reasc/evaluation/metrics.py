@@ -12,7 +12,7 @@ from langchain_reasc.evaluation.methods import ASC_ROW
 from langchain_reasc.evaluation.replay import Replay
 from langchain_reasc.evaluation.scoring import MeasureSpec
 
-__all__ = ["RESAMPLES", "Estimate", "Row", "difference", "never_differs", "side_by_side", "summarize"]
+__all__ = ["RESAMPLES", "Estimate", "Row", "difference", "never_differs", "side_by_side", "summarize", "tflops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,16 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
             accuracy_vs_asc=difference(by_question, run.outcomes, key, asc),
             no_difference=never_differs(outcomes, run.outcomes[asc]),
             gated=by_question.mean((key, "gated")),
-            tflops=None if parameters is None else 2 * parameters * tokens / 1e12,
+            tflops=None if parameters is None else tflops(parameters, tokens),
             outcomes=outcomes,
         )
 
     return [row(key) for key in run.outcomes]
+
+
+def tflops(parameters: float, tokens: float) -> float:
+    """10¹² floating-point operations for so many generated tokens: 2N each (Kaplan et al. 2020)."""
+    return 2 * parameters * tokens / 1e12
 
 
 def side_by_side(outcomes: Mapping[RowKey, Outcomes], *, seed: int, resamples: int = RESAMPLES) -> Bootstrap:

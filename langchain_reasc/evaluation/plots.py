@@ -1,4 +1,4 @@
-"""Pictures: accuracy against tokens, risk against coverage, the Beta posteriors of a question (the paper's Figure 5)."""
+"""Pictures: accuracy against tokens, risk against coverage, the posteriors of a question (the paper's Figure 5)."""
 
 from collections.abc import Sequence
 from pathlib import Path

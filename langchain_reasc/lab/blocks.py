@@ -56,17 +56,20 @@ def table_of(
     named = named and len(studies) > 1
     rows: list[Sequence[Cell]] = []
     told: list[str] = []
+    reasons: list[str] = []
     refused: list[str] = []
     for study in studies:
         try:
             made = block(study)
         except ReASCError as error:
-            refused.append(str(error).rstrip(".") + ".")
+            why = str(error).rstrip(".") + "."
+            reasons.append(why)
+            refused.append(why if why.startswith(study.name) else f"{study.name}: no row, because {why}")
             continue
         rows += [(study.name, *row) for row in made.rows] if named else made.rows
         told += made.notes
     if not rows:
-        raise PoolError(" ".join(dict.fromkeys(refused or told)) or "there is no pool")
+        raise PoolError(" ".join(dict.fromkeys(reasons or told)) or "there is no pool")
     return Table(
         (Column("Pool"), *columns) if named else columns, rows, tuple(dict.fromkeys((*told, *refused, *notes)))
     )

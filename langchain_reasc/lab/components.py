@@ -9,9 +9,10 @@ from langchain_reasc.calibration.mixture import FEWEST_FOR_MIXTURE, fit_mixture,
 from langchain_reasc.calibration.offline import Scores, checked_scores
 from langchain_reasc.calibration.parts import Mixture
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
+from langchain_reasc.lab.blocks import Block, table_of
 from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.parts import Cell, Column, Table
-from langchain_reasc.lab.signals import SCORE_OF_PAPER, for_each_pool, signal_measures, window_for
+from langchain_reasc.lab.signals import SCORE_OF_PAPER, signal_measures, window_for
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.confidence import Measure
 
@@ -23,9 +24,7 @@ _COMPONENTS: Final = (1, 2, 3, 4)
 @table("components", "How many Gaussian components first-response scores have", paper="Table 5")
 def components(studies: Sequence[Study]) -> Table:
     """AIC and BIC of mixtures of one to four components."""
-    rows, notes = for_each_pool(studies, _components)
     columns = [
-        Column("Pool"),
         Column("Signal"),
         Column("By", "", "The criterion: Akaike's or the Bayesian one."),
         *(Column(str(count), ".1f", f"With {_counted(count)}; lower is better.") for count in _COMPONENTS),
@@ -35,11 +34,12 @@ def components(studies: Sequence[Study]) -> Table:
         "A difference of 2 or less between two criteria is no evidence for either. That two components describe the "
         "scores better than one does not say that they are the right and the wrong responses."
     )
-    return Table(columns, rows, [general, *notes])
+    return table_of(studies, columns, _components, notes=[general])
 
 
-def _components(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
-    known = 0
+def _components(study: Study) -> Block:
+    rows: list[Sequence[Cell]] = []
+    notes = []
     for measure in _measures(study):
         first = study.scores.array(measure)[:, 0]
         try:
@@ -49,21 +49,16 @@ def _components(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
             continue
         if scores.size < FEWEST_FOR_MIXTURE:
             raise PoolError(f"{scores.size} first responses with a score are too few for mixtures")
-        known += 1
         fit = fit_mixture(scores, _COMPONENTS, study.settings.methods.seed)
         for criterion, values in (("AIC", fit.aic), ("BIC", fit.bic)):
             lowest = min(values, key=lambda count: values[count])
-            yield [
-                study.name,
-                measure.signal if isinstance(measure, Measure) else measure,
-                criterion,
-                *(values[k] for k in _COMPONENTS),
-                lowest,
-            ]
+            signal = measure.signal if isinstance(measure, Measure) else measure
+            rows.append((signal, criterion, *(values[k] for k in _COMPONENTS), lowest))
         notes.append(f"{study.name}, {measure}: {scores.size} questions whose first response has a score.")
         notes += [f"{study.name}, {measure}: {told}." for told in _told(scores, fit)]
-    if not known:
+    if not rows:
         raise PoolError("no first responses of it have scores to which mixtures can be fitted")
+    return Block(rows, notes)
 
 
 def _measures(study: Study) -> list[Measure | str]:

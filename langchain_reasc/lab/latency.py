@@ -10,11 +10,12 @@ import numpy.typing as npt
 from langchain_reasc.evaluation.arrangement import Arrangement
 from langchain_reasc.evaluation.decide_many import Decisions
 from langchain_reasc.evaluation.methods import ASC_ROW, MIXTURE, OFFLINE, Method, Split, counting, weighing
+from langchain_reasc.evaluation.metrics import tflops
 from langchain_reasc.evaluation.wall_clock import Floats, WallClock, wall_clock
+from langchain_reasc.lab.blocks import Block, table_of
 from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.durations import Durations, durations
 from langchain_reasc.lab.parts import Cell, Column, Table
-from langchain_reasc.lab.signals import for_each_pool
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.stopping import Cap
 
@@ -59,22 +60,19 @@ class Decided:
 @table("latency", "What methods take in time when samples are launched at once")
 def latency(studies: Sequence[Study]) -> Table:
     """Waves, latency and tokens of every method at concurrency 1, 4 and 16."""
-    rows, notes = for_each_pool(studies, _latency)
     waves = Column("Waves", ".2f", "Waves per question.")
     general = (
         "Modelled as a live run: the first response goes alone while an open gate may accept it; responses are decided "
         "on in launch order, as they end; what then still runs is cut off; the next wave waits for all of the last. A "
         "machine that draws more sequences at once draws each more slowly, which is not modelled."
     )
-    return Table([Column("Pool"), Column("Method"), _AT_ONCE, waves, *_LATENCY, _TOKENS], rows, [general, *notes])
+    return table_of(studies, [Column("Method"), _AT_ONCE, waves, *_LATENCY, _TOKENS], _latency, notes=[general])
 
 
 @table("batched", "ReASC in batches, beside ASC and ESC", paper="Table 14")
 def batched(studies: Sequence[Study]) -> Table:
     """The paper's comparison of its batched variant, and beside it how this library runs."""
-    rows, notes = for_each_pool(studies, _batched)
     columns = [
-        Column("Pool"),
         Column("Method"),
         _AT_ONCE,
         Column("Accuracy %", ".1f", "Right answers among the tested questions, the mean over arrangements."),
@@ -87,22 +85,24 @@ def batched(studies: Sequence[Study]) -> Table:
         "came: so we read the paper's batched variant. The rows called live are how a live run does it: the first "
         "response alone while an open gate may accept it, and what still runs at the decision is cut off."
     )
-    return Table(columns, rows, [general, *notes])
+    return table_of(studies, columns, _batched, notes=[general])
 
 
-def _latency(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
+def _latency(study: Study) -> Block:
     held, timing = durations(study), _Timing(study)
     mean: dict[tuple[str, int], float] = {}
+    rows = []
     for name, decided in timing.decided(lambda _: True).items():
         for at_once in CONCURRENCIES:
             clock = timing.clock(held, decided, at_once)
             mean[name, at_once] = float(clock.latency.mean())
-            yield [study.name, name, at_once, float(clock.waves.mean()), *_times(clock), float(clock.tokens.mean())]
-    notes.append(f"{study.name}: {held.note}.")
+            rows.append((name, at_once, float(clock.waves.mean()), *_times(clock), float(clock.tokens.mean())))
+    notes = [f"{study.name}: {held.note}."]
     for at_once in CONCURRENCIES:
         if slower := [name for name, at in mean if at == at_once and _slower(name, at_once, mean)]:
             told = f"with {at_once} at once, ASC takes less time than {' and '.join(slower)}"
             notes.append(f"{study.name}: {told}.")
+    return Block(rows, notes)
 
 
 def _slower(name: str, at_once: int, mean: Mapping[tuple[str, int], float]) -> bool:
@@ -110,27 +110,23 @@ def _slower(name: str, at_once: int, mean: Mapping[tuple[str, int], float]) -> b
     return name.startswith(("ReASC", "Finite", "Agreement")) and mean[name, at_once] > mean[ASC_ROW, at_once]
 
 
-def _batched(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
+def _batched(study: Study) -> Block:
     held, timing = durations(study), _Timing(study)
     found = timing.decided(lambda name: name in (ASC_ROW, _ESC, OFFLINE, MIXTURE))
     weighing = [name for name in found if name not in (ASC_ROW, _ESC)]
     plan = [(ASC_ROW, 1, False), (_ESC, 4, False)]
     plan += [row for name in weighing for row in ((name, 1, False), (name, 4, False), (name, 4, True))]
+    rows: list[Sequence[Cell]] = []
     for name, at_once, live in plan:
         clock = timing.clock(held, found[name], at_once, live=live)
         tokens, parameters = float(clock.tokens.mean()), study.parameters
-        yield [
-            study.name,
-            f"{name}, live" if live else name,
-            at_once,
-            100 * float(np.mean([one.accuracy for one in found[name]])),
-            tokens,
-            None if parameters is None else 2 * parameters.count * tokens / 1e12,
-            *_times(clock),
-        ]
-    notes.append(f"{study.name}: {held.note}.")
+        accuracy = 100 * float(np.mean([one.accuracy for one in found[name]]))
+        spent = None if parameters is None else tflops(parameters.count, tokens)
+        rows.append((f"{name}, live" if live else name, at_once, accuracy, tokens, spent, *_times(clock)))
+    notes = [f"{study.name}: {held.note}."]
     if not weighing:
         notes.append(f"There are no rows of ReASC: {study.uncalibrated or 'nothing could be calibrated'}.")
+    return Block(rows, notes)
 
 
 class _Timing:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from langchain_reasc.evaluation.bootstrap import Bootstrap, Estimate, exact, ratio
 from langchain_reasc.evaluation.comparison import Outcomes, RowKey
-from langchain_reasc.evaluation.metrics import never_differs
+from langchain_reasc.evaluation.metrics import never_differs, tflops
 from langchain_reasc.lab.parts import Column, percent
 from langchain_reasc.lab.quotients import accuracy_per_tflop, change
 from langchain_reasc.lab.study import Study
@@ -168,4 +168,4 @@ def number(value: float) -> float | None:
 
 
 def _tflops(study: Study, tokens: float) -> float:
-    return 2 * study.parameters.count * tokens / 1e12 if study.parameters else math.nan
+    return tflops(study.parameters.count, tokens) if study.parameters else math.nan

@@ -1,7 +1,7 @@
 """How well scores tell right responses from wrong ones: by signal and score, and by the window of the paper's score."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -11,12 +11,12 @@ from langchain_reasc.calibration.parts import AUROC
 from langchain_reasc.calibration.separation import Floats, pooled_with_intervals, within
 from langchain_reasc.evaluation.metrics import Estimate
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.lab.blocks import Block, table_of
 from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.parts import Cell, Column, Table
 from langchain_reasc.lab.signals import (
     SCORE_OF_PAPER,
     Responses,
-    for_each_pool,
     judged,
     longest_response,
     signal_measures,
@@ -46,9 +46,7 @@ _AUROC: Final = Column(
 @table("separation", "Which score tells right responses from wrong ones", paper="Table 8")
 def separation(studies: Sequence[Study]) -> Table:
     """AUROC and gap of every score of every signal."""
-    rows, notes = for_each_pool(studies, _separation)
     columns = [
-        Column("Pool"),
         Column("Signal"),
         Column("Score"),
         _AUROC,
@@ -62,32 +60,32 @@ def separation(studies: Sequence[Study]) -> Table:
             "high",
         ),
     ]
-    return Table(columns, rows, [_IN_THE_PAPER, *notes])
+    return table_of(studies, columns, _separation, notes=[_IN_THE_PAPER])
 
 
 @table("window", "The window of the bottom 10 % group score", paper="Table 9")
 def window(studies: Sequence[Study]) -> Table:
     """AUROC of the paper's score of each signal, by its window."""
-    rows, notes = for_each_pool(studies, _windows)
     columns = [
-        Column("Pool"),
         Column("Signal"),
         Column("Window", ".0f", "Tokens per group."),
         _AUROC,
         Column("Shorter %", ".1f", "Responses with fewer tokens than the window: their score is the plain mean."),
     ]
-    return Table(columns, rows, notes)
+    return table_of(studies, columns, _windows, notes=())
 
 
-def _separation(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
+def _separation(study: Study) -> Block:
     responses, width = Responses.of(study), window_for(study)
     measures = [one for score in _SCORES for one in signal_measures(study, score, width)]
-    measures = _possible(study, measures, notes)
+    measures, notes = _possible(study, measures)
     apart, inside = _apart(study, responses, measures), _inside(study, responses, measures)
     signals = [_names(measure)[0] for measure in measures]
-    for at in sorted(range(len(measures)), key=lambda at: signals.index(signals[at])):
-        nothing: tuple[Cell, ...] = (None, None, None)
-        yield [study.name, *_names(measures[at]), *apart.get(at, nothing), inside.get(at)]
+    nothing: tuple[Cell, ...] = (None, None, None)
+    rows = [
+        (*_names(measures[at]), *apart.get(at, nothing), inside.get(at))
+        for at in sorted(range(len(measures)), key=lambda at: signals.index(signals[at]))
+    ]
     right = int(responses.right.sum())
     mixed = np.intersect1d(responses.question[responses.right], responses.question[~responses.right]).size
     notes.append(
@@ -95,24 +93,28 @@ def _separation(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
         f"{len(study.pool.questions)} questions have both. Groups are of {width} tokens, which "
         f"{study.scores.shorter_than(width):.0%} of the responses do not fill."
     )
+    return Block(rows, notes)
 
 
-def _windows(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
+def _windows(study: Study) -> Block:
     responses, longest = Responses.of(study), longest_response(study)
     if not longest:
         raise PoolError("it has no token signals, without which a score cannot be made anew with another window")
     told = WINDOWS[: sum(width < longest for width in WINDOWS) + 1]  # one beyond the longest response: the plain mean
+    notes = []
     if len(told) < len(WINDOWS):
         notes.append(
             f"{study.name}: its longest response has {longest} tokens; with {told[-1]} and more, the score is the "
             "plain mean of every response."
         )
+    rows: list[Sequence[Cell]] = []
     for signal in signal_measures(study, SCORE_OF_PAPER, WINDOWS[0]):
         assert isinstance(signal, Measure)
         apart = _apart(study, responses, [Measure(signal.signal, SCORE_OF_PAPER, width) for width in told])
         for at, width in enumerate(told):
             shorter = 100 * study.scores.shorter_than(width)
-            yield [study.name, signal.signal, width, apart[at][0] if at in apart else None, shorter]
+            rows.append((signal.signal, width, apart[at][0] if at in apart else None, shorter))
+    return Block(rows, notes)
 
 
 def _apart(study: Study, responses: Responses, measures: Sequence[Measure | str]) -> dict[int, tuple[Cell, Cell, Cell]]:
@@ -142,18 +144,17 @@ def _gap(scores: Floats, right: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> t
     return gap, gap / math.sqrt(squares / (above.size + below.size - 2))
 
 
-def _possible(study: Study, measures: Sequence[Measure | str], notes: list[str]) -> list[Measure | str]:
-    """Those that the pool can score by."""
-    possible = []
+def _possible(study: Study, measures: Sequence[Measure | str]) -> tuple[list[Measure | str], list[str]]:
+    """Those that the pool can score by, and why it cannot by the others."""
+    possible, notes = [], dict[str, None]()
     for measure in measures:
         try:
             study.scores.array(measure)
         except PoolError as error:
-            told = f"{study.name}: no row for some scores, because {error}."
-            notes += [told] if told not in notes else []
+            notes[f"{study.name}: no row for some scores, because {error}."] = None
         else:
             possible.append(measure)
-    return possible
+    return possible, list(notes)
 
 
 def _names(measure: Measure | str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """What the tables on signals and scores share: which measures, of which responses, right or wrong."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from langchain_reasc.calibration.separation import Judged
 from langchain_reasc.evaluation.scoring import RECORDED
-from langchain_reasc.exceptions import CalibrationDataError, PoolError, ReASCError
-from langchain_reasc.lab.parts import Cell
+from langchain_reasc.exceptions import CalibrationDataError, PoolError
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, Measure
 from langchain_reasc.method.token_signals import VERBALIZED
@@ -19,7 +18,6 @@ __all__ = [
     "SCORE_OF_PAPER",
     "Responses",
     "chosen",
-    "for_each_pool",
     "judged",
     "longest_response",
     "signal_measures",
@@ -28,9 +26,6 @@ __all__ = [
 
 SCORE_OF_PAPER: Final = "bottom_group"
 _WINDOWS: Final = (DEFAULT_WINDOW, 64, 32, 16, 8)
-
-Rows = list[Sequence[Cell]]
-RowsOf = Callable[[Study, list[str]], Iterable[Sequence[Cell]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +57,6 @@ class Responses:
             what = "right" if right.size and right.all() else "wrong"
             raise PoolError(f"all {right.size} responses are {what}, so that nothing tells right from wrong")
         return cls(number, right, np.array([one.answer is not None for one in each], dtype=bool))
-
-
-def for_each_pool(
-    studies: Sequence[Study], rows_of: Callable[[Study, list[str]], Iterable[Sequence[Cell]]]
-) -> tuple[Rows, list[str]]:
-    """The rows of all pools, and the notes.
-
-    Args:
-        studies: one for each pool.
-        rows_of: makes the rows of one, and adds its notes to the list; what the pool cannot tell becomes a note.
-
-    Raises:
-        ReASCError: no pool has a row, for the reason that the last one gave.
-    """
-    rows: Rows = []
-    notes: list[str] = []
-    failure: ReASCError = PoolError("there is no pool to make it of")
-    for study in studies:
-        try:
-            rows += rows_of(study, notes)
-        except ReASCError as error:
-            failure = error
-            notes.append(f"{study.name}: no row, because {str(error).rstrip('.')}.")
-    if not rows:
-        raise failure
-    return rows, notes
 
 
 def signal_measures(study: Study, score: str, window: int) -> list[Measure | str]:

@@ -7,7 +7,8 @@ from langchain_reasc.lab.contents import contents
 from langchain_reasc.lab.parts import Table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8").split("## How we read")[0]
-ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines() if line.startswith(("| T", "| F"))]
+LINES = [line for line in PAGE.splitlines() if line.startswith(("| Table", "| Figure"))]
+ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in LINES]
 
 
 def named(text: str) -> list[str]:

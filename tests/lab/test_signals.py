@@ -8,9 +8,10 @@ from pools.synthetic import question, response, write_lines, write_pool
 from scipy.stats import norm
 
 from langchain_reasc.calibration.parts import Mixture
+from langchain_reasc.evaluation.bootstrap import exact
 from langchain_reasc.evaluation.metrics import Estimate
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.lab.bins import bin_numbers, edges, exact
+from langchain_reasc.lab.bins import bin_numbers, edges
 from langchain_reasc.lab.components import falling
 from langchain_reasc.method.confidence import Measure
 
