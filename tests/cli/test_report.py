@@ -16,6 +16,7 @@ pytest.importorskip("matplotlib")
 SAID = ("--shuffles", 1, "--calibration-size", 40, "--max-samples", 8, "--signal", "token_logprob", "--score", "mean")
 QUICK = ("--only", "acceptance", "--only", "histogram", *SAID)
 FAST = ("--only", "histogram", *SAID)
+TABLE = ("--only", "bins", *SAID)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_without_a_file_it_prints(pools: list[Path]) -> None:
     done = reasc("report", pools[0], *QUICK)
     assert "--only acceptance" in done.stdout and "of the questions are answered from one response" in done.stdout
     for option, begins in (("--json", "{"), ("--markdown", "# ReASC on one")):
-        assert reasc("report", pools[0], *FAST, option, "-").stdout.startswith(begins)
+        assert reasc("report", pools[0], *TABLE, option, "-").stdout.startswith(begins)
 
 
 def test_it_lists_what_there_is() -> None:
@@ -55,7 +56,7 @@ def test_it_lists_what_there_is() -> None:
 
 def test_pools_of_one_name_are_told_apart_by_their_folders(pools: list[Path], tmp_path: Path) -> None:
     again = write_pool(tmp_path / "one.jsonl", 60, 8, seed=3)
-    data = json.loads(reasc("report", pools[0], again, *FAST, "--json", "-").stdout)
+    data = json.loads(reasc("report", pools[0], again, *TABLE, "--json", "-").stdout)
     assert [one["name"] for one in data["pools"]] == [f"{path.parent.name}/one" for path in (pools[0], again)]
 
 
@@ -113,7 +114,7 @@ def test_without_jinja2_the_extra_is_named_before_anything_is_computed(
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = reasc("report", "nope.jsonl", "--out", tmp_path / "r.html", code=1)
     assert "langchain-reasc[report]" in done.stderr
-    assert reasc("report", pools[0], *FAST).stdout, "a terminal needs no jinja2"
+    assert reasc("report", pools[0], *TABLE).stdout, "a terminal needs no jinja2"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
@@ -122,7 +123,7 @@ def test_a_pipe_is_written_to_and_not_replaced(pools: list[Path], tmp_path: Path
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: held.append(pipe.read_text(encoding="utf-8")))
     reader.start()
-    reasc("report", pools[0], *FAST, "--json", pipe)
+    reasc("report", pools[0], *TABLE, "--json", pipe)
     reader.join(timeout=20)
     assert json.loads(held[0])["parts"] and pipe.is_fifo()
 
