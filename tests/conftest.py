@@ -1,5 +1,6 @@
 """For every test: how hypothesis looks for counterexamples, Ctrl-C, certificates, the model in full precision."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,12 @@ settings.load_profile("reasc")
 
 # A background job inherits that Ctrl-C is ignored, and so would the processes that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported by now stays to the end: the garbage collector need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

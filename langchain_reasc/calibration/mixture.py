@@ -4,7 +4,8 @@ import math
 import threading
 import warnings
 from collections.abc import Sequence
-from typing import Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ from langchain_reasc.calibration.schema import Calibration, Fingerprint, Gate, M
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import check_weight
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 __all__ = ["FEWEST_FOR_MIXTURE", "MixtureCalibrator", "calibrate_mixture", "fit_mixture", "posterior_upper"]
 
@@ -147,16 +151,23 @@ def fit_mixture(scores: Scores, components: Sequence[int] = (1, 2, 3, 4), seed: 
 def _mixture(z: npt.NDArray[Any], components: int, seed: int, *, tolerance: float) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
-    from threadpoolctl import threadpool_limits
 
     # A few hundred scores take one thread 50 ms; several threads spin, and on a busy machine take 50 times as long.
-    with warnings.catch_warnings(), threadpool_limits(1):
+    with warnings.catch_warnings(), _threads().limit(limits=1):
         warnings.simplefilter("ignore", ConvergenceWarning)  # read from .converged_ instead
         # scikit-learn's own tolerance, 1e-3, stops so early that the share accepted is off by up to 11 points. It is
-        # enough to see which of five starts is the best.
-        options = {"max_iter": 10_000, "reg_covar": 1e-4, "warm_start": True}
-        best = GaussianMixture(components, n_init=5, random_state=seed, tol=1e-3, **options).fit(z)
+        # enough to see which of five starts is the best; one component has one start.
+        options = {"max_iter": 10_000, "reg_covar": 1e-4, "warm_start": True, "n_init": 5 if components > 1 else 1}
+        best = GaussianMixture(components, random_state=seed, tol=1e-3, **options).fit(z)
         return best.set_params(tol=tolerance).fit(z)
+
+
+@cache
+def _threads() -> "ThreadpoolController":
+    """What limits the threads of numerical libraries; to find these takes a quarter as long as all the fits."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 class MixtureCalibrator:
