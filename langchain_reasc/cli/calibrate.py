@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from langchain_reasc.cli.calibration_lines import explained
 from langchain_reasc.cli.checks import keep_apart, output_file
 from langchain_reasc.cli.console import ending, remark, stdout
 from langchain_reasc.cli.models import open_model
@@ -38,11 +39,11 @@ from langchain_reasc.cli.record import record_with_progress
 from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibration import AUROC, Calibration
+    from langchain_reasc.calibration import Calibration
     from langchain_reasc.evaluation.scoring import MeasureSpec
     from langchain_reasc.pools.pool import Pool
 
-__all__ = ["calibrate", "calibrate_pool", "check_signals", "explained"]
+__all__ = ["calibrate", "calibrate_pool", "check_signals"]
 
 _SHOWN = 3  # examples
 
@@ -120,6 +121,7 @@ def calibrate(
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
     from langchain_reasc.data.questions import data_format, read_data_set
+    from langchain_reasc.pools.reading import read_pool
 
     if sum(one is not None for one in (data, pool, unlabelled)) != 1:
         raise typer.BadParameter(
@@ -143,45 +145,27 @@ def calibrate(
         default_seed=seed,
         max_tokens=max_tokens,
     )
+    asking_how: dict[str, Any] = {"system": system, "concurrency": concurrency or (8 if url else 1)}
     if unlabelled is not None:
         known = data_format(unlabelled, **fields) if preset == "auto" else None  # a pipe can be read once only
         asked = asking(preset, known, **given)
+        asking_how |= {"answer": asked.answer, "template": asked.template}
         with opened(**asked.sampling) as chat_model:
             calibrate_without_labels(
-                chat_model,
-                unlabelled,
-                out,
-                spec=spec,
-                limit=limit,
-                answer=asked.answer,
-                system=system,
-                template=asked.template,
-                fields=fields,
-                seed=seed,
-                concurrency=concurrency or (8 if url else 1),
+                chat_model, unlabelled, out, spec=spec, limit=limit, fields=fields, seed=seed, **asking_how
             )
         return
     if data is not None:
         found = read_data_set(data, limit=limit, **fields)
         asked = asking(preset, found.format, **given)
-        responses = out.with_suffix(".pool.sqlite")
+        asking_how |= {"answer": asked.answer, "template": asked.template}
+        responses, check = out.with_suffix(".pool.sqlite"), partial(check_signals, spec=spec)
         with opened(**asked.sampling) as chat_model:
             recorded = record_with_progress(
-                "Calibrating",
-                chat_model,
-                found.questions,
-                responses,
-                samples=samples,
-                answer=asked.answer,
-                system=system,
-                template=asked.template,
-                concurrency=concurrency or (8 if url else 1),
-                check_first=partial(check_signals, spec=spec),
+                "Calibrating", chat_model, found.questions, responses, samples=samples, check_first=check, **asking_how
             )
         wanted = {question.id for question in found.questions}
     else:
-        from langchain_reasc.pools.reading import read_pool
-
         recorded = read_pool(pool or Path())
         wanted = {question.id for question in recorded.questions[:limit]}
     for line in _nothing_right(recorded, wanted):
@@ -256,55 +240,3 @@ def _nothing_right(pool: "Pool", wanted: "Collection[str]") -> Iterator[str]:
         text = pool.texts(question.id)[0]
         end = "" if text is None else f", in a response that ends {ending(text)}"
         yield f"  label {question.reference!r}, answer {response.answer!r}{end}"
-
-
-def explained(calibration: "Calibration") -> Iterator[str]:
-    """A calibration in a few readable lines."""
-    from langchain_reasc.method.confidence import Measure
-
-    auroc, within = calibration.auroc, calibration.within
-    if calibration.accuracy is not None:
-        yield f"First responses     {calibration.n}, of which {calibration.accuracy:.1%} right"
-    held_out = f", {auroc.cross_validated:.2f} held out" if auroc and auroc.cross_validated is not None else ""
-    yield f"Confidence measure  {calibration.measure}"
-    if auroc:
-        yield f"                    AUROC of right against wrong {_with_interval(auroc)}{held_out}"
-    if within:
-        yield f"                    within a question {_with_interval(within)}"
-    for other in calibration.rejected:
-        measure = Measure(other.signal, other.score, other.window)
-        yield f"  rather than       {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})"
-    yield f"Scores              mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}"
-    yield from _gate_explained(calibration)
-    if known := calibration.correctness:
-        low, high = known.points[0], known.points[-1]
-        yield (
-            f"P(correct)          {low[1]:.2f} where {low[0]:.0%} of the votes support the answer, {high[1]:.2f} where "
-            f"{high[0]:.0%} do; by {known.source} of {known.n} questions"
-        )
-    if calibration.fallback:
-        yield f"Safeguard           a live run counts votes (ASC) instead: {calibration.fallback}"
-    elif calibration.unweighed:
-        yield f"Stage 2             counts votes: {calibration.unweighed}"
-    elif within:
-        yield f"Stage 2             weighs votes by their confidence ({calibration.weight})"
-
-
-def _with_interval(auroc: "AUROC") -> str:
-    return f"{auroc.value:.2f} [{auroc.low:.2f}, {auroc.high:.2f}]"
-
-
-def _gate_explained(calibration: "Calibration") -> Iterator[str]:
-    gate = calibration.gate
-    threshold, closed_because = gate.under("default")
-    if threshold is None:
-        yield f"Gate                closed: {closed_because}"
-    else:
-        yield f"Gate                accepts a first response scoring {threshold:.4g} or more"
-    if gate.level is not None and gate.lower_bound is not None:
-        yield (
-            f"                    of the {gate.accepted} highest, {gate.lower_bound:.1%} or more are right, "
-            f"{100 * gate.level:g} % sure"
-        )
-    if gate.threshold not in (None, threshold):
-        yield f"                    the paper's would be {gate.threshold:.4g}, of which nothing is sure"

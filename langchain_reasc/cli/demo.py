@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.calibrate import calibrate_pool, explained
+from langchain_reasc.cli.calibrate import calibrate_pool
+from langchain_reasc.cli.calibration_lines import explained
 from langchain_reasc.cli.checks import output_folder, picture
 from langchain_reasc.cli.console import progress, remark, stdout
 from langchain_reasc.cli.models import embedded, open_model

@@ -16,6 +16,7 @@ from runnable.fakes import calibration
 from cli.test_commands import reasc
 from langchain_reasc.calibration import Fingerprint, load_calibration, save_calibration
 from langchain_reasc.calibration.asked import confidence_part
+from langchain_reasc.cli import main
 from langchain_reasc.models.stated import instruction
 from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.store import PoolStore
@@ -149,7 +150,7 @@ def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) 
 
 def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    shown = reasc("demo", "--problems", 8, "--calibration-size", 64, "--samples", 4, "--plot", "--out", out).stdout
+    shown = reasc("demo", "--problems", 6, "--calibration-size", 40, "--samples", 4, "--plot", "--out", out).stdout
     for part in ("SC@4", "ReASC (online)", "sample by sample", "Calibration without labels", "tokens instead of"):
         assert part in shown
     assert {path.name for path in out.iterdir()} == {
@@ -168,12 +169,14 @@ def test_demo_says_how_many_problems_there_are(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_exit_codes_of_a_real_process(tmp_path: Path) -> None:
+def test_exit_codes_of_a_real_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, err = _finished("replay", tmp_path / "missing.jsonl")
     assert (code, out) == (1, "")
     assert err.startswith("error: no pool at")
     assert "Traceback" not in err
-    assert _finished("replay", "--wrong-flag")[0] == 2
+    monkeypatch.setattr(sys, "argv", ["reasc", "replay", "--wrong-flag"])
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main()
 
 
 def test_ctrl_c_is_clean_and_recording_goes_on_afterwards(tmp_path: Path) -> None:
