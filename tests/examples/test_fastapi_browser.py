@@ -1,43 +1,25 @@
 """The page of the example with FastAPI in a real browser: Chromium, or Chrome, driven by selenium."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import chromium, in_a_browser
 from fastapi_app import EASY, Served, gated, served
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from runnable.fakes import Reply, Scripted, saying
 
 from langchain_reasc import ReASCRunnable
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,  # a browser takes seconds to start
-    pytest.mark.skipif(not BROWSER or not DRIVER, reason="there is no chromium (or google-chrome) with chromedriver"),
-]
-selenium = pytest.importorskip("selenium", reason="selenium is not installed: pip install selenium")
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
+pytestmark = in_a_browser
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(BROWSER)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]:
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
 
 
 @pytest.fixture

@@ -1,28 +1,18 @@
 """The report's page in a real browser: Chromium, or Chrome, driven by selenium."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import chromium, in_a_browser
 
 from lab.reports import pool, report, study
 from langchain_reasc.lab.making import Made, chosen_entries, make_report
 from langchain_reasc.lab.rendering import report_page
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,  # a browser takes seconds to start
-    pytest.mark.skipif(not BROWSER or not DRIVER, reason="there is no chromium (or google-chrome) with chromedriver"),
-]
-selenium = pytest.importorskip("selenium", reason="selenium is not installed: pip install selenium")
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
+pytestmark = in_a_browser
 CONTRAST = """
 const channel = (value) => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
 const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
@@ -49,16 +39,8 @@ return seen.map((one) => [ratio(one), one.tagName + "." + one.className]).sort((
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(BROWSER)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]:
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
