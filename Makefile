@@ -50,7 +50,7 @@ test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --benchmark-disable
 
 test-slow: $(VENV)/.test test-lowest test-decisions
-	@$(PIP) install --group browser
+	@$(PIP) install --group browser --group ray
 	@$(BIN)/python -m pytest -m slow
 
 test-lowest: $(VENV)/.lowest
