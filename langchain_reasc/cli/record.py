@@ -28,7 +28,6 @@ from langchain_reasc.cli.options import (
     Urls,
     read_template,
 )
-
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ begun, as on one machine: a small actor, the desk, knows what was, so that it ca
 
 import pickle
 import socket
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from langchain_reasc.pools.ray_cluster import LOCAL, import_ray, quiet_data, ray
 __all__ = ["RayWorkers"]
 
 Outcome = Answered | ContextOverflowError
+_Row = tuple[int, bytes]
 MakeModel = Callable[[], Runnable[LanguageModelInput, Any]]
 
 _BLOCKS: Final = 2_000  # more of them, each of fewer questions, cost the driver 10 kB each, and time
@@ -78,7 +79,7 @@ class RayWorkers:
         if not asked:
             return
         make = self._packed(asking)
-        with ray_cluster(self.address, cpus=self.count * self.cpus, gpus=self.gpus) as ray:
+        with ray_cluster(self.address, cpus=self.count * self.cpus) as ray:
             self._require_room(ray.cluster_resources())
             left = dict(enumerate(asked))
             while left:  # a second time only where a worker died in the middle of a block
@@ -113,9 +114,7 @@ class RayWorkers:
         if failed:
             raise failed[0]
 
-    def _rows(
-        self, ray: Any, left: dict[int, Asked], make: bytes, desk: Any
-    ) -> Generator[tuple[int, bytes], None, None]:
+    def _rows(self, ray: Any, left: Mapping[int, Asked], make: bytes, desk: Any) -> Generator[_Row, None, None]:
         """What workers give back of each question: its position, and an outcome, pickled."""
         positions, size = list(left), min(max(1, len(left) // _BLOCKS), _LARGEST)
         blocks = [

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import sys
 import warnings
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from langchain_reasc.exceptions import ConfigurationError, missing_extra
 __all__ = ["LOCAL", "import_ray", "quiet_data", "ray_cluster"]
 
 LOCAL: Final = "local"
+_PATIENCE: Final = 10.0  # seconds, for a cluster to be reached
 _OBJECT_STORE: Final = 256 * 2**20  # bytes: what is under way, some megabytes for each question of long reasoning
 # Nothing is sent to Ray's makers, and what its processes log stays in their files.
 _ENVIRONMENT: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
@@ -36,7 +38,7 @@ def import_ray() -> Any:
 
 
 @contextmanager
-def ray_cluster(address: str, *, cpus: float, gpus: float = 0.0) -> Iterator[Any]:
+def ray_cluster(address: str, *, cpus: float) -> Iterator[Any]:
     """Ray, connected: to what this process is connected to already, or else to ``address``, until the block is left.
 
     Args:
@@ -44,7 +46,6 @@ def ray_cluster(address: str, *, cpus: float, gpus: float = 0.0) -> Iterator[Any
             joins the one that this machine belongs to, HOST:PORT another.
         cpus: CPUs that are to be taken. Where a cluster is started it has them, whatever the machine has: workers that
             wait for servers need none.
-        gpus: GPUs of one worker.
 
     Raises:
         MissingExtraError: Ray is not installed.
@@ -64,17 +65,25 @@ def ray_cluster(address: str, *, cpus: float, gpus: float = 0.0) -> Iterator[Any
         where |= {"num_cpus": max(ceil(cpus), os.cpu_count() or 1), "object_store_memory": _OBJECT_STORE}
         where |= {"include_dashboard": False}
     try:
+        _require_listening(address)
         with _unsaid():
             ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         raise ConfigurationError(
-            f"no Ray cluster can be had at {address!r}: {error}. `ray start --head` starts one, and 'local' one for "
-            "this run alone"
+            f"no Ray cluster can be had at {address!r}: {str(error).rstrip('.')}. `ray start --head` "
+            "starts one, and 'local' one for this run alone"
         ) from error
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _require_listening(address: str) -> None:
+    """Raise OSError where nobody listens; Ray would try for minutes, and cannot be interrupted."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
 
 
 @contextmanager
