@@ -1,7 +1,7 @@
 """Asking a model what a pool records: all samples of a question, a failed one once more, and what they vote for."""
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
@@ -115,7 +115,7 @@ class Asking:
 
 def each_question(
     asked: Sequence[Asked], ask: Callable[[Asked], Answered | ContextOverflowError], concurrency: int
-) -> Iterator[tuple[Asked, Answered | ContextOverflowError]]:
+) -> Generator[tuple[Asked, Answered | ContextOverflowError], None, None]:
     """Questions with their responses, as they are done; after a failure those in flight still come out."""
     if concurrency == 1:  # in this thread, where Ctrl-C reaches it
         yield from ((one, ask(one)) for one in asked)

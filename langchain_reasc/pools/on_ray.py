@@ -68,7 +68,7 @@ class RayWorkers:
             if getattr(self, name) < least:
                 raise ConfigurationError(f"{name} of workers must be {least} or more, got {getattr(self, name)}")
 
-    def __call__(self, asked: Sequence[Asked], asking: Asking) -> Iterator[tuple[Asked, Outcome]]:
+    def __call__(self, asked: Sequence[Asked], asking: Asking) -> Generator[tuple[Asked, Outcome], None, None]:
         """Answers in the order they are had.
 
         Raises:

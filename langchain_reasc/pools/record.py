@@ -1,7 +1,8 @@
 """Recording a pool: n responses to each question, resumable after a kill."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -27,8 +28,8 @@ from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredRespons
 
 __all__ = ["Recording", "Workers", "record_pool"]
 
-Workers = Callable[[Sequence[Asked], Asking], Iterable[tuple[Asked, Answered | ContextOverflowError]]]
-"""What asks a model elsewhere: is given what is to be asked, and gives answers as they are done."""
+Workers = Callable[[Sequence[Asked], Asking], Generator[tuple[Asked, Answered | ContextOverflowError], None, None]]
+"""What asks a model elsewhere: is given what is to be asked, and gives answers as they are done, until it is closed."""
 
 
 def record_pool(
@@ -110,14 +111,15 @@ def record_pool(
         on_question(len(questions) - len(missing), len(questions))
     too_long: list[ContextOverflowError] = []
     answers = (workers or partial(each_question, concurrency=concurrency))(missing, asking)
-    for at, ((question, _), answered) in enumerate(answers, start=len(questions) - len(missing) + 1):
-        if isinstance(answered, ContextOverflowError):
-            too_long.append(answered)
-            tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {answered}")
-        else:
-            recording.add(answered)
-        if on_question:
-            on_question(at, len(questions))
+    with closing(answers) as arriving:  # an interruption ends those that ask, too
+        for at, ((question, _), answered) in enumerate(arriving, start=len(questions) - len(missing) + 1):
+            if isinstance(answered, ContextOverflowError):
+                too_long.append(answered)
+                tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {answered}")
+            else:
+                recording.add(answered)
+            if on_question:
+                on_question(at, len(questions))
     if too_long and not recording.store.ids():
         raise ContextOverflowError(f"none of the {len(questions)} questions fits the model's context: {too_long[0]}")
     pool = read_pool(target)

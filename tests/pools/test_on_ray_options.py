@@ -58,6 +58,6 @@ def test_an_address_where_nobody_listens() -> None:
     pytest.importorskip("ray")
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"127.0.0.1:{closed.getsockname()[1]}"
-    with pytest.raises(ConfigurationError, match=f"no Ray cluster can be had at '{address}'.*refused"):
-        with ray_cluster(address, cpus=1):
-            pass
+    refused = pytest.raises(ConfigurationError, match=f"no Ray cluster can be had at '{address}'.*refused")
+    with refused, ray_cluster(address, cpus=1):
+        pass
