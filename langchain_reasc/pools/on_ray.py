@@ -99,8 +99,9 @@ class RayWorkers:
                     begun.discard(at)
                     outcome, one = pickle.loads(packed), left.get(at)
                     if isinstance(outcome, _Failed):
+                        if not failed:  # the first: what is in flight now is waited for
+                            begun = ray.get(desk.close.remote()) & left.keys() - {at}
                         failed.append(outcome.error)
-                        begun = begun or ray.get(desk.close.remote()) & left.keys() - {at}
                     elif outcome is not None and one is not None:
                         yield left.pop(at), outcome
                     if failed and not begun:
