@@ -207,29 +207,26 @@ class _Worker:
             return _Failed(known if isinstance(known, Exception) else SamplingError(repr(known)))
 
 
-class _Desk:
-    """Knows which questions were begun, and lets none begin once it is closed."""
-
-    def __init__(self) -> None:
-        self._begun: set[int] = set()
-        self._open = True
-
-    def begins(self, at: int) -> bool:
-        if self._open:
-            self._begun.add(at)
-        return self._open
-
-    def close(self) -> set[int]:
-        self._open = False
-        return self._begun
-
-
 def _desk(ray: Any) -> Any:
-    """An actor beside this process, which it outlives by nothing."""
+    """An actor on this machine that knows which questions were begun, and lets none begin once it is closed."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    class Desk:  # defined here it is sent as it is, and its process need not import this package
+        def __init__(self) -> None:
+            self.begun: set[int] = set()
+            self.is_open = True
+
+        def begins(self, at: int) -> bool:
+            if self.is_open:
+                self.begun.add(at)
+            return self.is_open
+
+        def close(self) -> set[int]:
+            self.is_open = False
+            return self.begun
+
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)(_Desk).remote()
+    return ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)(Desk).remote()
 
 
 def _threaded(ray: Any, calls: int) -> tuple[Any, dict[str, int]]:
