@@ -90,7 +90,8 @@ def main() -> None:
     replicas = len(given.base_url or ()) or given.workers
     done = clock.at_last - clock.held
     print(
-        f"{done} questions of {given.samples} responses by {given.workers} workers; {given.out} has {len(pool.questions)}"
+        f"{done} questions of {given.samples} responses by {given.workers} workers; "
+        f"{given.out} has {len(pool.questions)}"
     )
     if done < 2:
         sys.exit("error: nothing was left to measure; give another --out, or more --questions")
@@ -106,7 +107,8 @@ def report(pool: Pool, clock: Clock, given: Any, replicas: int) -> None:
     each = counted / (clock.last - clock.first) * tokens / replicas  # the start of the workers is not in it
     busy = clock.busy / counted * SAMPLES
     print(
-        f"{clock.first - clock.begun:.1f} s to the first answer, then {each:,.0f} tokens/s from each of {replicas} replicas"
+        f"{clock.first - clock.begun:.1f} s to the first answer, then {each:,.0f} tokens/s "
+        f"from each of {replicas} replicas"
     )
     print(f"{tokens:.0f} tokens and {size:,.0f} bytes a response")
     total = QUESTIONS * SAMPLES
@@ -116,7 +118,8 @@ def report(pool: Pool, clock: Clock, given: Any, replicas: int) -> None:
         f"{hours:,.0f} replica-hours, {total * size / 1e9:,.0f} GB of pool"
     )
     print(
-        f"  this process needs {1e3 * busy:.1f} ms of a processor for each: {QUESTIONS * busy / 3600:.1f} hours at least"
+        f"  this process needs {1e3 * busy:.1f} ms of a processor for each: "
+        f"{QUESTIONS * busy / 3600:.1f} hours at least"
     )
     for count in given.replicas:
         money = "" if given.price is None else f", {hours * given.price:,.2f} at {given.price:g} a replica-hour"

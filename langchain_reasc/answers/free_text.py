@@ -19,7 +19,7 @@ from langchain_reasc.answers.extractors import Extractor
 from langchain_reasc.answers.judge import JUDGE_PROMPT, filled, placeholders, verdict_of
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["free_text", "spelling"]
+__all__ = ["free_text", "name_of_judge", "spelling"]
 
 _ROUNDING = 1e-9
 _SHOWN = 80  # characters of a reply in a notice
@@ -124,9 +124,8 @@ def _by_judge(judge: Runnable[Any, Any], prompt: str, timeout: float | None) -> 
     if missing := {"first", "second"} - placeholders(prompt):
         names = " and ".join(f"{{{name}}}" for name in sorted(missing))
         raise ConfigurationError(f"the judge's prompt lacks {names}, which stand for the two answers")
-    other = "" if prompt == JUDGE_PROMPT else f", prompt {zlib.crc32(prompt.encode()):08x}"
     return Equivalence(
-        name=f"judge({_model_name(judge)}{other})",
+        name=name_of_judge(judge, prompt, usual=JUDGE_PROMPT),
         kind="judge",
         between=partial(_judged, judge, prompt),
         timeout=timeout,
@@ -179,6 +178,12 @@ def _judged(judge: Runnable[Any, Any], prompt: str, question: str, ask: Ask) -> 
         return verdict
 
     return same
+
+
+def name_of_judge(judge: Any, prompt: str, *, usual: str) -> str:
+    """What a judge is called in messages and files, by its model and by its prompt where that is not the usual one."""
+    other = "" if prompt == usual else f", prompt {zlib.crc32(prompt.encode()):08x}"
+    return f"judge({_model_name(judge)}{other})"
 
 
 def _model_name(model: Any) -> str:

@@ -49,7 +49,7 @@ def placeholders(prompt: str) -> set[str]:
 
 def filled(prompt: str, **texts: str) -> str:
     """The prompt with its texts; braces in these, and others in the prompt, stay as they are."""
-    return _PLACEHOLDER.sub(lambda name: texts[name[1]], prompt)
+    return re.sub(rf"\{{({'|'.join(texts)})\}}", lambda name: texts[name[1]], prompt)
 
 
 def verdict_of(reply: AIMessage) -> bool | None:

@@ -4,7 +4,7 @@ import math
 import threading
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,10 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import check_weight
 
-__all__ = ["MixtureCalibrator", "calibrate_mixture"]
+__all__ = ["FEWEST_FOR_MIXTURE", "MixtureCalibrator", "calibrate_mixture", "fit_mixture", "posterior_upper"]
 
-_FEWEST_FOR_MIXTURE = 16  # five parameters, and room to prefer one component
+FEWEST_FOR_MIXTURE: Final = 16
+"""Scores: five parameters, and room to prefer one component."""
 
 
 def calibrate_mixture(
@@ -64,7 +65,7 @@ def calibrate_mixture(
     """
     values = checked_scores(scores, p_target)
     check_weight(weight, float(values.mean()))
-    mixture = _fit(values, components, seed) if values.size >= _FEWEST_FOR_MIXTURE else None
+    mixture = fit_mixture(values, components, seed) if values.size >= FEWEST_FOR_MIXTURE else None
     return Calibration.of_scores(
         values,
         measure,
@@ -94,7 +95,7 @@ def posterior_upper(scores: Scores, mixture: Mixture) -> Scores:
 
 def _gate(scores: Scores, mixture: Mixture | None, p_target: float, *, bic_veto: bool) -> Gate:
     if mixture is None:
-        why = f"{scores.size} responses are too few for a two-component mixture ({_FEWEST_FOR_MIXTURE} at least)"
+        why = f"{scores.size} responses are too few for a two-component mixture ({FEWEST_FOR_MIXTURE} at least)"
         return Gate(threshold=None, closed_because=why)
     upper_mean = mixture.means[1]
     if not mixture.converged:
@@ -113,10 +114,15 @@ def _gate(scores: Scores, mixture: Mixture | None, p_target: float, *, bic_veto:
     return Gate(threshold=max(min(upper_mean, highest), target), mean_part=upper_mean, target_part=target)
 
 
-def _fit(scores: Scores, components: Sequence[int], seed: int) -> Mixture:
+def fit_mixture(scores: Scores, components: Sequence[int] = (1, 2, 3, 4), seed: int = 0) -> Mixture:
     """Fit mixtures on z-scores (so that the fit does not depend on the signal's unit) and scale back.
 
     The gate stands on two components, which are fitted to the end; others are for the record's criteria alone.
+
+    Args:
+        scores: shape (n,), at least :data:`FEWEST_FOR_MIXTURE`, finite and not all equal.
+        components: the numbers of components whose criteria are wanted, 1 and 2 among them.
+        seed: the seed of the initialisation.
     """
     mean, std = float(scores.mean()), float(scores.std())
     z = ((scores - mean) / std)[:, None]

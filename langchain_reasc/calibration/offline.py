@@ -13,11 +13,22 @@ from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import check_weight
 
-__all__ = ["WITHIN_NEEDED", "auroc_of", "auroc_with_interval", "auroc_within", "calibrate_offline"]
+__all__ = [
+    "WITHIN_NEEDED",
+    "Z",
+    "auroc_of",
+    "auroc_with_interval",
+    "auroc_within",
+    "calibrate_offline",
+    "checked_scores",
+    "mean_with_interval",
+    "newcombe",
+]
 
 WITHIN_NEEDED: Final = 0.6
 """What the lower end of the AUROC within questions must be above for Stage 2 to weigh votes under the safeguard."""
-_Z: Final = 1.959963984540054  # of a 95 % interval
+Z: Final = 1.959963984540054
+"""The normal deviate of a 95 % interval."""
 
 Scores = npt.NDArray[np.float64]
 
@@ -125,8 +136,13 @@ def auroc_with_interval(
     if correct.all() or not correct.any():
         return None
     value, sizes = float(auroc_of(scores[correct], scores[~correct])), (int(correct.sum()), int((~correct).sum()))
-    low, high = _newcombe_low(value, *sizes), 1.0 - _newcombe_low(1.0 - value, *sizes)
+    low, high = newcombe(value, *sizes)
     return AUROC(value=value, low=low, high=high, cross_validated=cross_validated)
+
+
+def newcombe(value: float, m: int, n: int) -> tuple[float, float]:
+    """Newcombe's interval of an AUROC of ``m`` right responses against ``n`` wrong ones."""
+    return _newcombe_low(value, m, n), 1.0 - _newcombe_low(1.0 - value, m, n)
 
 
 def _newcombe_low(value: float, m: int, n: int) -> float:
@@ -137,7 +153,7 @@ def _newcombe_low(value: float, m: int, n: int) -> float:
 
     def beyond(theta: float) -> float:
         spread = 1 + ((m + n) / 2 - 1) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
-        return (value - theta) ** 2 - _Z**2 * theta * (1 - theta) / (m * n) * spread
+        return (value - theta) ** 2 - Z**2 * theta * (1 - theta) / (m * n) * spread
 
     return float(brentq(beyond, 0.0, min(value, 1.0 - 1e-12)))  # at 1 itself the variance vanishes
 
@@ -157,11 +173,17 @@ def auroc_within(scores: Sequence[npt.ArrayLike], correct: Sequence[npt.ArrayLik
     """
     rows = [(np.asarray(s, dtype=np.float64), np.asarray(c, dtype=bool)) for s, c in zip(scores, correct, strict=True)]
     found = [float(auroc_of(row[right], row[~right])) for row, right in rows if right.any() and not right.all()]
-    if not found:
+    return mean_with_interval(found)
+
+
+def mean_with_interval(found: npt.ArrayLike) -> AUROC | None:
+    """The mean of what lies between 0 and 1, one per question, with Wilson's interval; None of nothing."""
+    each = np.asarray(found, dtype=np.float64)
+    if not each.size:
         return None
-    value, n = float(np.mean(found)), len(found)
-    middle = (value + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    half = _Z / (1 + _Z**2 / n) * math.sqrt(value * (1 - value) / n + _Z**2 / (4 * n**2))
+    value, n = float(each.mean()), each.size
+    middle = (value + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * math.sqrt(value * (1 - value) / n + Z**2 / (4 * n**2))
     return AUROC(value=value, low=max(0.0, middle - half), high=min(1.0, middle + half))
 
 

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from langchain_reasc._version import __version__
-from langchain_reasc.cli import ask, calibrate, demo, probe, record, replay
+from langchain_reasc.cli import ask, calibrate, demo, grade, pool, probe, record, replay
 from langchain_reasc.cli.console import stderr
 from langchain_reasc.cli.wording import in_options, speak_plainly
 from langchain_reasc.exceptions import ReASCError
@@ -25,7 +25,11 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 
 [bold]reasc record data.jsonl --model my.gguf --out pool.sqlite[/]    keep responses
 
+[bold]reasc grade pool.sqlite --grader numeric[/]    say anew which of them are right
+
 [bold]reasc replay pool.sqlite[/]    compare pass@1, SC, ESC, ASC and ReASC on them
+
+[bold]reasc pool show pool.sqlite[/]    what does it hold, and what has it cost?
 
 [bold]reasc probe http://localhost:8000/v1[/]    what does a server support?
 """
@@ -68,8 +72,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo.demo, ask.ask, calibrate.calibrate, record.record, replay.replay, probe.probe):
+for command in (demo.demo, ask.ask, calibrate.calibrate, record.record, grade.grade, replay.replay, probe.probe):
     app.command(help=_reflowed(command.__doc__ or ""))(command)
+
+_pools = typer.Typer(
+    help="Recorded pools: what they hold, several as one, and for other programs.",
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for operation in (pool.show, pool.merge, pool.export, pool.import_, pool.convert):
+    _pools.command(operation.__name__.strip("_"), help=_reflowed(operation.__doc__ or ""))(operation)
+app.add_typer(_pools, name="pool")
 
 
 def main() -> None:

@@ -9,17 +9,21 @@ from langchain_reasc.cli.checks import safeguard_name
 from langchain_reasc.cli.console import ending, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import embedded, open_model
 from langchain_reasc.cli.options import (
-    AnswerSpec,
+    AnswerGiven,
     AsJson,
     KeyVariable,
     MaxTokens,
     Model,
+    ModelClass,
+    ModelKwargs,
+    PresetName,
     System,
     Temperature,
     TemplateText,
     Urls,
     read_template,
 )
+from langchain_reasc.cli.preset import asking
 from langchain_reasc.exceptions import SamplingError
 
 if TYPE_CHECKING:
@@ -44,6 +48,8 @@ def ask(
     model: Model = None,
     url: Urls = None,
     key_variable: KeyVariable = None,
+    model_class: ModelClass = None,
+    model_kwargs: ModelKwargs = None,
     calibration: Annotated[
         str | None,
         typer.Option(
@@ -69,7 +75,8 @@ def ask(
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
     system: System = None,
     template: TemplateText = None,
-    answer: AnswerSpec = "auto",
+    answer: AnswerGiven = None,
+    preset: PresetName = None,
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
     seed: Annotated[int | None, typer.Option(min=0, help="For the same samples each time.")] = None,
@@ -97,11 +104,19 @@ def ask(
     if not text:
         raise typer.BadParameter("the question is empty")
     stopping = None if rule is None else _rule(rule, budget=max_samples)
-    prompt = (read_template(template, system=system) or Template()).after(system)
-    shipped = model is None and not url
+    given_template = read_template(template, system=system)
+    asked = asking(preset, None, model=model, template=given_template, answer=answer, temperature=temperature)
+    prompt = (asked.template or Template()).after(system)
+    shipped = model is None and not url and model_class is None
     known = _calibration(calibration, shipped=shipped)
-    options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-    with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+    options: dict[str, Any] = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
+    source: dict[str, Any] = {
+        "urls": url,
+        "key_variable": key_variable,
+        "model_class": model_class,
+        "model_kwargs": model_kwargs,
+    }
+    with open_model(model, **source, **options) as chat_model:
         reasc = ReASCRunnable(
             model=chat_model,
             calibration=known,
@@ -110,7 +125,7 @@ def ask(
             rule=stopping,
             max_samples=max_samples,
             concurrency=concurrency,
-            answer=answer,
+            answer=asked.answer,
             fixed_prompt=prompt.fixed,
             safeguard=cast(Literal["default", "paper"], safeguard),
             allow_fingerprint_mismatch=allow_mismatch,

@@ -12,11 +12,15 @@ from langchain_reasc.cli.console import ending, remark, stdout
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
-    AnswerSpec,
+    AnswerGiven,
     Concurrency,
+    Format,
     KeyVariable,
     MaxTokens,
     Model,
+    ModelClass,
+    ModelKwargs,
+    PresetName,
     PTarget,
     QuestionField,
     Score,
@@ -29,6 +33,7 @@ from langchain_reasc.cli.options import (
     measure_spec,
     read_template,
 )
+from langchain_reasc.cli.preset import asking
 from langchain_reasc.cli.record import record_with_progress
 from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
@@ -44,7 +49,10 @@ _SHOWN = 3  # examples
 
 def calibrate(
     data: Annotated[
-        Path | None, typer.Argument(metavar="[DATA]", help="Questions with answers: JSON Lines, or .csv with a header.")
+        Path | None,
+        typer.Argument(
+            metavar="[DATA]", help="Questions with answers: .jsonl, .json, .csv, .tsv, .parquet; see reasc record."
+        ),
     ] = None,
     pool: Annotated[
         Path | None, typer.Option("--pool", metavar="POOL", help="Calibrate on recorded responses instead of a model.")
@@ -54,12 +62,14 @@ def calibrate(
         typer.Option(
             "--unlabelled",
             metavar="QUESTIONS",
-            help="Calibrate without right answers: a text with a question a line, or .jsonl, or .csv.",
+            help="Calibrate without right answers: a text with a question a line, or any file that DATA may be.",
         ),
     ] = None,
     model: Model = None,
     url: Urls = None,
     key_variable: KeyVariable = None,
+    model_class: ModelClass = None,
+    model_kwargs: ModelKwargs = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.", callback=output_file)] = Path(
         "calibration.json"
     ),
@@ -75,7 +85,9 @@ def calibrate(
     ] = 1,
     system: System = None,
     template: TemplateText = None,
-    answer: AnswerSpec = "auto",
+    answer: AnswerGiven = None,
+    preset: PresetName = None,
+    format: Format = "auto",
     question_field: QuestionField = None,
     answer_field: AnswerField = None,
     temperature: Temperature = None,
@@ -107,52 +119,66 @@ def calibrate(
 
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
-    if sum(given is not None for given in (data, pool, unlabelled)) != 1:
+    from langchain_reasc.data.questions import data_format, read_data_set
+
+    if sum(one is not None for one in (data, pool, unlabelled)) != 1:
         raise typer.BadParameter(
             "give either DATA, to be answered by the model, or --pool, with recorded responses, or --unlabelled, with "
             "questions whose answers nobody knows"
         )
+    if pool is not None and (preset is not None or format != "auto"):
+        raise typer.BadParameter("--preset and --format say how questions are read and asked; a --pool's were")
     keep_apart(out, data or pool or unlabelled)
     spec = measure_spec(signal, score, window)
     fixed = read_template(template, system=system)
+    fields: dict[str, Any] = {"format": format, "question_field": question_field, "answer_field": answer_field}
+    given: dict[str, Any] = {"model": model, "template": fixed, "answer": answer, "temperature": temperature}
+    opened = partial(
+        open_model,
+        model,
+        urls=url,
+        key_variable=key_variable,
+        model_class=model_class,
+        model_kwargs=model_kwargs,
+        default_seed=seed,
+        max_tokens=max_tokens,
+    )
     if unlabelled is not None:
-        options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-        with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+        known = data_format(unlabelled, **fields) if preset == "auto" else None  # a pipe can be read once only
+        asked = asking(preset, known, **given)
+        with opened(**asked.sampling) as chat_model:
             calibrate_without_labels(
                 chat_model,
                 unlabelled,
                 out,
                 spec=spec,
                 limit=limit,
-                answer=answer,
+                answer=asked.answer,
                 system=system,
-                template=fixed,
-                question_field=question_field,
-                answer_field=answer_field,
+                template=asked.template,
+                fields=fields,
                 seed=seed,
                 concurrency=concurrency or (8 if url else 1),
             )
         return
     if data is not None:
-        from langchain_reasc.data.questions import read_questions
-
-        questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
+        found = read_data_set(data, limit=limit, **fields)
+        asked = asking(preset, found.format, **given)
         responses = out.with_suffix(".pool.sqlite")
-        options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-        with open_model(model, urls=url, key_variable=key_variable, **options) as chat_model:
+        with opened(**asked.sampling) as chat_model:
             recorded = record_with_progress(
                 "Calibrating",
                 chat_model,
-                questions,
+                found.questions,
                 responses,
                 samples=samples,
-                answer=answer,
+                answer=asked.answer,
                 system=system,
-                template=fixed,
+                template=asked.template,
                 concurrency=concurrency or (8 if url else 1),
                 check_first=partial(check_signals, spec=spec),
             )
-        wanted = {question.id for question in questions}
+        wanted = {question.id for question in found.questions}
     else:
         from langchain_reasc.pools.reading import read_pool
 

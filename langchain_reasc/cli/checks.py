@@ -1,6 +1,7 @@
 """Options that are checked before anything is computed or paid for."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -8,10 +9,13 @@ import typer
 __all__ = [
     "all_signals",
     "answer_spec",
+    "format_name",
     "keep_apart",
+    "one_of",
     "output_file",
     "output_folder",
     "picture",
+    "preset_name",
     "probability",
     "rules_shown",
     "safeguard_name",
@@ -39,6 +43,17 @@ def rules_shown(value: str) -> str:
     return value
 
 
+def one_of(*names: str) -> Callable[[str], str]:
+    """A check that a value is one of these names."""
+
+    def checked(value: str) -> str:
+        if value not in names:
+            raise typer.BadParameter(f"takes {', '.join(names[:-1])} or {names[-1]}, got {value!r}")
+        return value
+
+    return checked
+
+
 def safeguard_name(value: str) -> str:
     """What ``--safeguard`` takes."""
     if value not in ("default", "paper"):
@@ -46,7 +61,7 @@ def safeguard_name(value: str) -> str:
     return value
 
 
-def answer_spec(value: str) -> str:
+def answer_spec(value: str | None) -> str | None:
     """An extractor by name.
 
     Raises:
@@ -54,7 +69,34 @@ def answer_spec(value: str) -> str:
     """
     from langchain_reasc.answers import extractor
 
-    extractor(value)
+    if value is not None:
+        extractor(value)
+    return value
+
+
+def format_name(value: str) -> str:
+    """A data set by name.
+
+    Raises:
+        ConfigurationError: there is none of this name.
+    """
+    from langchain_reasc.data.formats import format_of
+
+    if value != "auto":
+        format_of(value, {})
+    return value
+
+
+def preset_name(value: str | None) -> str | None:
+    """A preset by name.
+
+    Raises:
+        ConfigurationError: there is none of this name.
+    """
+    from langchain_reasc.data.presets import preset_of
+
+    if value not in (None, "auto"):
+        preset_of(value)
     return value
 
 

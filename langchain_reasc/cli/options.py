@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langchain_reasc.cli.checks import answer_spec, probability
+from langchain_reasc.cli.checks import answer_spec, format_name, preset_name, probability
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
@@ -14,15 +14,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnswerField",
-    "AnswerSpec",
+    "AnswerGiven",
     "AsJson",
     "Concurrency",
     "Data",
+    "Format",
     "KeyVariable",
     "MaxTokens",
     "Model",
+    "ModelClass",
+    "ModelKwargs",
+    "ModelSeed",
     "PTarget",
     "PoolPath",
+    "PresetName",
+    "Prices",
     "QuestionField",
     "Ray",
     "RayCount",
@@ -43,7 +49,22 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=r"A GGUF file, hf:OWNER/REPO/FILE.gguf, or with --url its name there. \[default: the shipped one]",
+        help=r"A GGUF file, hf:OWNER/REPO/FILE.gguf, or with --url or --model-class its name there. "
+        r"\[default: the shipped one]",
+    ),
+]
+ModelClass = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PACKAGE.CLASS", help="Any LangChain chat model instead, such as langchain_anthropic.ChatAnthropic."
+    ),
+]
+ModelKwargs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE|JSON|FILE",
+        help="Arguments of that class: name=value, a JSON object, or a file with one; may be given several times. "
+        "A secret is given as env:NAME, the environment variable that holds it.",
     ),
 ]
 Urls = Annotated[
@@ -66,7 +87,41 @@ RayCount = Annotated[
     int | None, typer.Option("--ray-workers", min=1, help=r"Workers; each has --concurrency. \[default: 2]")
 ]
 Data = Annotated[
-    Path, typer.Argument(metavar="DATA", help="Questions with answers: JSON Lines, or .csv with a header.")
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="Questions with answers: .jsonl, .json, .csv, .tsv (or .gz of these), .parquet; last-letters:500, made "
+        r"from names; hf:OWNER/NAME\[:CONFIG]/SPLIT, from the Hugging Face Hub.",
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="The data set that DATA is of, by its published form: gsm8k, math500, omni-math, gpqa, strategyqa, "
+        "last-letters, nq-open; any, for the usual fields; auto recognizes it.",
+        callback=format_name,
+    ),
+]
+PresetName = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="How a kind of task is asked: number, maths, letter, yes-no, letters, short; auto takes that of the data "
+        "set. It sets --template, --answer, and the paper's sampling for the model's family, but for what you give.",
+        callback=preset_name,
+    ),
+]
+Prices = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        help='What a million tokens cost: JSON such as {"currency": "USD", "models": {"gpt-4o-mini": {"input": 0.15, '
+        '"output": 0.6}}}, or the same as .toml; cached, cache_write and reasoning may be there, too.',
+    ),
 ]
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 QuestionField = Annotated[
@@ -75,12 +130,13 @@ QuestionField = Annotated[
 AnswerField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the answer. \[default: answer, reference, target, ...]")
 ]
-AnswerSpec = Annotated[
-    str,
+AnswerGiven = Annotated[
+    str | None,
     typer.Option(
         "--answer",
         metavar="SPEC",
-        help="Where a response's answer is: auto, boxed, number, choice, regex:..., json, json:FIELD.",
+        help="Where a response's answer is: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
+        r"\[default: the preset's, else auto]",
         callback=answer_spec,
     ),
 ]
@@ -99,6 +155,9 @@ TemplateText = Annotated[
 Temperature = Annotated[float | None, typer.Option(help=r"Sampling temperature. \[default: the model's]")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"Tokens per response at most. \[default: the model's]")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same one gives the same result.")]
+ModelSeed = Annotated[
+    int | None, typer.Option(min=0, help=r"Seed of the samples: the same one draws the same. \[default: 0]")
+]
 Score = Annotated[
     str,
     typer.Option(

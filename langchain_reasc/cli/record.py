@@ -9,25 +9,32 @@ import typer
 
 from langchain_reasc.cli.checks import keep_apart, output_file
 from langchain_reasc.cli.console import progress, remark
+from langchain_reasc.cli.costs import Costs, Limits
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
-    AnswerSpec,
+    AnswerGiven,
     Concurrency,
     Data,
+    Format,
     KeyVariable,
     MaxTokens,
     Model,
+    ModelClass,
+    ModelKwargs,
+    ModelSeed,
+    PresetName,
+    Prices,
     QuestionField,
     Ray,
     RayCount,
-    Seed,
     System,
     Temperature,
     TemplateText,
     Urls,
     read_template,
 )
+from langchain_reasc.cli.preset import asking
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
@@ -48,19 +55,31 @@ def record(
     model: Model = None,
     url: Urls = None,
     key_variable: KeyVariable = None,
+    model_class: ModelClass = None,
+    model_kwargs: ModelKwargs = None,
     samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 16,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
     system: System = None,
     template: TemplateText = None,
-    answer: AnswerSpec = "auto",
+    answer: AnswerGiven = None,
+    preset: PresetName = None,
+    format: Format = "auto",
     question_field: QuestionField = None,
     answer_field: AnswerField = None,
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
-    seed: Seed = 0,
+    seed: ModelSeed = None,
     concurrency: Concurrency = None,
     ray: Ray = None,
     ray_workers: RayCount = None,
+    prices: Prices = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it is expected to cost, and stop.")] = False,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, help="Do not begin, nor go on, beyond this cost (with --prices).")
+    ] = None,
+    max_tokens_total: Annotated[
+        int | None, typer.Option(min=1, help="Do not begin, nor go on, beyond so many tokens.")
+    ] = None,
 ) -> None:
     """Record 16 responses to each question, with token signals beside them, for `reasc replay`.
 
@@ -75,33 +94,57 @@ def record(
 
     reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf --template "{question} Think step by step."
 
+    reasc record gpqa_diamond.csv --out pool.sqlite --model qwen2.5.gguf --preset auto
+
+    reasc record last-letters:500 --out letters.sqlite --model qwen2.5.gguf --preset auto
+
     reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
 
     reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --model qwen --ray auto --ray-workers 8
+
+    reasc record gsm8k.jsonl --out pool.sqlite --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
+    --prices prices.json --dry-run
     """
-    from langchain_reasc.data.questions import read_questions
+    from langchain_reasc.data.questions import read_data_set
+    from langchain_reasc.data.template import Template
 
     keep_apart(out, data)
+    costs = Costs(prices, Limits(max_cost, max_tokens_total))
     fixed = read_template(template, system=system)
-    questions = read_questions(data, question_field=question_field, answer_field=answer_field, limit=limit)
-    options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-    make_model = partial(open_model, model, urls=url, key_variable=key_variable, **options)
+    found = read_data_set(data, format=format, question_field=question_field, answer_field=answer_field, limit=limit)
+    asked = asking(preset, found.format, model=model, template=fixed, answer=answer, temperature=temperature)
+    options: dict[str, Any] = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
+    source: dict[str, Any] = {
+        "urls": url,
+        "key_variable": key_variable,
+        "model_class": model_class,
+        "model_kwargs": model_kwargs,
+    }
+    make_model = partial(open_model, model, **source, default_seed=0, **options)
     in_flight = concurrency or (8 if url else 1)
     workers = workers_on_ray(ray, count=ray_workers, concurrency=in_flight, make_model=make_model)
     with make_model() as chat_model:
-        record_with_progress(
-            "Recording",
-            chat_model,
-            questions,
-            out,
-            samples=samples,
-            answer=answer,
-            system=system,
-            template=fixed,
-            concurrency=in_flight,
-            workers=workers,
-        )
-    remark(f"{out} is ready: reasc replay {out}")
+        prompt = (asked.template or Template()).after(system)
+        costs.expect(chat_model, found.questions, out, samples=samples, prompt=prompt, dry_run=dry_run)
+        if dry_run:
+            return
+        with costs.told_in_the_end():
+            record_with_progress(
+                "Recording",
+                chat_model,
+                found.questions,
+                out,
+                samples=samples,
+                answer=asked.answer,
+                system=system,
+                template=asked.template,
+                concurrency=in_flight,
+                workers=workers,
+                costs=costs,
+            )
+    if (grader := found.format.grader) in ("alias", "math"):  # more than spelling counts
+        remark(f"answers to {found.format.name} are compared by {grader}: reasc grade {out} --grader {grader}")
+    remark(f"{out} is ready: reasc report {out} shows every method on it")
 
 
 def record_with_progress(
@@ -117,6 +160,7 @@ def record_with_progress(
     concurrency: int = 1,
     workers: "Workers | None" = None,
     check_first: "Callable[[Pool], None] | None" = None,
+    costs: Costs | None = None,
 ) -> "Pool":
     """Record under a progress bar, after saying what makes this model's samples all the same, if anything does.
 
@@ -132,6 +176,7 @@ def record_with_progress(
         concurrency: questions in flight at once.
         workers: what asks, where it is not this process.
         check_first: is given the pool as soon as it holds a question, before all the others are paid for.
+        costs: counts what is drawn, and ends the recording where it has become too much.
     """
     from langchain_reasc.models.prepared import PreparedModel
     from langchain_reasc.pools.record import record_pool
@@ -141,7 +186,8 @@ def record_with_progress(
     notices: list[str] = []  # kept until the bar is gone
     try:
         with progress(title) as move:
-            return record_pool(
+            moved = _checking_first(move, out, check_first) if check_first else move
+            pool = record_pool(
                 model,
                 questions,
                 out,
@@ -150,10 +196,14 @@ def record_with_progress(
                 system=system,
                 template=template,
                 concurrency=concurrency,
-                workers=workers,
-                on_question=_checking_first(move, out, check_first) if check_first else move,
+                workers=costs.workers(concurrency, workers) if costs else workers,
+                on_question=costs.watching(moved) if costs else moved,
+                on_bill=costs.tally.add if costs else None,
                 on_notice=notices.append,
             )
+        if costs:
+            costs.check()
+        return pool
     finally:
         for notice in notices:
             remark(notice)

@@ -1,6 +1,6 @@
 """``reasc calibrate --unlabelled``: questions in, calibration.json out, and no right answer needed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,7 @@ def calibrate_without_labels(
     answer: str,
     system: str | None,
     template: "Template | None",
-    question_field: str | None,
-    answer_field: str | None,
+    fields: Mapping[str, Any],
     seed: int,
     concurrency: int,
 ) -> None:
@@ -44,7 +43,7 @@ def calibrate_without_labels(
 
     if spec == "recorded":
         raise ConfigurationError("--signal recorded goes with --pool: its scores are those of recorded responses")
-    questions = read_unlabelled(data, question_field=question_field, answer_field=answer_field, limit=limit)
+    questions = read_unlabelled(data, limit=limit, **fields)
     prompt = (template or Template()).after(system)
     for notice in PreparedModel.of(model, logprobs=True).notices:
         remark(notice)

@@ -4,6 +4,8 @@ import codecs
 import re
 import sys
 
+from langchain_reasc.cli.secrets import hidden
+
 __all__ = ["in_options", "speak_plainly"]
 
 _OPTIONS = {
@@ -26,10 +28,10 @@ _PLAIN = str.maketrans(
 
 
 def in_options(text: str) -> str:
-    """What a message says, with the options of the commands in place of arguments of Python."""
+    """What a message says, with the options of the commands in place of arguments of Python, and without secrets."""
     for argument, option in _OPTIONS.items():
         text = re.sub(argument, option, text)
-    return text
+    return hidden(text)
 
 
 def speak_plainly() -> None:

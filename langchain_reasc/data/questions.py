@@ -1,22 +1,18 @@
-"""Questions from JSON Lines or CSV, and those without right answers from a text, too."""
+"""Questions with their right answers, and those without, from files, the hub, or made from names."""
 
-import csv
 import hashlib
-import json
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
 
-from langchain_reasc.answers import boxed, normalize
+from langchain_reasc.data.fields import id_of
+from langchain_reasc.data.formats import DataFormat, format_of
+from langchain_reasc.data.rows import Row, is_text, rows_of, text_rows
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["LabelledQuestion", "read_questions", "read_unlabelled"]
-
-_QUESTION_FIELDS = ("question", "input", "problem", "prompt", "query")
-_ANSWER_FIELDS = ("answer", "reference", "target", "label", "solution")
+__all__ = ["DataSet", "LabelledQuestion", "data_format", "read_data_set", "read_questions", "read_unlabelled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,49 +37,95 @@ class LabelledQuestion:
         return (self.reference, *self.accepted)
 
 
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """Questions, and what they are.
+
+    Attributes:
+        questions: in the order of their source.
+        format: as which they were read: its name, the preset that asks them, the grader of their answers.
+    """
+
+    questions: list[LabelledQuestion]
+    format: DataFormat
+
+
 def read_questions(
-    path: str | os.PathLike[str],
+    source: str | os.PathLike[str],
     *,
+    format: str = "auto",
     question_field: str | None = None,
     answer_field: str | None = None,
     limit: int | None = None,
 ) -> list[LabelledQuestion]:
     """Read questions with their answers.
 
-    The answer may be plain (``42``), end a worked solution after ``####`` (GSM8K), or be boxed in one (MATH). A
-    question without an ``id`` is named after its text, so that it keeps its name, and with it its samples, wherever it
-    stands in whatever kind of file.
+    The answer may be plain (``42``), end a worked solution after ``####`` (GSM8K), or be boxed in one (MATH). Several
+    are accepted where the field holds a list, or a field ``aliases`` or ``accepted`` others. A question without an
+    ``id`` is named after its text, so that it keeps its name, and with it its samples, wherever it stands in whatever
+    kind of file.
 
     Args:
-        path: a ``.csv`` file with a header, or JSON Lines.
+        source: a file (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.parquet``; ``.gz`` of the texts, see
+            :mod:`langchain_reasc.data.rows`), ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``last-letters:N``.
+        format: a data set of :mod:`langchain_reasc.data.formats`; ``"auto"`` recognizes it by the fields of the first
+            row; ``"any"`` looks for the usual names of fields.
         question_field: where the question is; None finds it among the usual names (question, input, problem, ...).
         answer_field: where the answer is; None finds it likewise (answer, reference, target, ...).
         limit: how many to read at most.
 
     Raises:
-        ConfigurationError: no such file, a line that cannot be read, or no such field; it names the line.
+        ConfigurationError: no such file, what cannot be read, a question without an answer, an id that is there twice;
+            it names the file and the place in it.
+        MissingExtraError: Parquet or the hub without the extra ``data``.
     """
-    source = Path(path)
+    fields = {"question_field": question_field, "answer_field": answer_field}
+    return read_data_set(source, format=format, limit=limit, **fields).questions
+
+
+def read_data_set(
+    source: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    question_field: str | None = None,
+    answer_field: str | None = None,
+    limit: int | None = None,
+) -> DataSet:
+    """As :func:`read_questions`, and which data set they are of."""
+    chosen, rows = _recognized(rows_of(source), source, format, question_field, answer_field)
     questions: dict[str, LabelledQuestion] = {}
-    for number, record in _records(source):
-        if limit is not None and len(questions) >= limit:
-            break
-        where = f"{source}, line {number}"
-        question = _field(record, question_field, _QUESTION_FIELDS, "question", where)
-        reference = _reference(_field(record, answer_field, _ANSWER_FIELDS, "answer", where))
-        given = record.get("id")
-        name = _named_after(question, questions) if given in (None, "") else str(given)
+    for where, row in islice(rows, limit):
+        question, references = chosen.question(row, where), chosen.references(row, where)
+        name = id_of(row, chosen.id_field) or id_of(row, "id") or _named_after(question, questions)
         if name in questions:
-            raise ConfigurationError(f"{where}: id {name!r} appears a second time; ids must be unique")
-        questions[name] = LabelledQuestion(name, question, reference)
-    if not questions:
-        raise ConfigurationError(f"{source} holds no question")
-    return list(questions.values())
+            first = list(questions).index(name) + 1
+            raise ConfigurationError(
+                f"{where}: id {name!r} appears a second time, it is question {first}'s; ids must be unique"
+            )
+        questions[name] = LabelledQuestion(name, question, references[0], references[1:])
+    return DataSet(list(questions.values()), chosen)
+
+
+def data_format(
+    source: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    question_field: str | None = None,
+    answer_field: str | None = None,
+) -> DataFormat:
+    """Which data set a source is of, by its first row.
+
+    Raises:
+        ConfigurationError: that row cannot be read, or there is none.
+    """
+    rows = text_rows(Path(source)) if is_text(source) else rows_of(source)
+    return _recognized(rows, source, format, question_field, answer_field)[0]
 
 
 def read_unlabelled(
-    path: str | os.PathLike[str],
+    source: str | os.PathLike[str],
     *,
+    format: str = "auto",
     question_field: str | None = None,
     answer_field: str | None = None,
     limit: int | None = None,
@@ -91,38 +133,45 @@ def read_unlabelled(
     """Read questions, with their right answers where there are some. A question that is there again is left out.
 
     Args:
-        path: a text with a question a line; or JSON Lines (``.jsonl``, ``.json``), or ``.csv`` with a header.
+        source: as for :func:`read_questions`; a file of any other kind is a text with a question a line.
+        format: likewise.
         question_field: where the question is; None finds it among the usual names.
         answer_field: where a right answer may be; None reads none.
         limit: how many to read at most.
 
     Raises:
-        ConfigurationError: no such file, a line that cannot be read, no such field, or an answer field in a text.
+        ConfigurationError: no such file, a line that cannot be read, no such field, or a field or a format of a text.
+        MissingExtraError: Parquet or the hub without the extra ``data``.
     """
-    source = Path(path)
-    records = source.suffix.lower() in (".csv", ".json", ".jsonl")
-    if not records and (named := question_field or answer_field):
+    plain = is_text(source)
+    if plain and (named := question_field or answer_field):
         raise ConfigurationError(f"{source} is a text with a question a line, and has no field {named!r}")
+    if plain and format not in ("auto", "any"):
+        raise ConfigurationError(f"{source} is a text with a question a line, and not of the format {format}")
+    found = text_rows(Path(source)) if plain else rows_of(source)
+    chosen, rows = _recognized(found, source, format, question_field, answer_field)
     questions: dict[str, str | None] = {}
-    for number, record in _records(source) if records else _lines(source):
-        if limit is not None and len(questions) >= limit:
+    for where, row in rows:
+        known = answer_field is not None and id_of(row, answer_field) is not None
+        questions.setdefault(chosen.question(row, where), chosen.references(row, where)[0] if known else None)
+        if len(questions) == limit:
             break
-        question = _field(record, question_field, _QUESTION_FIELDS, "question", f"{source}, line {number}")
-        given = record.get(answer_field) if answer_field else None
-        questions.setdefault(question, None if given in (None, "") else _reference(str(given)))
-    if not questions:
-        raise ConfigurationError(f"{source} holds no question")
     return list(questions.items())
 
 
-def _lines(source: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        text = source.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise ConfigurationError(f"no questions at {source}: there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read questions from {source}: {error}") from error
-    yield from ((at, {"question": line.strip()}) for at, line in enumerate(text.splitlines(), 1) if line.strip())
+def _recognized(
+    rows: Iterator[tuple[str, Row]],
+    source: str | os.PathLike[str],
+    format: str,
+    question_field: str | None,
+    answer_field: str | None,
+) -> tuple[DataFormat, Iterator[tuple[str, Row]]]:
+    """The format that is named or that the first row has, and all rows."""
+    first = next(rows, None)
+    if first is None:
+        raise ConfigurationError(f"{os.fspath(source)} holds no question")
+    chosen = format_of(format, first[1], question_field=question_field, answer_field=answer_field)
+    return chosen, chain((first,), rows)
 
 
 def _named_after(question: str, taken: Collection[str]) -> str:
@@ -130,48 +179,3 @@ def _named_after(question: str, taken: Collection[str]) -> str:
     name = hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     again = (f"{name}-{times}" for times in count(2))
     return name if name not in taken else next(other for other in again if other not in taken)
-
-
-def _records(source: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        with source.open(encoding="utf-8-sig", newline="") as file:
-            if source.suffix.lower() == ".csv":
-                reader = csv.DictReader(file)
-                yield from ((reader.line_num, record) for record in reader)
-            else:
-                yield from (
-                    (number, _parsed(line, source, number)) for number, line in enumerate(file, 1) if line.strip()
-                )
-    except FileNotFoundError:
-        raise ConfigurationError(f"no questions at {source}: there is no such file") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"cannot read questions from {source}: {error}") from error
-
-
-def _parsed(line: str, source: Path, number: int) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ConfigurationError(
-            f"{source}, line {number} is not valid JSON ({error.msg}); questions come as JSON Lines, or as .csv"
-        ) from None
-    if not isinstance(record, dict):
-        raise ConfigurationError(f"{source}, line {number}: a question is a JSON object, got {record!r:.60}")
-    return record
-
-
-def _field(record: dict[str, Any], named: str | None, usual: tuple[str, ...], what: str, where: str) -> str:
-    names = (named,) if named else usual
-    found = next((record[name] for name in names if record.get(name) not in (None, "")), None)
-    if found is None:
-        raise ConfigurationError(
-            f"{where} has no {what} (looked for {', '.join(names)}; it has {', '.join(map(str, record))}); "
-            f"name the field with --{what}-field"
-        )
-    return str(found).encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half an emoji is no text
-
-
-def _reference(text: str) -> str:
-    if "####" in text:
-        return normalize(text.rpartition("####")[2])
-    return boxed()(text) or normalize(text)

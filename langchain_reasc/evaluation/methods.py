@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from langchain_reasc.calibration import Calibration, Safeguard
 from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
@@ -24,11 +24,13 @@ __all__ = [
     "OFFLINE",
     "ONLINE",
     "SAFEGUARDED",
+    "Calibrated",
     "Method",
     "MethodSettings",
     "Split",
     "asc_at",
     "asc_at_once",
+    "calibrated_on",
     "counting",
     "weighing",
 ]
@@ -73,11 +75,13 @@ class Split:
         calibration: indices of the questions whose first responses calibrate.
         tested: indices of the questions on which methods are compared.
         orders: for each question of the pool, the indices of its responses in the order in which methods see them.
+        number: which of the arrangements it is.
     """
 
     calibration: Sequence[int]
     tested: Sequence[int]
     orders: Sequence[Sequence[int]]
+    number: int = 0
 
     def firsts(self, questions: Sequence[int]) -> list[tuple[int, int]]:
         """The (question, response) pairs that come first."""
@@ -134,43 +138,99 @@ def asc_at_once(settings: MethodSettings) -> Method:
     return Method(ASC_AT_ONCE, ASC() | Cap(settings.max_samples), at_once=_AT_ONCE)
 
 
-def asc_at(confidence: float, method: Method, settings: MethodSettings) -> Method:
-    """ASC at the confidence at which it costs what ``method`` does: the row to compare that method's with."""
-    rule = ASC(confidence) | Cap(settings.max_samples)
-    return Method(EQUAL_COST[method.name], rule, method.spec, confidence=confidence)
+def asc_at(confidence: float, name: str, spec: MeasureSpec | None, max_samples: int) -> Method:
+    """ASC at the confidence at which it costs what another method does: the row to compare that method's with."""
+    return Method(name, ASC(confidence) | Cap(max_samples), spec, confidence=confidence)
 
 
-def weighing(
-    pool: Pool, scores: PoolScores, split: Split, spec: MeasureSpec, settings: MethodSettings
-) -> Iterator[Method]:
-    """ReASC as the paper has it, calibrated on this split; and as it runs by default, where the safeguard changes it.
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What one arrangement determines by both algorithms.
 
-    Online calibration learns from the tested questions themselves, one after another and without labels. Offline
-    calibration sees the labelled first responses of the calibration questions; the mixture's calibration the unlabelled
-    first responses of the tested ones (it is transductive).
+    Attributes:
+        measure: how responses are scored; None where it was to be chosen, and could not be.
+        offline: Algorithm 1 on the labelled first responses of the calibration questions, or why they determine none.
+        mixture: Algorithm 2 on the unlabelled first responses of the tested ones (it is transductive), likewise; None
+            without a measure, or where nobody asked.
     """
-    measure: Measure | str | None = None if spec == "auto" else spec
+
+    measure: Measure | Literal["recorded"] | None
+    offline: Calibration | CalibrationDataError
+    mixture: Calibration | CalibrationDataError | None
+
+
+def calibrated_on(
+    pool: Pool,
+    scores: PoolScores,
+    split: Split,
+    spec: MeasureSpec,
+    settings: MethodSettings,
+    *,
+    unlabelled_too: bool = True,
+) -> Calibrated:
+    """Calibrate on this arrangement; a choice of measure is made on its labelled calibration responses.
+
+    Args:
+        pool: recorded responses.
+        scores: the scores of the same pool.
+        split: the arrangement.
+        spec: the measure that was asked for.
+        settings: the accuracy asked of the gate.
+        unlabelled_too: whether to fit the mixture as well.
+    """
+    measure: Measure | Literal["recorded"] | None = None if spec == "auto" else spec
     labelled, unlabelled = split.firsts(split.calibration), split.firsts(split.tested)
     further = split.further(split.calibration, settings.calibration_responses)
     options: dict[str, Any] = {"p_target": settings.p_target, "seed": settings.seed}
+    offline: Calibration | CalibrationDataError
+    mixture: Calibration | CalibrationDataError | None = None
     try:
         offline = calibrate_offline_on(pool, scores, labelled, spec, further=further, **options)
-    except CalibrationDataError as error:
-        yield _impossible(OFFLINE, spec, settings, error)
-    else:
         measure = offline.measure if spec == "auto" else spec
-        yield _calibrated(OFFLINE, spec, measure, settings, offline)
+    except CalibrationDataError as error:
+        offline = error
+    if measure is not None and unlabelled_too:
+        try:
+            mixture = calibrate_mixture_on(pool, scores, unlabelled, measure, **options)
+        except CalibrationDataError as error:
+            mixture = error
+    return Calibrated(measure, offline, mixture)
+
+
+def weighing(
+    pool: Pool,
+    scores: PoolScores,
+    split: Split,
+    spec: MeasureSpec,
+    settings: MethodSettings,
+    made: Calibrated | None = None,
+) -> Iterator[Method]:
+    """ReASC as the paper has it, calibrated on this split; and as it runs by default, where the safeguard changes it.
+
+    Online calibration learns from the tested questions themselves, one after another and without labels.
+
+    Args:
+        pool: recorded responses.
+        scores: the scores of the same pool.
+        split: the arrangement.
+        spec: the measure that was asked for.
+        settings: the budget and the accuracy asked of the gate.
+        made: what the arrangement determines, where it is at hand.
+    """
+    made = made or calibrated_on(pool, scores, split, spec, settings)
+    if isinstance(offline := made.offline, CalibrationDataError):
+        yield _impossible(OFFLINE, spec, settings, offline)
+    else:
+        yield _calibrated(OFFLINE, spec, made.measure, settings, offline)
         if offline.rule() != offline.rule(safeguard="paper"):
-            yield _calibrated(SAFEGUARDED, spec, measure, settings, offline)
+            yield _calibrated(SAFEGUARDED, spec, made.measure, settings, offline)
     learns = scores.candidates() if spec == "auto" else [spec]
     yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns)
-    if measure is None:  # nothing could be chosen
-        return
-    try:
-        online = calibrate_mixture_on(pool, scores, unlabelled, measure, **options)
-        yield _calibrated(MIXTURE, spec, measure, settings, online)
-    except CalibrationDataError as error:
-        yield _impossible(MIXTURE, spec, settings, error)
+    mixture = made.mixture or made.offline  # of the second, why no measure could be chosen
+    if isinstance(mixture, CalibrationDataError):
+        yield _impossible(MIXTURE, spec, settings, mixture)
+    else:
+        yield _calibrated(MIXTURE, spec, made.measure, settings, mixture)
 
 
 def _calibrated(

@@ -1,70 +1,32 @@
 """Replaying recorded responses: every method on the same ones, through the decision function that runs live."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from langchain_reasc.calibration import Calibration
-from langchain_reasc.evaluation.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
+from langchain_reasc.evaluation.arrangement import COLUMNS, RecordedPool
+from langchain_reasc.evaluation.comparison import Outcomes, RowKey, compare
 from langchain_reasc.evaluation.methods import (
     EQUAL_COST,
-    OFFLINE,
     SAFEGUARDED,
+    Calibrated,
     Method,
     MethodSettings,
     Split,
-    asc_at,
     asc_at_once,
+    calibrated_on,
     counting,
     weighing,
 )
 from langchain_reasc.evaluation.other_methods import OTHER_WEIGHING, other_counting, other_weighing
-from langchain_reasc.evaluation.risk import Risk, likelihoods, risk_of
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc.pools.pool import Pool
 
-__all__ = ["COLUMNS", "Outcomes", "Replay", "replay", "splits"]
-
-RowKey = tuple[str, MeasureSpec | None]
-
-
-@dataclass
-class Outcomes:
-    """What one method did on every question of every shuffle.
-
-    Attributes:
-        cells: shape (shuffles, questions, 6), the columns of :data:`COLUMNS`; NaN where a question was not tested.
-        p_correct: shape (shuffles, questions), how likely the answer is right, as the labels of the calibration
-            questions tell; NaN where a question was not tested, or nothing tells.
-        calibrations: those of a method that needs them, one per shuffle.
-        problems: why there was none, in shuffles where it counted votes instead.
-        rules: the stopping rule of each arrangement; none where it changed along the way.
-        confidences: those of ASC that were chosen for what it costs, one per shuffle.
-    """
-
-    cells: Cells
-    p_correct: Cells
-    calibrations: list[Calibration] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    rules: dict[int, StoppingRule] = field(default_factory=dict)
-    confidences: list[float] = field(default_factory=list)
-
-    @property
-    def chosen(self) -> Counter[str]:
-        """Measures of the calibrations, with the number of shuffles that had each."""
-        return Counter(str(calibration.measure) for calibration in self.calibrations)
-
-    @cached_property
-    def risk(self) -> Risk | None:
-        """What P(correct) is worth; None where nothing tells it."""
-        return risk_of(self.p_correct, self.cells[:, :, COLUMNS.index("correct")])
+__all__ = ["COLUMNS", "Outcomes", "Replay", "RowKey", "check_sizes", "replay", "splits"]
 
 
 @dataclass(frozen=True)
@@ -108,6 +70,8 @@ def replay(
     controls: bool = False,
     rules: Literal["usual", "all"] = "usual",
     on_progress: Callable[[int, int], None] | None = None,
+    recorded: RecordedPool | None = None,
+    calibrated: Callable[[Split, MeasureSpec], Calibrated] | None = None,
 ) -> Replay:
     """Run every method over recorded responses.
 
@@ -123,38 +87,42 @@ def replay(
         controls: whether ASC has rows of its own at the cost of ReASC's, and with four samples launched at once.
         rules: ``"all"`` adds the rows of every other rule that the library has.
         on_progress: called with (arrangements done, arrangements).
+        recorded: the same pool as arrays, where it is at hand.
+        calibrated: what each arrangement determines, where it is at hand.
 
     Raises:
         ConfigurationError: too few questions, or a number out of range.
         PoolError: the pool lacks what a measure needs.
     """
     settings = settings or MethodSettings()
-    scores = PoolScores(pool)
     size = calibration_size if measures else 0
-    _check(pool, size, shuffles)
-    notes = (*pool.notes, *_notes(pool, scores, measures, settings, tested_from=0 if shuffles else size))
-    run = Replay(pool, settings, shuffles, size, len(pool.questions) - size, seed, {}, notes)
-    recorded = RecordedPool(pool, scores)
-    for at, split in enumerate(splits(pool, size, shuffles=shuffles, seed=seed)):
-        methods = counting(settings) + ([asc_at_once(settings)] if controls else [])
-        methods += other_counting(pool, split, settings) if rules == "all" else []
+    check_sizes(pool, size, shuffles)
+    recorded = recorded or RecordedPool(pool, PoolScores(pool))
+    scores = recorded.scores
+
+    def methods_of(split: Split) -> Iterator[Method]:
+        yield from counting(settings)
+        if controls:
+            yield asc_at_once(settings)
+        if rules == "all":
+            yield from other_counting(pool, split, settings)
         for spec in measures:
-            by_measure = list(weighing(pool, scores, split, spec, settings))
-            methods += by_measure
+            made = calibrated(split, spec) if calibrated else calibrated_on(pool, scores, split, spec, settings)
+            yield from weighing(pool, scores, split, spec, settings, made)
             if rules == "all":
-                methods += other_weighing(pool, scores, split, spec, by_measure[0].measure or _asked(spec), settings)
-        tested = Arrangement(recorded, split, split.tested, settings.max_samples)
-        calibrating = Arrangement(recorded, split, split.calibration, settings.max_samples)
-        for method in methods:
-            cells = tested.outcome(method)
-            _enter(run, at, method, cells, _likely(calibrating.outcome(method), cells))
-            if controls and method.name in EQUAL_COST:
-                spent = float(np.nanmean(cells[:, COLUMNS.index("tokens")]))
-                control = asc_at(tested.asc_confidence(spent), method, settings)
-                cells = tested.outcome(control)
-                _enter(run, at, control, cells, _likely(calibrating.outcome(control), cells))
-        if on_progress:
-            on_progress(at + 1, run.arrangements)
+                yield from other_weighing(pool, scores, split, spec, made.measure, settings)
+
+    outcomes = compare(
+        recorded,
+        list(splits(pool, size, shuffles=shuffles, seed=seed)),
+        methods_of,
+        budget=settings.max_samples,
+        equal_cost=EQUAL_COST if controls else None,
+        likely=True,
+        on_progress=on_progress,
+    )
+    notes = (*pool.notes, *_notes(pool, scores, measures, settings, tested_from=0 if shuffles else size))
+    run = Replay(pool, settings, shuffles, size, len(pool.questions) - size, seed, outcomes, notes)
     _drop_idle_safeguards(run)
     return _without_refused(run)
 
@@ -169,39 +137,12 @@ def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> It
         rng = np.random.default_rng([seed, at])
         order = rng.permutation(len(questions)).tolist()
         orders = [rng.permutation(length).tolist() for length in lengths]
-        yield Split(order[:calibration_size], order[calibration_size:], orders)
-
-
-def _likely(calibrating: Cells, tested: Cells) -> Cells:
-    columns = [COLUMNS.index("support"), COLUMNS.index("correct")]
-    return likelihoods(calibrating[:, columns], tested[:, columns])
-
-
-def _enter(run: Replay, at: int, method: Method, cells: Cells, p_correct: Cells) -> None:
-    # Where the safeguard does not bite, its row repeats the paper's; where it does, its own outcome comes next.
-    names = (OFFLINE, SAFEGUARDED) if method.name == OFFLINE else (method.name,)
-    for name in names:
-        key = (name, method.spec)
-        if key not in run.outcomes:
-            empty = np.full((run.arrangements, *cells.shape), np.nan)
-            run.outcomes[key] = Outcomes(empty, empty[:, :, 0].copy())
-        held = run.outcomes[key]
-        held.cells[at], held.p_correct[at] = cells, p_correct
-        if method.learns is None:
-            held.rules[at] = method.rule
-        held.confidences += [method.confidence] if method.confidence is not None else []
-        held.problems += [method.problem] if method.problem else []
-        held.calibrations += [method.calibration] if method.calibration and name == method.name else []
+        yield Split(order[:calibration_size], order[calibration_size:], orders, at)
 
 
 def _drop_idle_safeguards(run: Replay) -> None:
     for key in [key for key, held in run.outcomes.items() if key[0] == SAFEGUARDED and not held.calibrations]:
         del run.outcomes[key]
-
-
-def _asked(spec: MeasureSpec) -> Measure | str | None:
-    """The measure, where it need not be chosen."""
-    return None if spec == "auto" else spec
 
 
 def _without_refused(run: Replay) -> Replay:
@@ -215,7 +156,12 @@ def _without_refused(run: Replay) -> Replay:
     return replace(run, notes=(*run.notes, *told))
 
 
-def _check(pool: Pool, calibration_size: int, shuffles: int) -> None:
+def check_sizes(pool: Pool, calibration_size: int, shuffles: int) -> None:
+    """Refuse numbers of questions and shuffles with which nothing can be compared.
+
+    Raises:
+        ConfigurationError: naming the one that is out of range.
+    """
     if shuffles < 0:
         raise ConfigurationError(f"shuffles is a number of rearrangements, 0 for the recorded order; got {shuffles}")
     if calibration_size and calibration_size < 2:

@@ -33,11 +33,13 @@ class Streamed:
     Attributes:
         decisions: the decision on each.
         audited: shape (Q,), whether one more response was drawn.
+        alone: shape (Q,), whether the first response was launched alone, because a gate might have accepted it.
         calibration: the last one that was learned; None where there was none.
     """
 
     decisions: Decisions
     audited: Booleans
+    alone: Booleans
     calibration: Calibration | None
 
 
@@ -66,20 +68,21 @@ class Stream:
     def run(self) -> Streamed:
         """Answer and learn, to the end."""
         made = Decisions.none(len(self.votes))
-        audited = np.zeros(len(self.votes), dtype=bool)
+        audited, alone = np.zeros((2, len(self.votes)), dtype=bool)
         calibration, begin = None, 0
         while begin < len(self.votes):
             fitted = max(begin, self.minimum if begin == 0 else math.ceil(GROWTH * begin))
             rows = np.arange(begin, min(fitted, len(self.votes)))
-            self._decide(calibration, rows, made)
+            alone[rows] = self._decide(calibration, rows, made)
             audited[rows] = (calibration is not None) & (rows % AUDITED == 0)
             begin = int(rows[-1]) + 1
             calibration = self._learned(made, begin) if begin < len(self.votes) else calibration
-        return Streamed(made, audited, calibration)
+        return Streamed(made, audited, alone, calibration)
 
     def _decide(
         self, calibration: Calibration | None, rows: "np.ndarray[tuple[int], np.dtype[np.intp]]", made: Decisions
-    ) -> None:
+    ) -> bool:
+        """Enter the decisions on these questions; whether the first response to each is launched alone."""
         rule = calibration.rule(on_missing_confidence="count", budget=self.budget) if calibration else ASC()
         measure = None if calibration is None or calibration.measure is None else self._at(calibration.measure)
         votes = self.votes if measure is None else self.votes.scored(self.scores[measure])
@@ -90,6 +93,7 @@ class Stream:
             one_by_one=self.one_by_one[rows],
         )
         made.enter(rows, decided)
+        return rule.may_accept_first
 
     def _learned(self, made: Decisions, seen: int) -> Calibration | None:
         """What the last questions before this one tell."""

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Entry", "contents", "figure", "table"]
 
-_MODULES: Final[tuple[str, ...]] = ()
+_MODULES: Final[tuple[str, ...]] = (
+    "comparisons",
+    "stages",
+    "controls",
+    "sensitivity",
+    "calibration_sizes",
+    "components",
+    "separation",
+    "bins",
+    "latency",
+)
 """Those whose functions make tables and figures, in the order of a report."""
 
 Maker = Callable[[Sequence["Study"]], Any]

@@ -1,13 +1,17 @@
 """A study: one pool with the settings under which it is looked at, and what several tables need, computed once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from langchain_reasc.evaluation.methods import MethodSettings, Split
+from langchain_reasc.evaluation.arrangement import RecordedPool
+from langchain_reasc.evaluation.comparison import Outcomes, RowKey, compare
+from langchain_reasc.evaluation.methods import Calibrated, Method, MethodSettings, Split, calibrated_on
 from langchain_reasc.evaluation.metrics import Row, summarize
-from langchain_reasc.evaluation.replay import Replay, replay, splits
+from langchain_reasc.evaluation.replay import Replay, check_sizes, replay, splits
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
+from langchain_reasc.exceptions import PoolError
+from langchain_reasc.lab.parameters import Parameters, parameters_of
 from langchain_reasc.pools.pool import Pool
 
 __all__ = ["Study", "StudySettings"]
@@ -56,25 +60,98 @@ class Study:
         return PoolScores(self.pool)
 
     @cached_property
+    def recorded(self) -> RecordedPool:
+        """The pool as arrays."""
+        return RecordedPool(self.pool, self.scores)
+
+    @cached_property
+    def uncalibrated(self) -> str | None:
+        """Why ReASC cannot be studied on this pool; None where it can."""
+        held, size = len(self.pool.questions), self.settings.calibration_size
+        if self.measure is None:
+            return (
+                f"{self.name} has neither scores nor token signals, so ReASC has nothing to go by; record it from a "
+                "model that returns log-probabilities to have its rows"
+            )
+        if held <= size:
+            return (
+                f"{self.name} holds {held} question{'s' if held > 1 else ''}; a calibration on {size} leaves none to "
+                "test, so ReASC has no rows. Record more, or ask for a smaller calibration size"
+            )
+        return None
+
+    @property
+    def spec(self) -> MeasureSpec:
+        """The measure that was asked for.
+
+        Raises:
+            PoolError: ReASC cannot be studied on this pool.
+        """
+        if self.uncalibrated or self.measure is None:
+            raise PoolError(str(self.uncalibrated))
+        return self.measure
+
+    @cached_property
+    def calibration_size(self) -> int:
+        """How many questions calibrate: none where ReASC cannot be studied, and all are tested."""
+        return 0 if self.uncalibrated else self.settings.calibration_size
+
+    @cached_property
     def splits(self) -> Sequence[Split]:
         """The arrangements: which questions calibrate, which are tested, and in which order responses are seen."""
-        size = 0 if self.measure is None else self.settings.calibration_size
-        return list(splits(self.pool, size, shuffles=self.settings.shuffles, seed=self.settings.seed))
+        return self.arranged(self.calibration_size)
+
+    def arranged(self, calibration_size: int) -> Sequence[Split]:
+        """The arrangements with so many calibration questions."""
+        check_sizes(self.pool, calibration_size, self.settings.shuffles)
+        return list(splits(self.pool, calibration_size, shuffles=self.settings.shuffles, seed=self.settings.seed))
+
+    @cached_property
+    def _calibrated(self) -> dict[int, Calibrated]:
+        return {}
+
+    def calibrated(self, split: Split) -> Calibrated:
+        """What one of the :attr:`splits` determines by both algorithms, under :attr:`spec`."""
+        if split.number not in self._calibrated:
+            self._calibrated[split.number] = calibrated_on(
+                self.pool, self.scores, split, self.spec, self.settings.methods
+            )
+        return self._calibrated[split.number]
+
+    def compare(
+        self,
+        methods_of: Callable[[Split], Iterable[Method]],
+        *,
+        arranged: Sequence[Split] | None = None,
+        equal_cost: Mapping[str, str] | None = None,
+    ) -> dict[RowKey, Outcomes]:
+        """What methods do on these arrangements, or else on those of the study: see :func:`~.comparison.compare`."""
+        budget = self.settings.methods.max_samples
+        return compare(self.recorded, arranged or self.splits, methods_of, budget=budget, equal_cost=equal_cost)
 
     @cached_property
     def run(self) -> Replay:
         """The usual methods and the controls, replayed."""
         return replay(
             self.pool,
-            [] if self.measure is None else [self.measure],
+            [] if self.uncalibrated else [self.spec],
             shuffles=self.settings.shuffles,
             seed=self.settings.seed,
             calibration_size=self.settings.calibration_size,
             settings=self.settings.methods,
             controls=True,
+            recorded=self.recorded,
+            calibrated=lambda split, spec: self.calibrated(split),
         )
 
     @cached_property
     def rows(self) -> list[Row]:
         """The same, summed up."""
-        return summarize(self.run, parameters=self.settings.parameters)
+        return summarize(self.run, parameters=self.parameters.count if self.parameters else None)
+
+    @cached_property
+    def parameters(self) -> Parameters | None:
+        """N, the model's number of parameters, as the settings or else the pool tells; None where neither does."""
+        if self.settings.parameters is not None:
+            return Parameters(self.settings.parameters, "as given")
+        return parameters_of(self.pool.metadata)

@@ -1,7 +1,7 @@
 """Asking a model what a pool records: all samples of a question, a failed one once more, and what they vote for."""
 
 import zlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +19,7 @@ from langchain_reasc.models.contract import TOKEN_SIGNALS_INFO
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import output_tokens
+from langchain_reasc.pools.bill import Bill
 from langchain_reasc.pools.extraction import kept_of
 from langchain_reasc.pools.overflow import is_overflow
 from langchain_reasc.pools.store import StoredMessage
@@ -55,10 +56,17 @@ class ReadResponse(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A question with the responses that were drawn, in launch order."""
+    """A question with the responses that were drawn, in launch order.
+
+    Attributes:
+        question: the question.
+        responses: those that came.
+        bill: what they cost, with those that failed.
+    """
 
     question: LabelledQuestion
     responses: Sequence[ReadResponse]
+    bill: Bill = Bill()
 
 
 @dataclass(frozen=True)
@@ -86,13 +94,17 @@ class Asking:
             SamplingError: some could not be had, even when they were drawn once more.
         """
         question, held = asked
-        drawn = self._drawn(question, held)
+        failed: list[Sample] = []
+        drawn = self._drawn(question, held, failed)
         if isinstance(drawn, ContextOverflowError):
             return drawn
         extract = extractor(self.answer)
-        return Answered(question, [_read(one, one.message, extract) for one in drawn if one.message is not None])
+        read = [_read(one, one.message, extract) for one in drawn if one.message is not None]
+        return Answered(question, read, Bill.of_samples([*drawn, *failed]))
 
-    def _drawn(self, question: LabelledQuestion, held: int) -> list[Sample] | ContextOverflowError:
+    def _drawn(
+        self, question: LabelledQuestion, held: int, failed: list[Sample]
+    ) -> list[Sample] | ContextOverflowError:
         messages, wanted = self.prompt.messages(question.input), self.samples - held
         concurrency = wanted if PreparedModel.of(self.model).sampler else _CONCURRENCY
         # Were i to start at 0 for each question, all first responses would share one stream of random numbers: one
@@ -100,6 +112,7 @@ class Asking:
         block = zlib.crc32(question.id.encode("utf-8", "surrogatepass")) % _SEED_BLOCKS
         drawn = draw(self.model, messages, wanted, first=block * _SEEDS + held, concurrency=concurrency)
         if any(map(_is_whole, drawn)):  # else the model fails altogether
+            failed += [one for one in drawn if not _is_whole(one)]
             drawn = [one if _is_whole(one) else draw(self.model, messages, 1, first=one.index)[0] for one in drawn]
         if all(map(_is_whole, drawn)):
             return drawn
@@ -114,8 +127,8 @@ class Asking:
 
 
 def each_question(
-    asked: Sequence[Asked], ask: Callable[[Asked], Answered | ContextOverflowError], concurrency: int
-) -> Generator[tuple[Asked, Answered | ContextOverflowError], None, None]:
+    asked: Iterable[Asked], ask: Callable[[Asked], Answered | ContextOverflowError], concurrency: int
+) -> Iterator[tuple[Asked, Answered | ContextOverflowError]]:
     """Questions with their responses, as they are done; after a failure those in flight still come out."""
     if concurrency == 1:  # in this thread, where Ctrl-C reaches it
         yield from ((one, ask(one)) for one in asked)

@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, normalize
 from langchain_reasc.exceptions import PoolError, ReASCError
 from langchain_reasc.pools.extraction import extracted_again
+from langchain_reasc.pools.flags import contradiction_note
 from langchain_reasc.pools.json_lines import take_in
 from langchain_reasc.pools.pool import Pool, PoolQuestion, PoolResponse
 from langchain_reasc.pools.store import PoolStore, StoredQuestion, is_store
@@ -18,12 +18,16 @@ from langchain_reasc.pools.store import PoolStore, StoredQuestion, is_store
 __all__ = ["open_pool", "read_pool", "read_stored", "spelled_labels"]
 
 
-def read_pool(path: str | os.PathLike[str]) -> Pool:
+def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -> Pool:
     """Read and validate a pool; where it names other extraction rules than ours, find its answers again.
 
     What decisions need is read, question by question; texts and token signals stay in the file, which must stay where
     it is. A question that nobody can grade, without a reference and without a verdict, is left out, with a note. Of a
     pool of JSON Lines (:mod:`.json_lines`) a last line that was cut off is left out, with a note.
+
+    Args:
+        path: the pool.
+        labelled: ids of questions whose right answers come from elsewhere: they stay, and count as wrong until then.
 
     Raises:
         PoolError: missing, damaged or unreadable file, one of a version to come, a line that is not a question, the
@@ -32,10 +36,14 @@ def read_pool(path: str | os.PathLike[str]) -> Pool:
     """
     pool = extracted_again(read_stored(path))
     spelled = spelled_labels(pool.metadata)
-    known = [one for one in pool.questions if one.references or any(r.correct is not None for r in one.responses)]
-    notes = [*pool.notes, *_unlabelled(pool, len(known))]
+    known = [one for one in pool.questions if _is_graded(one) or one.id in labelled]
+    notes = [*pool.notes, *_unlabelled(pool, len(known)), *_graders(pool)]
     graded = replace(pool, questions=tuple(_graded(question, spelled) for question in known))
-    return replace(graded, notes=(*notes, *_contradictions(graded), *_missing(graded)))
+    return replace(graded, notes=(*notes, *filter(None, [contradiction_note(graded)]), *_missing(graded)))
+
+
+def _is_graded(question: PoolQuestion) -> bool:
+    return bool(question.references) or any(one.correct is not None for one in question.responses)
 
 
 def read_stored(path: str | os.PathLike[str]) -> Pool:
@@ -103,20 +111,14 @@ def _unlabelled(pool: Pool, known: int) -> Iterator[str]:
         )
 
 
-def _contradictions(pool: Pool) -> Iterator[str]:
-    """Answers that are right here and wrong there, of one and the same question."""
-    found = [(one.id, answer) for one in pool.questions for answer in _flagged_both(one.responses)]
-    if found:
-        question, answer = found[0]
-        yield (
-            f"{pool.path.name} flags the same answer to the same question both right and wrong, {len(found)} times "
-            f"(first {answer!r} to question {question!r}); the verdict recorded first counts"
-        )
-
-
-def _flagged_both(responses: Sequence[PoolResponse]) -> list[str]:
-    flags = Counter(answer for answer, _ in {(one.answer, one.correct) for one in responses if one.answer is not None})
-    return [answer for answer, verdicts in flags.items() if verdicts > 1]
+def _graders(pool: Pool) -> Iterator[str]:
+    """By what it was graded, where that is not the comparison of answers and labels."""
+    grader = pool.metadata.get("grader", "exact")
+    if grader == "exact":
+        return
+    since = sum(one.correct is None and one.answer is not None for held in pool.questions for one in held.responses)
+    told = f", but {since} responses were recorded since and are compared with their labels" if since else ""
+    yield f"{pool.path.name} was graded by {grader}{told}{'; `reasc grade` grades them alike' if since else ''}"
 
 
 def _missing(pool: Pool) -> Iterator[str]:

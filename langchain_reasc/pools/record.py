@@ -1,8 +1,7 @@
 """Recording a pool: n responses to each question, resumable after a kill."""
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.pools.asking import Answered, Asked, Asking, each_question
+from langchain_reasc.pools.bill import Bill
 from langchain_reasc.pools.kept_signals import KeptSignals
 from langchain_reasc.pools.pool import Pool
 from langchain_reasc.pools.reading import read_pool
@@ -28,8 +28,8 @@ from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredRespons
 
 __all__ = ["Recording", "Workers", "record_pool"]
 
-Workers = Callable[[Sequence[Asked], Asking], Generator[tuple[Asked, Answered | ContextOverflowError], None, None]]
-"""What asks a model elsewhere: is given what is to be asked, and gives answers as they are done, until it is closed."""
+Workers = Callable[[Sequence[Asked], Asking], Iterable[tuple[Asked, Answered | ContextOverflowError]]]
+"""What asks a model elsewhere: is given what is to be asked, and gives answers as they are done."""
 
 
 def record_pool(
@@ -45,6 +45,7 @@ def record_pool(
     concurrency: int = 1,
     workers: Workers | None = None,
     on_question: Callable[[int, int], None] | None = None,
+    on_bill: Callable[[str, Bill], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Pool:
     """Record responses to each question, adding to what the pool already holds.
@@ -70,6 +71,7 @@ def record_pool(
         workers: what asks, where it is not this process: it is given the questions with what there is of each, and
             what asks one of them, and gives answers in any order.
         on_question: called with (questions complete, questions) at the start and after each.
+        on_bill: called before that with a question's id and what drawing its responses cost, those that failed too.
         on_notice: called with what the user should know: labels that changed, questions that were left out, responses
             without an answer.
 
@@ -111,15 +113,20 @@ def record_pool(
         on_question(len(questions) - len(missing), len(questions))
     too_long: list[ContextOverflowError] = []
     answers = (workers or partial(each_question, concurrency=concurrency))(missing, asking)
-    with closing(answers) as arriving:  # an interruption ends those that ask, too
-        for at, ((question, _), answered) in enumerate(arriving, start=len(questions) - len(missing) + 1):
+    try:
+        for at, ((question, _), answered) in enumerate(answers, start=len(questions) - len(missing) + 1):
             if isinstance(answered, ContextOverflowError):
                 too_long.append(answered)
                 tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {answered}")
             else:
                 recording.add(answered)
+                if on_bill:
+                    on_bill(question.id, answered.bill)
             if on_question:
                 on_question(at, len(questions))
+    finally:
+        if isinstance(answers, Generator):
+            answers.close()  # an interruption ends those that ask elsewhere
     if too_long and not recording.store.ids():
         raise ContextOverflowError(f"none of the {len(questions)} questions fits the model's context: {too_long[0]}")
     pool = read_pool(target)
@@ -150,7 +157,7 @@ class Recording:
         Raises:
             PoolError: the pool was begun with signals made of something else, or cannot be written.
         """
-        question, responses = answered
+        question, responses, bill = answered
         readings = self._kept.of(responses)
         stored = [
             StoredResponse(
@@ -163,8 +170,15 @@ class Recording:
                 self.store.set_about(self._metadata)
             if self._kept.info is not None:
                 self.store.set_about({"signals_info": self._kept.info})
+            if bill.failed:
+                self.store.set_about({"failed": self._failed(bill)})
             self.store.add(StoredQuestion(question.id, question.input, question.references, stored))
         self._begun = True
+
+    def _failed(self, bill: Bill) -> dict[str, int]:
+        """Samples that failed so far, and what had come of them: no response says so."""
+        held = self.store.about().get("failed") or {}
+        return {"samples": held.get("samples", 0) + bill.failed, "tokens": held.get("tokens", 0) + bill.lost}
 
     def _score(self, reading: SignalReading) -> float | None:
         try:

@@ -11,7 +11,7 @@ from langchain_reasc.pools.reading import read_stored
 from langchain_reasc.pools.regrade import regrade
 from langchain_reasc.pools.store import PoolStore, is_store
 
-__all__ = ["check_settings", "resume"]
+__all__ = ["check_settings", "resume", "settings_of"]
 
 _NOT_SQLITE: Final = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".txt")
 
@@ -61,7 +61,7 @@ def check_settings(path: Path, held: Mapping[str, Any], metadata: Mapping[str, A
     Raises:
         PoolError: they are of different models, prompts or seeds; it names both sides.
     """
-    then, now = _settings(held), _settings(metadata)
+    then, now = settings_of(held), settings_of(metadata)
     for name in now:
         if then.get(name) != now[name] and (name in then or name not in _SINCE_VERSION_2):
             raise PoolError(
@@ -88,7 +88,7 @@ def _check_questions(pool: Pool, questions: Sequence[LabelledQuestion]) -> None:
             )
 
 
-def _settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What two recordings must have in common to be one pool: not the answers, which can be found again."""
     own = {name: metadata.get(name) for name in ("seed", "system", "template")}
     fingerprint = metadata.get("fingerprint")

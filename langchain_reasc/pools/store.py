@@ -284,6 +284,14 @@ class PoolStore:
         )
         return [StoredMessage(text, *(json.loads(one or "null") for one in more)) for text, *more in rows]
 
+    def usages(self) -> Iterator[tuple[str, list[Any]]]:
+        """The ``usage_metadata`` of each response to each question, where it was kept."""
+        rows = self._each(
+            "SELECT q.id, m.usage FROM questions q JOIN messages m ON m.question = q.number ORDER BY q.number, m.number"
+        )
+        for id, held in groupby(rows, key=lambda row: row[0]):
+            yield id, [json.loads(usage or "null") for _, usage in held]
+
     def signal_names(self) -> list[tuple[str, int]]:
         """The signals that are there, with the number of questions that have each."""
         return self._all("SELECT name, COUNT(*) FROM signals GROUP BY name ORDER BY MIN(rowid)")

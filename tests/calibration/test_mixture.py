@@ -36,7 +36,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mixture], Calibration]:
     """Algorithm 2 on GRID as if the fit had found this mixture."""
 
     def calibrated(found: Mixture) -> Calibration:
-        monkeypatch.setattr(algorithm, "_fit", lambda scores, components, seed: found)
+        monkeypatch.setattr(algorithm, "fit_mixture", lambda scores, components, seed: found)
         return run(GRID)
 
     return calibrated

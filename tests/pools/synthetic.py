@@ -15,7 +15,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from langchain_reasc.pools.json_lines import take_in
 from langchain_reasc.pools.signals_file import signals_path
+from langchain_reasc.pools.store import PoolStore
 
 
 def append_signals(path: Path, question: str, responses: Sequence[Mapping[str, npt.ArrayLike]]) -> None:
@@ -72,6 +74,14 @@ def write_lines(path: Path, *records: object) -> Path:
     lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
+
+
+def stored(lines: Path) -> Path:
+    """A pool of JSON Lines as one that can be written."""
+    store = PoolStore.create(lines.with_suffix(".sqlite"))
+    take_in(lines, store)
+    store.close()
+    return store.path
 
 
 def response(answer: str | None, tokens: int = 10, **more: Any) -> dict[str, Any]:

@@ -39,6 +39,8 @@ class Integration:
             another, made at the same time, reads there. False where that is known not to happen, and where calls are
             to find what others left: a count of calls, as in LangChain's fakes, by which they say something else each
             time.
+        counts_tokens: whether ``get_num_tokens_from_messages`` counts a prompt by the model's own tokenizer without
+            asking anybody: most classes ask their provider, or fetch a table from the net.
     """
 
     logprobs: str | None = "logprobs"
@@ -53,6 +55,7 @@ class Integration:
     settings: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     own_copy: bool = True
+    counts_tokens: bool = False
 
     @property
     def seed_name(self) -> str | None:

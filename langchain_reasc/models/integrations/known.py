@@ -28,8 +28,8 @@ def _seed_in_options(model: Any, arguments: Mapping[str, Any], seed: int) -> dic
 
 
 def _in_process(model: BaseChatModel) -> Integration:
-    """Our llama.cpp model records exact signals; it needs no logprobs beside them."""
-    return _Shared(logprobs=None if getattr(model, "signals", ()) else "logprobs")
+    """Our llama.cpp model records exact signals; it needs no logprobs beside them. Its tokenizer is at hand."""
+    return _Shared(logprobs=None if getattr(model, "signals", ()) else "logprobs", counts_tokens=True)
 
 
 # OpenAI: top_logprobs "an integer between 0 and 20" (openai, completion_create_params.py); n up to 128 (API reference).

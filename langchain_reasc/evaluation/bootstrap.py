@@ -1,0 +1,132 @@
+"""Intervals: what resampled questions make of a mean, and exact ones where resamples would say nothing."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["RESAMPLES", "Bootstrap", "Estimate", "exact", "ratio"]
+
+RESAMPLES: Final = 2000
+_BATCH: Final = 100  # resamples at a time, so that memory stays small on large pools
+
+Array = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+Means = Callable[[Any], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Bootstrap:
+    """Means of several columns over the same questions, and paired intervals of whatever is computed from them.
+
+    A value is the mean over shuffles; its interval comes from resampling questions, each represented by its mean over
+    the shuffles in which it was tested. All columns share the resamples, so that differences and ratios are paired.
+
+    Args:
+        columns: name -> shape (shuffles, questions); a name is any key of a dictionary.
+        tested: shape (shuffles, questions), which questions were tested; as many in each shuffle.
+        seed: the seed of the resamples, which are the same for any columns of as many questions.
+        resamples: how often the questions are drawn again.
+
+    Attributes:
+        questions: how many were tested at all.
+    """
+
+    def __init__(
+        self, columns: Mapping[Any, Array], tested: Booleans, *, seed: int, resamples: int = RESAMPLES
+    ) -> None:
+        self._at = {name: at for at, name in enumerate(columns)}
+        cells = np.stack(list(columns.values()), axis=-1)
+        self._value = _over_shuffles(cells, tested)[None]
+        self._resampled = _resampled(_per_question(cells, tested), resamples, seed)
+        self.questions = int(tested.any(axis=0).sum())
+
+    def estimate(self, of: Callable[[Means], Array]) -> Estimate:
+        """A value and its interval.
+
+        Args:
+            of: computes it, given a function name -> means; on the means themselves and on those of the resamples, all
+                at once.
+        """
+        value = float(of(lambda name: self._value[:, self._at[name]])[0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # where no resample has any, there is no interval
+            drawn = of(lambda name: self._resampled[:, self._at[name]])
+            low, high = np.nanpercentile(drawn, [2.5, 97.5])
+        return Estimate(value, float(low), float(high))
+
+    def resampled(self, name: Any) -> Estimate:
+        """The mean of one column and its interval."""
+        return self.estimate(lambda mean: mean(name))
+
+    def mean(self, name: Any) -> float:
+        """The mean alone."""
+        return float(self._value[0, self._at[name]])
+
+    def share(self, name: Any, *, among: Any = None, questions: int | None = None) -> Estimate:
+        """A share of the questions; of none and of all, with the exact interval, as all resamples are the same.
+
+        Args:
+            name: a column of zeros and ones.
+            among: a column of zeros and ones; the share of those that are one in it, which ``name`` then implies.
+            questions: how many questions those are; all that were tested, if None.
+        """
+        estimate = self.estimate(lambda mean: mean(name) if among is None else ratio(mean(name), mean(among)))
+        if estimate.value in (0.0, 1.0):
+            n = self.questions if questions is None else questions
+            return exact(round(estimate.value) * n, n)
+        return estimate
+
+
+@lru_cache(maxsize=1024)
+def exact(right: int, questions: int) -> Estimate:
+    """A share with the exact interval of Clopper and Pearson (1934), from quantiles of the Beta distribution."""
+    from scipy.special import betaincinv
+
+    wrong = questions - right
+    low = float(betaincinv(right, wrong + 1, 0.025)) if right else 0.0
+    high = float(betaincinv(right + 1, wrong, 0.975)) if wrong else 1.0
+    return Estimate(right / questions, low, high)
+
+
+def ratio(one: Array, other: Array) -> Array:
+    """One mean by another; "not a number" where both are nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a pool of empty responses: 0 / 0
+        return np.asarray(one / other)
+
+
+def _over_shuffles(cells: Array, tested: Booleans) -> Array:
+    """Mean over the tested questions of each shuffle, then over shuffles; shape (columns,)."""
+    per_shuffle = np.where(tested[:, :, None], cells, 0.0).sum(axis=1) / tested.sum(axis=1)[:, None]
+    return np.asarray(per_shuffle.mean(axis=0))
+
+
+def _per_question(cells: Array, tested: Booleans) -> Array:
+    """Mean over the shuffles in which a question was tested; shape (questions tested at all, columns)."""
+    times = tested.sum(axis=0)
+    sums = np.where(tested[:, :, None], cells, 0.0).sum(axis=0)
+    return np.asarray(sums[times > 0] / times[times > 0, None])
+
+
+def _resampled(cells: Array, resamples: int, seed: int) -> Array:
+    """Means over resampled questions: (questions, columns) -> (resamples, columns)."""
+    n = len(cells)
+    rng = np.random.default_rng([seed, resamples])
+    means = []
+    for start in range(0, resamples, _BATCH):
+        times_drawn = rng.multinomial(n, np.full(n, 1 / n), size=min(_BATCH, resamples - start))
+        means.append(times_drawn @ cells / n)
+    return np.concatenate(means)

@@ -1,0 +1,124 @@
+"""The main comparison: every method on every pool, what it costs, and how sure its accuracy is."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from langchain_reasc.evaluation.bootstrap import RESAMPLES, Bootstrap, exact
+from langchain_reasc.evaluation.comparison import RowKey
+from langchain_reasc.evaluation.methods import ASC_AT_ONCE, ASC_ROW, EQUAL_COST, MIXTURE, OFFLINE, ONLINE
+from langchain_reasc.evaluation.table import live_rule
+from langchain_reasc.lab.blocks import INTERVALS, Block, how_calibrated, how_tested, loss, table_of
+from langchain_reasc.lab.contents import table
+from langchain_reasc.lab.parts import Cell, Column, Table, percent
+from langchain_reasc.lab.results import ACCURACY, Cost, Results
+from langchain_reasc.lab.study import Study
+
+__all__ = ["PASS", "intervals", "main", "tasks"]
+
+PASS: Final = "pass@1"
+_NO_RATIO: Final = (
+    "pass@1 has no accuracy per cost: of one response it would be the highest of any table, whatever is answered."
+)
+
+
+@table("main", "Main comparison", paper="Table 1, tab:overall_full_results")
+def main(studies: Sequence[Study]) -> Table:
+    """Accuracy, cost and what they come to together, of every method."""
+    cost = Cost.of(studies)
+    saved = Column(
+        "vs SC %", "+.1f", "What is spent more (+) or less (-) than by self-consistency at the whole budget."
+    )
+
+    def block(study: Study) -> Block:
+        results = Results(study, study.run.outcomes, cost)
+        sc = study.settings.methods.fixed_budget, None
+        rows = [
+            (
+                key[0],
+                results.accuracy(key),
+                results.cost(key),
+                None if key == sc else results.cheaper(key, sc),
+                None if key[0] == PASS else results.efficiency(key),
+            )
+            for key in _methods(study)
+        ]
+        notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
+        return Block(rows, [*notes, *_live(study), *_losses(study, results)])
+
+    columns = [Column("Method"), ACCURACY, cost.column, saved, cost.per_cost]
+    return table_of(studies, columns, block, notes=(_NO_RATIO, INTERVALS))
+
+
+@table("tasks", "Beyond mathematics: the main methods on each pool", paper="Table 12, tab:general_domain_results")
+def tasks(studies: Sequence[Study]) -> Table:
+    """The methods of the paper on each pool."""
+    cost = Cost.of(studies)
+
+    def block(study: Study) -> Block:
+        results = Results(study, study.run.outcomes, cost)
+        shown = {study.settings.methods.fixed_budget, "ESC (w=4)", ASC_ROW, OFFLINE, MIXTURE, ONLINE}
+        keys = [key for key in _methods(study) if key[0] in shown]
+        rows = [(study.name, key[0], results.accuracy(key), results.cost(key), results.efficiency(key)) for key in keys]
+        return Block(rows, [how_tested(study), *how_calibrated(study), cost.note(study)])
+
+    columns = [Column("Pool"), Column("Method"), ACCURACY, cost.column, cost.per_cost]
+    return table_of(studies, columns, block, named=False)
+
+
+@table("intervals", "Accuracy with its interval, resampled and exact", paper="Table 10, tab:accuracy_ci")
+def intervals(studies: Sequence[Study]) -> Table:
+    """Every method's accuracy on one arrangement, with the paper's bootstrap and with an exact interval."""
+
+    def block(study: Study) -> Block:
+        verdicts = {key: study.run.outcomes[key].column("correct")[:1] for key in _methods(study)}
+        tested = ~np.isnan(verdicts[PASS, None])
+        drawn = Bootstrap(verdicts, tested, seed=study.settings.seed)
+        rows: list[tuple[Cell, ...]] = []
+        for key, held in verdicts.items():
+            resampled = percent(drawn.resampled(key))
+            alone = percent(exact(int(held[tested].sum()), drawn.questions))
+            rows.append((key[0], resampled, alone.low, alone.high, drawn.questions))
+        arranged = "of the first shuffle" if study.run.shuffles else "in recorded order"
+        return Block(rows, [f"{study.name}: {drawn.questions} questions {arranged}.", *how_calibrated(study)])
+
+    columns = [
+        Column("Method"),
+        Column("Accuracy %", ".2f", "Right answers, with the 2.5th and the 97.5th percentile of the resamples."),
+        Column("Exact low", ".2f", "Lower end of Clopper and Pearson's interval."),
+        Column("Exact high", ".2f", "Upper end of Clopper and Pearson's interval."),
+        Column("Questions", ",.0f", "How many were tested."),
+    ]
+    note = (
+        f"[..] is the paper's interval: a non-parametric bootstrap over the tested questions, {RESAMPLES:,} resamples "
+        "of one arrangement. Beside it stands the exact binomial one (Clopper and Pearson, 95 %), which does not "
+        "shrink to a point where no answer, or every answer, is right."
+    )
+    return table_of(studies, columns, block, notes=(note,))
+
+
+def _methods(study: Study) -> list[RowKey]:
+    """The methods of the comparison, without the controls."""
+    controls = {ASC_AT_ONCE, *EQUAL_COST.values()}
+    return [key for key in study.run.outcomes if key[0] not in controls]
+
+
+def _live(study: Study) -> Iterator[str]:
+    if not study.uncalibrated:
+        name, why = live_rule(study.run, study.spec)
+        yield f"A live run with an offline calibration is the row '{name}': {why}."
+
+
+def _losses(study: Study, results: Results) -> Iterator[str]:
+    """Where a row of ReASC is less accurate than one that counts votes."""
+    if study.uncalibrated:
+        return
+    asc = ASC_ROW, None
+    for name in (OFFLINE, MIXTURE, ONLINE):
+        key = name, study.spec
+        if key in results.outcomes:
+            yield from loss(name, ASC_ROW, results.minus(key, asc))
+            dearer = results.cheaper(key, asc)
+            if dearer is not None and dearer > 0:
+                yield f"{name} costs {dearer:.1f} % more than ASC."

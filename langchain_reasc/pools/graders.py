@@ -1,0 +1,221 @@
+"""What says whether a recorded answer is right: by its spelling, as a number, a letter, a formula, or a name.
+
+A model that says so is in :mod:`.judge_grader`; a whole pool is graded by :mod:`.grading`.
+"""
+
+import re
+import string
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Final, Protocol
+
+from langchain_reasc.answers import choice, kind_of, normalize
+from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
+from langchain_reasc.answers.normalize import without_unit
+from langchain_reasc.answers.numbers import read_quantity
+from langchain_reasc.exceptions import ConfigurationError
+
+__all__ = ["GRADERS", "Alias", "Choice", "Exact", "Grader", "Mathematical", "Numeric", "grader"]
+
+TOLERANCE: Final = 1e-4
+"""How far, relatively, numbers may differ: that of ToRA's grader and of those made after it, such as Qwen2.5-Math's."""
+
+_LETTERS = re.compile(r"\W*[a-j](?:(?:\W+(?:and\W+)?)[a-j])*\W*")
+_LABEL = re.compile(r"\W*(?:(?:option|choice|letter|answer)\s+)?(?:[(\[]([a-j])[)\]]|([a-j])[).:\]]+(?=\s|\Z))")
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+
+
+class Grader(Protocol):
+    """Says whether an answer is right. Several threads may ask at once."""
+
+    @property
+    def name(self) -> str:
+        """The name that a pool graded by it records, with all that its verdicts depend on."""
+        ...
+
+    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
+        """Whether an answer is right.
+
+        Args:
+            question: what was asked; empty where that is not known.
+            answer: the answer found in a response, which is never blank.
+            text: a response that gave this answer; None where its text was not kept. Of a question's equal answers only
+                the first is graded, so that all of them are right or none is.
+            references: the accepted answers, one at least.
+
+        Returns:
+            None where it cannot be told.
+        """
+        ...
+
+
+class Exact:
+    """An answer is right that is spelled like an accepted one.
+
+    Args:
+        spelled: how a reference is spelled, so that it can be compared with answers; see
+            :func:`~langchain_reasc.pools.reading.spelled_labels`.
+    """
+
+    name = "exact"
+
+    def __init__(self, spelled: Callable[[str], str] = normalize) -> None:
+        self._spelled = spelled
+
+    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool:
+        return any(answer == self._spelled(right) for right in references)
+
+
+class Numeric:
+    """An answer is right that is the same number as an accepted one, up to a relative tolerance.
+
+    ``1,000``, ``1000.0`` and ``10^3`` are one number, and so are ``1/3`` and ``0.33333``, ``12 km`` and ``12``; ``45%``
+    is 45, and 0.45 as well. Two whole numbers must be the same, unless a tolerance is given: 20,001 is not 20,000. No
+    number is near 0 but 0. An answer that is no number is right where it is spelled like a reference. Where no
+    reference is a number, and none is spelled like the answer, it cannot be told.
+
+    Args:
+        tolerance: at most this share of the larger of the two; None for 1e-4, of whole numbers 0.
+
+    Raises:
+        ConfigurationError: a tolerance that is negative, or 1 and more.
+    """
+
+    def __init__(self, tolerance: float | None = None) -> None:
+        if tolerance is not None and not 0 <= tolerance < 1:
+            raise ConfigurationError(f"tolerance is a share of the number, 0 or more and below 1, got {tolerance!r}")
+        self._tolerance = tolerance
+        self.name = "numeric" if tolerance is None else f"numeric({tolerance:g})"
+
+    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
+        if _spelled_alike(answer, references):
+            return True
+        given, rights = _numbers(answer), [_numbers(right) for right in references]
+        if any(self._near(one, other) for right in rights for one in given for other in right):
+            return True
+        return False if any(rights) else None
+
+    def _near(self, one: Fraction, other: Fraction) -> bool:
+        if self._tolerance is None and one.denominator == other.denominator == 1:
+            return one == other
+        return abs(one - other) <= Fraction(TOLERANCE if self._tolerance is None else self._tolerance) * max(
+            abs(one), abs(other)
+        )
+
+
+class Choice:
+    """An answer is right that names the same letter, or the same letters, as an accepted one: ``(B) Oslo`` is B.
+
+    Where the answer or every reference names none, it cannot be told.
+    """
+
+    name = "choice"
+
+    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
+        if _spelled_alike(answer, references):
+            return True
+        given, rights = _letters(answer), [_letters(right) for right in references]
+        if given and given in rights:
+            return True
+        return False if given and any(rights) else None
+
+
+class Mathematical:
+    """An answer is right that equals an accepted one as mathematics, by math-verify; no formula takes many seconds.
+
+    Raises:
+        MissingExtraError: math-verify is not installed.
+    """
+
+    name = "math"
+
+    def __init__(self) -> None:
+        require_math_verify()
+
+    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool:
+        if _spelled_alike(answer, references):
+            return True
+        if kind_of(answer) is not None:
+            return False
+        given = canonical_mathematics(answer)
+        return any(given == canonical_mathematics(right) for right in references)
+
+
+class Alias:
+    """An answer is right that names what one of several accepted names does, as open-domain question answering counts.
+
+    Case, punctuation, articles and white space do not count, as in the evaluation of SQuAD (Rajpurkar et al. 2016) and
+    NQ-Open (Lee et al. 2019). Unlike there, punctuation of any script is left out, and numbers are compared as numbers,
+    so that 1.5 is not 15, nor -5 the same as 5.
+    """
+
+    name = "alias"
+
+    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool:
+        if _spelled_alike(answer, references):
+            return True
+        given = _plain_name(answer)
+        return bool(given) and any(given == _plain_name(right) for right in references)
+
+
+GRADERS: Final[Mapping[str, Callable[[], Grader]]] = {
+    "exact": Exact,
+    "numeric": Numeric,
+    "choice": Choice,
+    "math": Mathematical,
+    "alias": Alias,
+}
+"""What grades without a model, by name."""
+
+
+def grader(name: str) -> Grader:
+    """The grader of a name.
+
+    Raises:
+        ConfigurationError: there is none.
+        MissingExtraError: ``"math"`` without the extra ``math``.
+    """
+    if name not in GRADERS:
+        raise ConfigurationError(f"unknown grader {name!r}; choose {', '.join(GRADERS)}, or judge, with a model")
+    return GRADERS[name]()
+
+
+def _spelled_alike(answer: str, references: Sequence[str]) -> bool:
+    return normalize(answer) in map(normalize, references)
+
+
+def _numbers(text: str) -> tuple[Fraction, ...]:
+    """What number a text may mean; two where it is per cent, none where it is no number."""
+    if kind_of(text) is not None:
+        return ()
+    spelled = read_quantity(normalize(without_unit(text)))
+    try:
+        value = Fraction(spelled or "")
+    except ValueError:  # no number, or a time
+        return ()
+    return (value, value / 100) if text.rstrip(" .").endswith("%") else (value,)
+
+
+def _letters(text: str) -> frozenset[str]:
+    """The letters that a text names as its choice; none where it names none."""
+    small = text.casefold().strip()
+    if _LETTERS.fullmatch(small):
+        return frozenset(re.findall(r"\b[a-j]\b", small.replace("_", " ")))
+    if label := _LABEL.match(small):
+        return frozenset(filter(None, label.groups()))
+    found = choice()(text)
+    return frozenset(found.casefold()) if found else frozenset()
+
+
+def _plain_name(text: str) -> str:
+    """A name without what does not count; empty where nothing is left, or the text is a number or a call of tools."""
+    if kind_of(text) is not None or read_quantity(normalize(text)) is not None:
+        return ""
+    letters = unicodedata.normalize("NFD", text).casefold()
+    kept = "".join(one for one in letters if not _is_punctuation(one))
+    return " ".join(_ARTICLE.sub(" ", kept).split())
+
+
+def _is_punctuation(character: str) -> bool:
+    return character in string.punctuation or unicodedata.category(character).startswith("P")

@@ -1,0 +1,89 @@
+"""Chat models that a command is told by the path of their class: scripted ones, for what a real one rarely does."""
+
+import time
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import ConfigDict, Field, SecretStr
+
+_FAILED: set[int] = set()
+
+
+class Scripted(BaseChatModel):
+    """Says the same of every question; what that costs, and what goes wrong, is told by its fields."""
+
+    model_name: str = Field(default="scripted-1", alias="model")
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    scripted_api_key: SecretStr | None = Field(default=None, alias="api_key")
+    headers: dict[str, str] = Field(default_factory=dict)
+    usage: bool = True
+    details: bool = False
+    fails_once: bool = False
+    says_its_key: bool = False
+    seconds: float = 0
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        return {"ls_model_name": self.model_name}
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        time.sleep(self.seconds)
+        if self.says_its_key and self.scripted_api_key:
+            raise ConnectionError(f"no such key: {self.scripted_api_key.get_secret_value()}")
+        seed = kwargs.get("seed", 0)
+        if self.fails_once and seed % 4 == 2 and seed not in _FAILED:
+            _FAILED.add(seed)
+            raise ConnectionError("the line is busy")
+        told: Any = {"input_tokens": 20, "output_tokens": 8, "total_tokens": 28}
+        if self.details:
+            told |= {"input_token_details": {"cache_read": 15}, "output_token_details": {"reasoning": 6}}
+        message = AIMessage(
+            "It is \\boxed{5}.",
+            usage_metadata=told if self.usage else None,
+            response_metadata={"finish_reason": "stop"},
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class Unseeded(BaseChatModel):
+    """Takes neither seed nor temperature, and cannot be made without ``size``."""
+
+    size: int
+
+    @property
+    def _llm_type(self) -> str:
+        return "unseeded"
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        usage: Any = {"input_tokens": 1, "output_tokens": self.size, "total_tokens": 1 + self.size}
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("\\boxed{5}", usage_metadata=usage))])
+
+
+class Fragile(Unseeded):
+    """Finds fault with all that it is given, in words that quote it."""
+
+    def __init__(self, **fields: Any) -> None:
+        raise RuntimeError(f"cannot reach anybody with {fields}")
+
+
+class NoModel:
+    """Is made for something else."""
+
+
+not_a_class = "text"

@@ -1,0 +1,127 @@
+"""Data sets, presets and generated questions on the command line, with the model that comes with the package."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from langchain_reasc_llama_cpp import embedded_model_path
+
+from cli.test_commands import reasc
+from langchain_reasc.data.last_letters import last_letters
+from langchain_reasc.data.presets import PRESETS
+from langchain_reasc.evaluation import read_pool
+
+FILES = Path(__file__).parents[1] / "data" / "files"
+MODEL = embedded_model_path()
+needs_model = pytest.mark.skipif(not MODEL.exists(), reason="the shipped model is not built yet")
+SHORT = ("--samples", 1, "--max-tokens", 12)
+
+
+def asked_of(pool: Path) -> tuple[object, dict[str, object]]:
+    """The template that a pool was recorded with, and the sampling."""
+    metadata = read_pool(pool).metadata
+    return metadata["template"], metadata["fingerprint"]["sampling"]
+
+
+@needs_model
+def test_generated_questions_are_asked_as_the_papers_models_are(tmp_path: Path) -> None:
+    named, pool = tmp_path / "qwen2.5-tiny.gguf", tmp_path / "p.sqlite"
+    named.symlink_to(MODEL)
+    arguments = ("record", "last-letters:3,words=2", "--out", pool, "--model", named, "--preset", "auto", *SHORT)
+    said = reasc(*arguments).stderr
+    assert '--preset letters: "{question} Think step by step.' in said
+    assert "--answer auto; sampling: temperature 0.7, top_p 0.8, top_k 20 (the paper's for Qwen-2.5)" in said
+    template, sampling = asked_of(pool)
+    assert template == [list(turn) for turn in PRESETS["letters"].template.fixed]
+    assert isinstance(sampling, dict)
+    assert {name: sampling[name] for name in ("temperature", "top_p", "top_k")} == {
+        "temperature": 0.7,
+        "top_p": 0.8,
+        "top_k": 20,
+    }
+    held = read_pool(pool).questions
+    assert [(one.input, one.reference) for one in held] == last_letters(3, words=2)
+    assert "Recording: 3 of 3" in reasc(*arguments).stderr, "the same command goes on"
+
+
+@needs_model
+def test_what_is_given_goes_before_a_preset(tmp_path: Path) -> None:
+    named, pool = tmp_path / "Llama-3.2-tiny.gguf", tmp_path / "p.sqlite"
+    named.symlink_to(MODEL)
+    own = ("--template", "Q: {question}", "--answer", "boxed", "--temperature", 0.25)
+    said = reasc("record", FILES / "nq_open.jsonl", "-o", pool, "-m", named, "--preset", "auto", *own, *SHORT).stderr
+    assert "--preset short: your template, --answer boxed; sampling: temperature 0.25, top_p 0.9 (the" in said
+    template, sampling = asked_of(pool)
+    assert template == [["human", "Q: {question}"]]
+    assert isinstance(sampling, dict)
+    assert (sampling["temperature"], sampling["top_p"]) == (0.25, pytest.approx(0.9))
+    assert read_pool(pool).metadata["answer"] == "boxed"
+    assert [one.references for one in read_pool(pool).questions][1] == ("3 may 1931", "may 1931", "1931")
+
+
+@needs_model
+@pytest.mark.slow
+def test_a_calibration_by_a_preset_is_used_by_the_same(tmp_path: Path) -> None:
+    named, out = tmp_path / "gemma-3-tiny.gguf", tmp_path / "c.json"
+    named.symlink_to(MODEL)
+    shared = ("--model", named, "--preset", "number")
+    data = MODEL.with_name("calibration.jsonl")
+    reasc("calibrate", data, *shared, "--limit", 24, "--max-tokens", 120, "--out", out)
+    question = json.loads(data.read_text(encoding="utf-8").splitlines()[0])["question"]
+    arguments = ("ask", question, "--calibration", out, "--max-tokens", 120, "--model", named)
+    reasc(*arguments, "--preset", "number")
+    assert "--allow-mismatch" in reasc(*arguments, code=1).stderr, "without it, something else is asked"
+
+
+@needs_model
+@pytest.mark.slow
+def test_questions_without_answers_are_asked_by_a_preset(tmp_path: Path) -> None:
+    arguments = ("calibrate", "--unlabelled", "last-letters:36", "--preset", "auto", "--max-tokens", 24, "--limit", 36)
+    shown = reasc(*arguments, "--out", tmp_path / "c.json")
+    assert "--preset letters" in shown.stderr
+    assert "Questions    36, with no right answer" in shown.stdout
+    reasc(
+        "ask", last_letters(37)[-1][0], "--calibration", tmp_path / "c.json", "--preset", "letters", "--max-tokens", 24
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--preset", "essay"), "unknown preset 'essay'; choose auto, number"),
+        (("--format", "gsm9k"), "unknown format 'gsm9k'; choose auto, any, gsm8k"),
+        (("--preset", "auto", "--format", "any"), "--preset auto is for data sets that are recognized"),
+        (("--format", "nq-open"), "math500.jsonl, line 1 has no question (looked for question; it has problem"),
+        (("--format", "math500", "--answer-field", "level"), "--format math500 settles the fields"),
+    ],
+)
+@pytest.mark.parametrize("command", ["record", "calibrate"])
+def test_what_does_not_fit_is_said_before_a_model_is_loaded(
+    command: str, arguments: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "langchain_reasc_llama_cpp", None)
+    data = FILES / "math500.jsonl"
+    result = reasc(command, data, "--out", tmp_path / "out", *arguments, code=1)
+    assert says in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_preset_that_needs_a_package_says_so_before_a_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "langchain_reasc_llama_cpp", None)
+    monkeypatch.setattr("langchain_reasc.answers.mathematics.find_spec", lambda name: None)
+    arguments = ("record", FILES / "math500.jsonl", "--preset", "auto", "--out", tmp_path / "p.sqlite")
+    assert "math-verify is not installed" in reasc(*arguments, code=1).stderr
+    assert "llama-cpp-python is not installed" in reasc(*arguments, "--answer", "auto", code=1).stderr
+
+
+@pytest.mark.parametrize("more", [("--preset", "number"), ("--format", "gsm8k")])
+def test_a_pool_was_asked_already(tmp_path: Path, more: tuple[str, str]) -> None:
+    said = reasc("calibrate", "--pool", tmp_path / "p.sqlite", *more, code=2).stderr
+    assert "--preset and --format" in " ".join(said.replace("│", "").split())
+
+
+def test_a_question_alone_names_its_preset() -> None:
+    assert "--preset auto is for data sets" in reasc("ask", "?", "--preset", "auto", code=1).stderr

@@ -1,0 +1,247 @@
+"""``reasc grade``: what it prints, what it writes, and how it fails."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai_backend.fake_server import Fake, serving
+from pools.synthetic import question, response, stored, write_lines
+
+from langchain_reasc.pools import read_pool
+
+from .test_commands import reasc
+
+
+@dataclass
+class Judging(Fake):
+    """A server whose model says Correct where the answer that it is shown names Oslo."""
+
+    seconds: float = 0.0
+
+    def text(self, request: dict[str, Any], index: int, at: int) -> list[str]:
+        time.sleep(self.seconds)
+        shown = re.search(r"<given_answer>\n(.*?)\n</given_answer>", request["messages"][-1]["content"], re.S)
+        return ["Correct" if shown and "oslo" in shown[1] else "Incorrect", "."]
+
+
+def a_pool(folder: Path, *, copies: int = 1, name: str = "p") -> Path:
+    """A pool of which the exact grader says that a third of its responses are right."""
+    lines = [
+        question(f"q{n}", *map(response, ("oslo", "the city of oslo", "bergen")), reference="Oslo")
+        | {"input": f"Which town is {n}?"}
+        for n in range(copies)
+    ]
+    lines.append(question("length", response("12.1"), response("12"), response(None), reference="12.1 km"))
+    return stored(write_lines(folder / f"{name}.jsonl", *lines))
+
+
+def right(pool: Path) -> list[list[bool | None]]:
+    return [[one.correct for one in held.responses] for held in read_pool(pool).questions]
+
+
+def test_it_grades_and_says_what_changed(tmp_path: Path) -> None:
+    pool = a_pool(tmp_path)
+    shown = reasc("grade", pool, "--grader", "numeric", "--tolerance", "0.05")
+    assert re.search(r"before, by exact +16\.7 ", shown.stdout)
+    assert re.search(r"after, by numeric\(0\.05\) +50\.0 ", shown.stdout)
+    assert re.search(r"difference +\+33\.3 ", shown.stdout)
+    assert "2 of 6 verdicts changed, in 1 question: 2 became right, 0 became wrong" in shown.stdout
+    assert "length: 12, given once, is right now (accepted: 12.1 km)" in shown.stdout
+    assert re.search(r"right by numeric\(0\.05\) +1 +2\n", shown.stdout)
+    assert "Agreement with exact: 60.0 % [" in shown.stdout and "Cohen's kappa: 0.286 [" in shown.stdout
+    assert "could not tell of 2 of 5 answers" in shown.stderr and f"the verdicts are in {pool}" in shown.stderr
+    assert right(pool) == [[True, False, False], [True, True, False]]
+    assert read_pool(pool).metadata["grader"] == "numeric(0.05)"
+    again = reasc("grade", pool, "--grader", "numeric", "--tolerance", "0.05")
+    assert "No verdict changed." in again.stdout and "before, by numeric(0.05)" in again.stdout
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    pool = a_pool(tmp_path)
+    before = pool.read_bytes()
+    shown = reasc("grade", pool, "--grader", "alias", "--dry-run")
+    assert "nothing was written" in shown.stderr and pool.read_bytes() == before
+    lines = pool.with_suffix(".jsonl")
+    assert reasc("grade", lines, "--grader", "alias", "--dry-run").stdout == shown.stdout.replace(pool.name, lines.name)
+
+
+def test_it_prints_data(tmp_path: Path) -> None:
+    data = json.loads(reasc("grade", a_pool(tmp_path), "--grader", "numeric", "--tolerance", 0.05, "--json").stdout)
+    assert (data["grader_before"], data["grader"], data["responses"], data["answers"]) == (
+        "exact",
+        "numeric(0.05)",
+        6,
+        5,
+    )
+    assert data["changed_responses"] == 2 and data["changes"][0]["references"] == ["12.1 km"]
+    assert data["agreement_with_exact"]["second_only"] == 2 and data["judge"] is None
+    assert data["accuracy"]["low"] <= data["accuracy"]["value"] == 0.5 <= data["accuracy"]["high"]
+
+
+def test_a_pool_without_any_answer_is_data_too(tmp_path: Path) -> None:
+    pool = write_lines(tmp_path / "p.jsonl", question("a", response(None), response(None)))
+    shown = reasc("grade", pool, "--grader", "alias", "--dry-run", "--json").stdout
+    data = json.loads(shown, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert data["accuracy"]["value"] == 0 and data["agreement_with_exact"] is None
+    assert "No response has an answer." in reasc("grade", pool, "--grader", "alias", "--dry-run").stdout
+
+
+def test_labels_may_come_from_a_file(tmp_path: Path) -> None:
+    pool, labels = a_pool(tmp_path), tmp_path / "labels.csv"
+    labels.write_text("question,answer\nWhich town is 0?,Bergen\nWhich other?,Rome\n", encoding="utf-8")
+    shown = reasc("grade", pool, "--grader", "exact", "--data", labels)
+    assert "lacks 1 of the 2 questions" in shown.stderr
+    assert "1 became right, 1 became wrong" in shown.stdout and "Agreement" not in shown.stdout
+    assert right(pool)[0] == [False, False, True]
+    assert [one.references for one in read_pool(pool).questions] == [("bergen",), ("12.1 km",)]
+
+
+def test_a_pool_without_labels_gets_them(tmp_path: Path) -> None:
+    lines = write_lines(
+        tmp_path / "p.jsonl",
+        question("a", response("5"), response("6")) | {"reference": None},
+        question("b", response("5")) | {"reference": None},
+    )
+    pool, labels = stored(lines), write_lines(tmp_path / "l.jsonl", {"id": "a", "question": "?", "answer": "5"})
+    refused = reasc("grade", pool, "--grader", "exact", code=1)
+    assert "no question with a reference" in refused.stderr
+    shown = reasc("grade", pool, "--grader", "exact", "--data", labels)
+    assert "1 questions had no right answer before" in shown.stderr and "1 became right" in shown.stdout
+    assert "1 of 2 questions" in shown.stderr  # the other one is left out still
+    assert right(pool) == [[True, False]]
+
+
+def judged(server: Fake, pool: Path, *more: object, code: int = 0) -> Any:
+    return reasc("grade", pool, "--grader", "judge", "--url", server.url, "--model", "tiny", *more, code=code)
+
+
+def test_a_judge_is_asked_once_and_billed(tmp_path: Path) -> None:
+    pool = a_pool(tmp_path)
+    with serving(Judging(seed="none")) as server:
+        dry = judged(server, pool, "--dry-run")
+        assert "judge(tiny) was asked 5 times, for 35 prompt tokens and 10 generated ones" in dry.stderr
+        assert right(pool) == [[True, False, False], [False, False, False]]
+        paid = len(server.requests)
+        shown = judged(server, pool, "--json")
+        assert len(server.requests) == paid
+    assert "asked 0 times" in shown.stderr and "5 verdicts were there already" in shown.stderr
+    assert json.loads(shown.stdout)["judge"] == {
+        **{"calls": 0, "reused": 5, "estimated": False},
+        **{"input_tokens": 0, "output_tokens": 0},
+    }
+    assert right(pool) == [[True, True, False], [False, False, False]]
+    assert read_pool(pool).metadata["grader"] == "judge(tiny)"
+
+
+def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
+    pool, prompt = a_pool(tmp_path), tmp_path / "prompt.txt"
+    prompt.write_text("{question}|{references}|<given_answer>\n{answer}\n</given_answer>", encoding="utf-8")
+    with serving(Judging(seed="none")) as server:
+        judged(server, pool, "--judge-prompt", prompt)
+        sent = {request["messages"][-1]["content"] for request in server.requests}
+        assert "Which town is 0?|- oslo|<given_answer>\nbergen\n</given_answer>" in {
+            one.replace("Oslo", "oslo") for one in sent
+        }
+        prompt.write_text("Is it?", encoding="utf-8")
+        refused = judged(server, pool, "--judge-prompt", prompt, code=1)
+    assert "lacks {references} and {answer}" in refused.stderr
+    assert re.fullmatch(r"judge\(tiny, prompt [0-9a-f]{8}\)", read_pool(pool).metadata["grader"])
+
+
+def test_a_judge_who_talks_nonsense_or_is_gone_changes_nothing(tmp_path: Path) -> None:
+    pool = a_pool(tmp_path, copies=3)
+    before = right(pool)
+    with serving(Fake(words=("Who", " knows?"))) as server:
+        refused = judged(server, pool, code=1)
+    assert "could not tell of any of the 11 answers" in refused.stderr and "Who knows?" not in refused.stdout
+    assert "that was no verdict ends" in refused.stderr
+    gone = judged(server, pool, code=1)
+    assert "failed 5 times in a row" in gone.stderr and "Traceback" not in gone.stderr
+    assert right(pool) == before
+
+
+@pytest.mark.slow  # a process of its own; tests/pools interrupts one in this process
+def test_an_interrupted_judge_goes_on_where_he_was(tmp_path: Path) -> None:
+    pool, kept = a_pool(tmp_path, copies=12), tmp_path / "p.judged.jsonl"
+    start = "from langchain_reasc.cli import main; main()"
+    with serving(Judging(seed="none", seconds=0.05)) as server:
+        command = [
+            "grade",
+            str(pool),
+            "--grader",
+            "judge",
+            "--url",
+            server.url,
+            "--model",
+            "tiny",
+            "--concurrency",
+            "2",
+        ]
+        running = subprocess.Popen([sys.executable, "-c", start, *command], stderr=subprocess.PIPE)
+        until = time.monotonic() + 60
+        while not (kept.exists() and kept.read_bytes().count(b"\n") > 3):
+            assert running.poll() is None and time.monotonic() < until
+            time.sleep(0.005)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=30)
+        assert running.returncode == 130 and b"Traceback" not in said, said.decode()
+        assert b"judge(tiny) was asked" in said and right(pool)[0] == [True, False, False]
+        held = kept.read_bytes().count(b"\n")
+        assert 4 <= held < 38
+        shown = judged(server, pool)
+    assert f"{held} verdicts were there already" in shown.stderr
+    assert right(pool)[:12] == [[True, True, False]] * 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--grader", "judge"), "which model judges?"),
+        (("--grader", "judge", "--judge-model", "nonsense"), "--judge-model nonsense: "),
+        (("--grader", "judge", "--judge-model", "a:b", "--model", "c"), "leave out --model"),
+        (("--grader", "judge", "--model", "a.gguf", "--judge-prompt", "gone.txt"), "cannot read the judge's prompt"),
+        (("--grader", "numeric", "--tolerance", "2"), "tolerance is a share"),
+        (("--grader", "exact", "--data", "gone.jsonl"), "no questions at gone.jsonl"),
+    ],
+)
+def test_an_error_is_one_line_and_code_1(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    pool = a_pool(tmp_path)
+    result = reasc("grade", pool, *arguments, code=1)
+    assert result.stderr.splitlines()[-1].startswith("error: ") and says in result.stderr
+    assert result.stdout == "" and "grader" not in read_pool(pool).metadata
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--grader", "vibes"),
+        ("--grader", "alias", "--tolerance", "0.1"),
+        ("--grader", "alias", "--model", "a.gguf"),
+        ("--grader", "exact", "--timeout", "5"),
+        ("--grader", "judge", "--model", "a.gguf", "--timeout", "0"),
+        ("--grader", "judge", "--model", "a.gguf", "--judge-reads", "all"),
+        ("--grader", "judge", "--model", "a.gguf", "--concurrency", "0"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    reasc("grade", a_pool(tmp_path), *arguments, code=2)
+
+
+def test_lines_are_not_written(tmp_path: Path) -> None:
+    lines = a_pool(tmp_path).with_suffix(".jsonl")
+    before = lines.read_bytes()
+    refused = reasc("grade", lines, "--grader", "alias", code=1)
+    assert "`reasc pool convert" in refused.stderr and lines.read_bytes() == before
+
+
+def test_help_teaches_with_examples() -> None:
+    shown = reasc("grade", "--help").stdout
+    assert "Examples" in shown and "reasc grade pool.sqlite" in shown

@@ -1,0 +1,193 @@
+"""Any chat model by the path of its class: made as it was told, or refused in a line; and no secret is ever shown."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pools.synthetic import write_lines
+
+from cli.chat_models import Scripted, Unseeded
+from cli.test_commands import reasc
+from langchain_reasc.cli.model_class import made
+from langchain_reasc.cli.model_kwargs import read_kwargs
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.pools import read_pool
+
+KEY = "sk-0123456789-secret"
+CLASS = "cli.chat_models.Scripted"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    records = ({"question": f"How many are {at} and {5 - at}?", "answer": "5"} for at in range(4))
+    return write_lines(tmp_path / "q.jsonl", *records)
+
+
+def test_arguments_in_every_form(tmp_path: Path) -> None:
+    file = tmp_path / "kwargs.json"
+    file.write_text('{"a": 1, "b": {"c": [1, 2]}}')
+    given = [str(file), '{"a": 2, "d": "e=f"}', "g=0.5", "h=plain text", "i=[1]", "j=k=l"]
+    assert read_kwargs(given) == {
+        "a": 2,
+        "b": {"c": [1, 2]},
+        "d": "e=f",
+        "g": 0.5,
+        "h": "plain text",
+        "i": [1],
+        "j": "k=l",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("{broken", "--model-kwargs is no valid JSON"),
+        ("no-such-file.json", "of which no file can be read"),
+        ("[1]", "of which no file can be read"),
+    ],
+)
+def test_arguments_that_cannot_be_read(given: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        read_kwargs([given])
+
+
+def test_a_file_that_holds_no_object(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(ConfigurationError, match="holds no JSON object of arguments but a list"):
+        read_kwargs([str(tmp_path / "list.json")])
+
+
+def test_options_go_under_the_names_that_the_class_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", KEY)
+    options = {"model": "m", "temperature": 0.5, "max_tokens": 7, "seed": None}
+    with made(CLASS, ["usage=false"], key_variable="A_KEY", default_seed=3, **options) as model:
+        assert isinstance(model, Scripted) and model.scripted_api_key is not None
+        assert (model.model_name, model.temperature, model.max_tokens, model.seed) == ("m", 0.5, 7, 3)
+        assert model.scripted_api_key.get_secret_value() == KEY and model.usage is False
+    with made(CLASS, ["seed=9"], default_seed=3) as model:
+        assert isinstance(model, Scripted) and model.seed == 9
+
+
+def test_a_default_seed_is_no_matter_where_there_is_none() -> None:
+    with made("cli.chat_models.Unseeded", ["size=3"], default_seed=0, temperature=None) as model:
+        assert isinstance(model, Unseeded)
+    with pytest.raises(ConfigurationError, match=r"Unseeded has no field for --seed \(looked for seed, random_seed\)"):
+        made("cli.chat_models.Unseeded", ["size=3"], default_seed=0, seed=1)
+
+
+def test_what_environment_variables_hold_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", KEY)
+    with made(CLASS, ['{"headers": {"Authorization": "env:A_KEY"}}']) as model:
+        assert isinstance(model, Scripted) and model.headers == {"Authorization": KEY}
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "says"),
+    [
+        ("Scripted", (), "--model-class takes package.Class, such as langchain_openai.ChatOpenAI; got 'Scripted'"),
+        ("no_such_package.Chat", (), "there is no module no_such_package, neither installed"),
+        ("cli.no_such_module.Chat", (), "there is no module cli.no_such_module"),
+        ("cli.chat_models.Scriptd", (), "has no Scriptd; did you mean Scripted?"),
+        ("cli.chat_models.NoModel", (), "is a class, but no chat model: that is derived from"),
+        ("cli.chat_models.not_a_class", (), "is no class but a str"),
+        ("langchain_google_vertexai.ChatVertexAI", (), "Install it with: pip install langchain-google-vertexai"),
+        (CLASS, ("temperature=hot",), "temperature: Input should be a valid number"),
+        (CLASS, ("temprature=1",), "Scripted takes no 'temprature'; did you mean 'temperature'?"),
+        (CLASS, (f"api_key={KEY}",), "api_key is a secret, which a command line would show to others"),
+        (CLASS, (json.dumps({"headers": {"X-API-Key": KEY}}),), "headers.X-API-Key is a secret"),
+        (CLASS, ("api_key=env:NO_SUCH_VARIABLE",), "the environment variable NO_SUCH_VARIABLE is not set"),
+        (CLASS, ("model=a",), "--model and --model-kwargs both say what Scripted's 'model' is"),
+        ("cli.chat_models.Unseeded", (), "Unseeded has no field for --model"),
+        ("langchain_core.language_models.BaseChatModel", (), "has no field for --model"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(path: str, given: tuple[str, ...], says: str, data: Path) -> None:
+    kwargs = [part for one in given for part in ("--model-kwargs", one)]
+    out = data.with_name("p.sqlite")
+    refused = reasc("record", data, "--out", out, "--model-class", path, *kwargs, "--model", "b", code=1)
+    [line] = refused.stderr.splitlines()
+    assert line.startswith("error: ") and says in line and KEY not in line
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--model-class", CLASS, "--url", "http://127.0.0.1:9"), "--url and --model-class exclude each other"),
+        (("--model-kwargs", "a=1"), "--model-kwargs goes with --model-class"),
+        (("--model-class", "cli.chat_models.Unseeded"), "size: Field required"),
+        (
+            ("--model-class", "cli.chat_models.Unseeded", "--model-kwargs", "size=1", "--key-variable", "PATH"),
+            "Unseeded takes no API key by any name known here",
+        ),
+        (
+            ("--model-class", "cli.chat_models.Unseeded", "--model-kwargs", "size=1", "--temperature", "1"),
+            "Unseeded has no field for --temperature",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["record", "calibrate", "ask"])
+def test_options_that_do_not_go_together(
+    command: str, arguments: tuple[str, ...], says: str, data: Path, tmp_path: Path
+) -> None:
+    out = () if command == "ask" else ("--out", tmp_path / "out.json")
+    assert says in reasc(command, data, *out, *arguments, code=1).stderr
+
+
+def test_a_class_that_quotes_its_arguments_does_not_show_the_key(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", KEY)
+    made_of = ("--model-class", "cli.chat_models.Fragile", "--model-kwargs", "size=env:A_KEY")
+    said = reasc("record", data, "--out", data.with_name("p.sqlite"), *made_of, code=1).stderr
+    assert "cannot be made of these arguments: RuntimeError: cannot reach anybody with {'size': '***'}" in said
+
+
+def test_the_key_is_in_no_file_and_no_message(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", KEY)
+    out = data.with_name("p.sqlite")
+    command = ("record", data, "--out", out, "--samples", 2, "--model-class", CLASS, "--key-variable", "A_KEY")
+    shown = reasc(*command, "--limit", 2)
+    refused = reasc(*command, "--model-kwargs", "says_its_key=true", code=1)
+    assert "no such key: ***" in refused.stderr
+    assert KEY not in shown.output + refused.output
+    files = [path for path in data.parent.rglob("*") if path.is_file()]
+    assert len(files) >= 2 and not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+def test_a_class_in_the_current_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a_model_of_mine.py").write_text("from cli.chat_models import Scripted as Mine\n")
+    (tmp_path / "a_broken_module.py").write_text("import no_such_thing_at_all\n")
+    (tmp_path / "a_failing_module.py").write_text("1 / 0\n")
+    record = ("record", data, "--out", "p.sqlite", "--samples", 1, "--model-class")
+    reasc(*record, "a_model_of_mine.Mine")
+    assert len(read_pool("p.sqlite").questions) == 4
+    assert "needs the module no_such_thing_at_all" in reasc(*record, "a_broken_module.Chat", code=1).stderr
+    assert "cannot be imported: ZeroDivisionError" in reasc(*record, "a_failing_module.Chat", code=1).stderr
+
+
+def test_ask_and_calibrate_take_one_too(data: Path) -> None:
+    asked = reasc("ask", "How many are 2 and 3?", "--model-class", CLASS, "--json")
+    assert json.loads(asked.stdout)["answer"] == "5"
+    refused = reasc("calibrate", data, "--model-class", CLASS, "--out", data.with_name("c.json"), code=1)
+    assert "the first response came without log-probabilities" in refused.stderr
+
+
+def test_the_shipped_model_by_its_class(tmp_path: Path) -> None:
+    backend = pytest.importorskip("langchain_reasc_llama_cpp")
+    questions = backend.embedded_model_path().with_name("test.jsonl")
+    record = ("record", questions, "--limit", 2, "--samples", 2, "--temperature", 0.8)
+    reasc(*record, "--out", tmp_path / "a.sqlite", "--model-class", "langchain_reasc_llama_cpp.ChatLlamaCpp")
+    reasc(*record, "--out", tmp_path / "b.sqlite")
+    one, other = (read_pool(tmp_path / f"{name}.sqlite") for name in "ab")
+    untimed = [[[replace(r, seconds=None) for r in q.responses] for q in pool.questions] for pool in (one, other)]
+    assert untimed[0] == untimed[1] and one.metadata["fingerprint"] == other.metadata["fingerprint"]
+
+
+def test_what_a_preset_sets_beyond_the_fields_goes_into_the_body_of_the_request() -> None:
+    pytest.importorskip("langchain_openai")
+    kwargs = ["base_url=http://127.0.0.1:9/v1", "api_key=env:PATH", '{"extra_body": {"top_k": 5}}']
+    with made("langchain_openai.ChatOpenAI", kwargs, model="m", top_p=0.8, top_k=20, min_p=0.1) as model:
+        assert (model.top_p, model.extra_body) == (0.8, {"min_p": 0.1, "top_k": 5})
+    with pytest.raises(ConfigurationError, match="Scripted has no field for --top-k"):
+        made(CLASS, top_k=20)

@@ -1,0 +1,149 @@
+"""Data sets in their published forms: what is recognized, asked and right. The questions are of our own."""
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pools.synthetic import write_lines
+
+from langchain_reasc.data.formats import FORMATS
+from langchain_reasc.data.presets import PRESETS
+from langchain_reasc.data.questions import data_format, read_data_set, read_questions, read_unlabelled
+from langchain_reasc.exceptions import ConfigurationError
+
+FILES = Path(__file__).with_name("files")
+GPQA = FILES / "gpqa.csv"
+
+RIGHT = {
+    "gsm8k.jsonl": ("gsm8k", [("18",), ("1400",)]),
+    "math500.jsonl": ("math500", [("0.6",), (r"(2,\frac{\pi}{2})",)]),
+    "omni_math.jsonl": ("omni-math", [("14",), ("2,3",)]),
+    "strategyqa.json": ("strategyqa", [("no",), ("yes",)]),
+    "last_letters.json": ("last-letters", [("argaz",), ("étar",)]),
+    "nq_open.jsonl": ("nq-open", [("berlin",), ("3 may 1931", "may 1931", "1931")]),
+}
+
+
+@pytest.mark.parametrize("file", RIGHT)
+def test_a_published_form_is_recognized(file: str) -> None:
+    name, right = RIGHT[file]
+    found = read_data_set(FILES / file)
+    assert found.format.name == data_format(FILES / file).name == name
+    assert [question.references for question in found.questions] == right
+    assert found.questions == read_questions(FILES / file, format=name)
+
+
+def test_every_data_set_names_a_preset_that_there_is() -> None:
+    assert {one.preset for one in FORMATS.values()} == PRESETS.keys()
+    assert [data_format(FILES / file).grader for file in RIGHT] == [
+        "numeric",
+        "math",
+        "math",
+        "exact",
+        "exact",
+        "alias",
+    ]
+    assert data_format(GPQA).grader == "choice"
+
+
+def test_ids_are_the_published_ones() -> None:
+    assert read_questions(FILES / "math500.jsonl")[0].id == "test/prealgebra/90001.json"
+    assert read_questions(FILES / "strategyqa.json")[0].id == "hand0000000000000001"
+    assert read_questions(GPQA)[0].id == "recHand00000000001"
+    by_text = read_questions(FILES / "math500.jsonl", format="any")
+    assert all(len(question.id) == 12 for question in by_text), "named after their texts, as in any file"
+
+
+def test_choices_are_lettered_below_the_question() -> None:
+    liquid, ball, *_ = read_questions(GPQA)
+    question, _, *choices = liquid.input.split("\n")
+    assert question == "Which of these, at room temperature and sea level, is a liquid metal?"
+    assert [choice[:3] for choice in choices] == ["A) ", "B) ", "C) ", "D) "]
+    assert {choice[3:] for choice in choices} == {"Mercury", "Tungsten", "Iron, cast", "Nickel"}
+    assert dict(zip("abcd", choices, strict=True))[liquid.reference].endswith("Mercury")
+    assert f"{ball.reference.upper()}) 20 m" in ball.input
+
+
+def test_the_order_of_choices_rests_on_their_texts_alone(tmp_path: Path) -> None:
+    row = {"Question": "Which?", "Correct Answer": "this", **{f"Incorrect Answer {n}": f"that {n}" for n in (1, 2, 3)}}
+    moved = row | {"Incorrect Answer 1": "that 3", "Incorrect Answer 3": "that 1 \n"}
+    first, second = (read_questions(write_lines(tmp_path / "q.jsonl", one))[0] for one in (row, moved))
+    assert first == second
+    assert first.input == "Which?\n\nA) that 2\nB) this\nC) that 3\nD) that 1", (
+        "another order would be another question"
+    )
+    other_right = row | {"Correct Answer": "that 1", "Incorrect Answer 1": "this"}
+    third = read_questions(write_lines(tmp_path / "q.jsonl", other_right))[0]
+    assert (third.input, third.reference, first.reference) == (first.input, "d", "b"), (
+        "the order does not tell which is right"
+    )
+
+
+def test_the_right_choice_stands_anywhere(tmp_path: Path) -> None:
+    wrong = {f"Incorrect Answer {n}": f"no {n}" for n in (1, 2, 3)}
+    rows = ({"Question": f"Number {at}?", "Correct Answer": "yes", **wrong} for at in range(400))
+    letters = Counter(question.reference for question in read_questions(write_lines(tmp_path / "q.jsonl", *rows)))
+    assert set(letters) == set("abcd")
+    assert all(60 < times < 140 for times in letters.values())  # 100 each; 4.6 standard deviations
+
+
+def test_a_choice_that_reads_like_the_right_one_is_right_too(tmp_path: Path) -> None:
+    row = {"Question": "?", "Correct Answer": "2", "Incorrect Answer 1": " 2", "Incorrect Answer 2": 3}
+    [question] = read_questions(write_lines(tmp_path / "q.jsonl", row | {"Incorrect Answer 3": 4.5}))
+    assert len(question.references) == 2
+    assert all(f"{letter.upper()}) 2" in question.input for letter in question.references)
+
+
+def test_yes_and_no_from_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text("qid,question,answer\n1,Is it?,True\n2,Was it?,false\n", encoding="utf-8")
+    assert [question.references for question in read_questions(path)] == [("yes",), ("no",)]
+    path.write_text("qid,question,answer\n1,Is it?,True\n2,Was it?,perhaps\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"q\.csv, line 3: an answer of StrategyQA is true or false"):
+        read_questions(path)
+
+
+def test_questions_of_a_data_set_without_their_answers() -> None:
+    asked = read_unlabelled(GPQA, limit=2)
+    assert asked == [(question.input, None) for question in read_questions(GPQA, limit=2)]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"format": "gsm9k"}, "unknown format 'gsm9k'; choose auto, any, gsm8k, math500"),
+        ({"format": "gpqa", "answer_field": "level"}, "--format gpqa settles the fields"),
+        ({"format": "gpqa"}, r"math500\.jsonl, line 1 has no question \(looked for Question; it has problem"),
+    ],
+)
+def test_a_format_that_does_not_fit_is_named(options: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        read_questions(FILES / "math500.jsonl", **options)  # type: ignore[arg-type]
+
+
+def test_named_fields_go_before_what_is_recognized() -> None:
+    by_subject = read_data_set(FILES / "math500.jsonl", question_field="subject", answer_field="level")
+    assert by_subject.format.name == "any"
+    assert [(one.input, one.reference) for one in by_subject.questions] == [("Prealgebra", "1"), ("Precalculus", "2")]
+
+
+def test_several_answers_are_accepted(tmp_path: Path) -> None:
+    rows = [
+        {"question": "1?", "answer": "UK", "aliases": ["Britain", "U.K.", "uk", None]},
+        {"question": "2?", "answer": ["7", 7.0, "seven"], "accepted": "VII"},
+        {"question": "3?", "answers": ["a"]},
+        {"question": "4?", "answer": "b", "aliases": []},
+    ]
+    read = read_questions(write_lines(tmp_path / "q.jsonl", *rows))
+    assert [one.references for one in read] == [("uk", "britain", "u.k"), ("7", "seven", "vii"), ("a",), ("b",)]
+    assert read[0].accepted == ("britain", "u.k")
+
+
+def test_a_cell_with_a_list_of_texts_is_several_answers(tmp_path: Path) -> None:
+    rows = [("1?", '["UK", "Britain"]'), ("2?", "[1, 2]"), ("3?", '["half'), ("4?", '["open"] end')]
+    table = tmp_path / "q.csv"
+    with table.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("question", "answer"), *rows])
+    read = [one.references for one in read_questions(table)]
+    assert read == [("uk", "britain"), ("[1,2]",), ('["half',), ('["open"] end',)], "[1, 2] is an interval, or a list"

@@ -1,0 +1,142 @@
+"""The hub is asked where it is named, and never otherwise. Here it is a server of our own, and folders on disk."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from pools.synthetic import write_lines
+
+from langchain_reasc.data.questions import read_questions
+from langchain_reasc.exceptions import ConfigurationError
+
+FILES = Path(__file__).with_name("files")
+
+OF_A_FOLDER = """
+import sys
+from langchain_reasc.data import hub
+from langchain_reasc.data.questions import data_format, read_questions
+
+known, hub.address = hub.address, lambda repository: f"{sys.argv[1]}/{repository}"
+print([one.references for one in read_questions("hf:someone/trivia/test")])
+print(data_format("hf:someone/trivia/test").name)
+print([one.reference for one in read_questions("hf:someone/trivia/train[1:]")])
+print([one.reference for one in read_questions("hf:someone/sums:hard")])
+for source in ("hf:someone/trivia", "hf:someone/trivia/dev", "hf:someone/sums:easy/train"):
+    try:
+        read_questions(source)
+    except Exception as error:
+        print(type(error).__name__, error)
+hub.address = known
+try:
+    read_questions("hf:someone/elsewhere/test")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+OF_NONE = """
+import sys
+from langchain_reasc.data.questions import read_questions
+
+for name in sys.argv[1:]:
+    read_questions(name)
+assert not {"datasets", "huggingface_hub"} & sys.modules.keys(), sys.modules.keys()
+"""
+
+
+def ran(program: str, *arguments: object, home: Path, **variables: str) -> list[str]:
+    """What a program prints whose caches are empty; a hub is where the variables say."""
+    environment = os.environ | {"HF_HOME": str(home), "HF_HUB_DISABLE_PROGRESS_BARS": "1"} | variables
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@contextmanager
+def hub(asked: list[str]) -> Iterator[str]:
+    """A hub that knows no data set, and keeps what it was asked."""
+
+    class Empty(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(404)
+            self.send_header("X-Error-Code", "RepoNotFound")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Empty)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.skipif(find_spec("datasets") is None, reason="datasets is not installed")
+def test_splits_configs_and_slices(tmp_path: Path) -> None:
+    trivia = tmp_path / "someone" / "trivia"
+    trivia.mkdir(parents=True)
+    write_lines(trivia / "train.jsonl", *({"question": f"{at}?", "answer": [str(at)]} for at in range(3)))
+    write_lines(trivia / "test.jsonl", {"question": "who?", "answer": ["Ann", "Anna"]})
+    sums = tmp_path / "someone" / "sums"
+    sums.mkdir()
+    write_lines(sums / "h.jsonl", {"question": "3 + 4?", "answer": "seven\n#### 7"})
+    (sums / "README.md").write_text("---\nconfigs:\n- config_name: hard\n  data_files: h.jsonl\n---\n")
+    asked: list[str] = []
+    with hub(asked) as endpoint:
+        read, format, train, only, unnamed, dev, easy, elsewhere = ran(
+            OF_A_FOLDER, tmp_path, home=tmp_path / "home", HF_ENDPOINT=endpoint
+        )
+    assert any("someone/elsewhere" in path for path in asked), "what is nowhere on disk is looked for there"
+    assert not [path for path in asked if "trivia" in path or "sums" in path], "what lies on disk is read there"
+    assert elsewhere.startswith("ConfigurationError cannot read hf:someone/elsewhere/test from the hub: ")
+    assert (read, format) == ("[('ann', 'anna')]", "nq-open")
+    assert (train, only) == ("['1', '2']", "['7']")
+    assert unnamed.startswith("ConfigurationError hf:someone/trivia has the splits train, test; name one")
+    assert unnamed.endswith("hf:someone/trivia/train")
+    assert "cannot read hf:someone/trivia/dev from the hub" in dev
+    assert "dev" in dev.rpartition("the hub:")[2]
+    assert "cannot read hf:someone/sums:easy/train from the hub" in easy
+
+
+def test_no_file_makes_anybody_ask_the_hub(tmp_path: Path) -> None:
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(arrow.table({"question": ["1?"], "answer": ["1"]}), tmp_path / "q.parquet")
+    names = [*FILES.glob("*.json*"), *FILES.glob("*.csv"), tmp_path / "q.parquet", "last-letters:3"]
+    asked: list[str] = []
+    with hub(asked) as endpoint:
+        ran(OF_NONE, *names, home=tmp_path / "home", HF_ENDPOINT=endpoint)
+    assert asked == []
+    assert len(names) > 7
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("source", ["hf:", "hf:trivia", "hf:a/b:c:d", "hf:a b/c", "hf:a/b/", "hf:a/b:/test"])
+def test_another_spelling_is_refused_before_anything_is_asked(source: str) -> None:
+    with pytest.raises(ConfigurationError, match="named hf:OWNER/NAME/SPLIT, or hf:OWNER/NAME:CONFIG/SPLIT; got"):
+        read_questions(source)
+
+
+@pytest.mark.parametrize(("name", "package"), [("q.parquet", "pyarrow"), ("hf:a/b/test", "datasets")])
+def test_what_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    source = name if ":" in name else tmp_path / name
+    with pytest.raises(ImportError, match=rf"{package} is not installed.*langchain-reasc\[data\]"):
+        read_questions(source)
