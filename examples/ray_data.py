@@ -26,6 +26,7 @@ One process writes, so it takes all answers in: `python -m benchmarks.recording_
 """
 
 import argparse
+import os
 import sys
 import time
 from functools import partial
@@ -34,7 +35,6 @@ from pathlib import Path
 from typing import Any
 
 from langchain_reasc import ReASCError
-from langchain_reasc.cli.models import open_model
 from langchain_reasc.data.questions import read_questions
 from langchain_reasc.pools.on_ray import RayWorkers
 from langchain_reasc.pools.pool import Pool
@@ -42,6 +42,20 @@ from langchain_reasc.pools.record import record_pool
 
 SHIPPED = files("langchain_reasc_llama_cpp") / "embedded" / "test.jsonl"
 QUESTIONS, SAMPLES = 1_000_000, 16  # of the large recording that is reckoned
+
+
+def made(model: str | None, base_url: list[str] | None, key_variable: str | None) -> Any:
+    """The model, which each worker makes for itself, of what is there: a GGUF, or a key in the environment."""
+    if base_url:
+        from langchain_reasc_openai import ChatOpenAICompatible
+
+        key = os.environ.get(key_variable) if key_variable else None
+        return ChatOpenAICompatible(
+            base_url=base_url, model=model or "", api_key=key, temperature=0.7, max_tokens=1024, seed=0
+        )
+    from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+    return ChatLlamaCpp(model_path=model, temperature=0.7, max_tokens=256, seed=0)
 
 
 class Clock:
@@ -76,9 +90,7 @@ def main() -> None:
     options.add_argument("--price", type=float, help="what a replica costs an hour, to reckon with")
     given = options.parse_args()
 
-    # Whoever asks makes the model for itself: a key is not sent, and each worker has a GGUF of its own.
-    sampling = {"temperature": 0.7, "max_tokens": 1024 if given.base_url else 256, "seed": 0}
-    make_model = partial(open_model, given.model, urls=given.base_url, key_variable=given.key_variable, **sampling)
+    make_model = partial(made, given.model, given.base_url, given.key_variable)
     concurrency = given.concurrency or (8 if given.base_url else 1)
     workers = RayWorkers(given.ray, given.workers, concurrency, make_model=make_model)
     questions = read_questions(given.data, limit=given.questions)

@@ -9,7 +9,7 @@ import pickle
 import socket
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -28,7 +28,8 @@ __all__ = ["RayWorkers"]
 
 Outcome = Answered | ContextOverflowError
 _Row = tuple[int, bytes]
-MakeModel = Callable[[], Runnable[LanguageModelInput, Any]]
+_Model = Runnable[LanguageModelInput, Any]
+MakeModel = Callable[[], _Model | AbstractContextManager[_Model]]
 
 _BLOCKS: Final = 2_000  # more of them, each of fewer questions, cost the driver 10 kB each, and time
 _LARGEST: Final = 32  # questions of a block: as many are asked a second time where a worker dies
@@ -50,7 +51,8 @@ class RayWorkers:
         cpus: CPUs that each worker takes from the cluster's; next to none where it only waits for servers.
         gpus: GPUs that each takes, for a model in its own process.
         make_model: makes the model in each worker, out of what is there, such as a key in its environment; it must
-            pickle. Without it, the model is pickled with its options, keys included, and sent to the workers.
+            pickle. A context is entered, and ends with the process. Without ``make_model``, the model is pickled with
+            its options, keys included, and sent to the workers.
 
     Raises:
         ConfigurationError: a number is out of range.
@@ -240,4 +242,6 @@ def _threaded(ray: Any, calls: int) -> tuple[Any, dict[str, int]]:
 
 
 def _made(make_model: MakeModel, prompt: Template, samples: int, answer: AnswerSpec) -> Asking:
-    return Asking(make_model(), prompt, samples, answer)
+    made = make_model()
+    model = made.__enter__() if isinstance(made, AbstractContextManager) else made
+    return Asking(model, prompt, samples, answer)
