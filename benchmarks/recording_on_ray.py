@@ -29,6 +29,7 @@ from langchain_reasc.pools.store import PoolStore, StoredMessage
 
 SIGNALS = ("self_certainty", "kl_uniform", "top_k", "token_logprob", "neg_entropy")
 Answers = Iterator[tuple[Asked, Answered | ContextOverflowError]]
+_FIRST_SEEN = 512  # questions, at whose powers of two memory is read
 
 
 @dataclass(frozen=True)
@@ -68,28 +69,19 @@ def recorded(name: str, answers: Answers) -> float:
     """Seconds for each question, from the first that came; prints what was seen on the way."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pool.sqlite"
-        recording, start, begun, count, marks = (
-            Recording(PoolStore.create(path), {}, Measure()),
-            time.perf_counter(),
-            0.0,
-            0,
-            [],
-        )
-        for _, answered in answers:
+        recording, start, begun = Recording(PoolStore.create(path), {}, Measure()), time.perf_counter(), 0.0
+        for count, (_, answered) in enumerate(answers, start=1):
             begun = begun or time.perf_counter()
             assert isinstance(answered, Answered)
             recording.add(answered)
-            count += 1
-            if count & (count - 1) == 0 and count >= 512:
-                marks.append(f"{resident() / 1e6:.0f} MB after {count:,}")
+            if count & (count - 1) == 0 and count >= _FIRST_SEEN:
+                print(f"{name}: {resident() / 1e6:.0f} MB of memory after {count:,} questions", flush=True)
         took = (time.perf_counter() - begun) / count
         print(
-            f"{name}: the first after {begun - start:.1f} s, then {1 / took:,.0f} questions/s; this process has",
-            end=" ",
+            f"{name}: the first after {begun - start:.1f} s, then {1 / took:,.0f} a second; {resident() / 1e6:.0f} MB"
         )
-        print(", ".join([*marks, f"{resident() / 1e6:.0f} MB at the end"]))
         recording.store.close()
-        print(f"  {path.stat().st_size / count:,.0f} bytes of the pool for each question")
+        print(f"{name}: {path.stat().st_size / count:,.0f} bytes of the pool for each question", flush=True)
     return took
 
 
