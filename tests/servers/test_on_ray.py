@@ -109,10 +109,8 @@ def test_a_command_that_was_killed_goes_on_where_it_was(servers: Any, tmp_path: 
     assert 5 <= len(before) < 2 * COUNT
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[-2:] == [
-        f"Recording: {2 * COUNT} of {2 * COUNT}",
-        f"{path} is ready: reasc replay {path}",
-    ]
+    assert f"Recording: {2 * COUNT} of {2 * COUNT}\n" in done.stderr
+    assert "ray" not in done.stderr.replace(str(path), "").lower(), "it keeps quiet"
     pool = read_pool(path)
     assert list(counts(pool).values()) == [SAMPLES] * 2 * COUNT
     after = texts(pool)
