@@ -1,6 +1,6 @@
 """``signal="auto"``: choose signal, score and window on labelled responses, and say what was rejected."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, SCORES, SPAN_SCORES, Measure, Spans
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
-__all__ = ["Selection", "candidate_measures", "select_measure"]
+__all__ = ["Selection", "candidate_measures", "scored", "select_among", "select_measure", "selectable_measures"]
 
 WINDOWS = (8, 16, 32, 64, 128)
 _FOLDS, _REPEATS = 5, 4
@@ -65,16 +65,36 @@ def select_measure(
         raise CalibrationDataError(
             f"{len(token_signals)} responses but {labels.size} labels; each response needs one of each"
         )
+    held: Sequence[Spans | None] = spans or [Spans()] * len(token_signals)
+    common = [name for name in (*SIGNALS, VERBALIZED) if all(name in signals for signals in token_signals)]
+    longest = max((np.size(signals[common[0]]) for signals in token_signals), default=0) if common else 0
+    candidates = selectable_measures(common, held, longest=longest)
+    return select_among(candidates, map(partial(scored, candidates), token_signals, held), labels, seed=seed)
+
+
+def select_among(
+    candidates: Sequence[Measure], scores: Iterable[Sequence[float]], correct: npt.ArrayLike, *, seed: int = 0
+) -> Selection:
+    """Choose as :func:`select_measure` does, from scores.
+
+    Args:
+        candidates: what :func:`selectable_measures` gives.
+        scores: per response, S(y) by each candidate; NaN of an answer that there is not. They are asked for one after
+            the other, so that what they are made of need not be in memory at once.
+        correct: shape (n,), whether each response was right.
+        seed: the seed of the folds.
+
+    Raises:
+        CalibrationDataError: too few responses of a class to form the folds.
+    """
+    labels = np.asarray(correct, dtype=bool)
     fewest = int(min(labels.sum(), (~labels).sum()))
     if fewest < _FOLDS:
         raise CalibrationDataError(
             f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
             f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
         )
-    held: Sequence[Spans | None] = spans or [Spans()] * len(token_signals)
-    candidates = _candidates(token_signals, held)
-    scores = np.array([list(map(partial(_score, measure), token_signals, held)) for measure in candidates])
-    held_out = _fold_aurocs(scores, labels, seed)
+    held_out = _fold_aurocs(np.array(list(scores)).T, labels, seed)
     mean = held_out.mean(axis=1)
     best = int(np.argmax(mean))
     return Selection(
@@ -104,16 +124,29 @@ def candidate_measures(signals: Collection[str], *, longest: int | None = None) 
     return [paper, *(m for m in measures if m != paper)] if paper.signal in named else measures
 
 
-def _score(measure: Measure, signals: Mapping[str, npt.ArrayLike], spans: Spans | None) -> float:
-    """S(y); NaN of an answer that there is not."""
-    return np.nan if measure.of_span and spans is None else measure(signals, spans)
+def scored(
+    candidates: Sequence[Measure], token_signals: Mapping[str, npt.ArrayLike], spans: Spans | None
+) -> list[float]:
+    """S(y) of a response by each candidate; NaN of an answer that there is not."""
+    return [np.nan if one.of_span and spans is None else one(token_signals, spans) for one in candidates]
 
 
-def _candidates(token_signals: Sequence[Mapping[str, npt.ArrayLike]], spans: Sequence[Spans | None]) -> list[Measure]:
-    common = [name for name in (*SIGNALS, VERBALIZED) if all(name in signals for signals in token_signals)]
-    if not common:
+def selectable_measures(
+    signals: Collection[str], spans: Sequence[Spans | None], *, longest: int | None = None
+) -> list[Measure]:
+    """The candidates: every score of these signals, those of spans where all responses that vote have them.
+
+    Args:
+        signals: names of the token signals that all responses have.
+        spans: per response, as for :func:`select_measure`.
+        longest: tokens of the longest response; None where nobody knows.
+
+    Raises:
+        CalibrationDataError: no signal.
+    """
+    if not signals:
         raise CalibrationDataError("there is no token signal that every calibration response carries")
-    measures = candidate_measures(common, longest=max(np.size(signals[common[0]]) for signals in token_signals))
+    measures = candidate_measures(signals, longest=longest)
     voting = [one for one in spans if one is not None]
     told = [score for score in SPAN_SCORES if voting and all(getattr(one, score) is not None for one in voting)]
     of_tokens = [signal for signal in SIGNALS if any(one.signal == signal for one in measures)]

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from langchain_reasc._version import __version__
-from langchain_reasc.cli import ask, calibrate, demo, grade, pool, probe, record, replay
+from langchain_reasc.cli import ask, calibrate, demo, grade, pool, probe, record, replay, report
 from langchain_reasc.cli.console import stderr
 from langchain_reasc.cli.wording import in_options, speak_plainly
 from langchain_reasc.exceptions import ReASCError
@@ -28,6 +28,8 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 [bold]reasc grade pool.sqlite --grader numeric[/]    say anew which of them are right
 
 [bold]reasc replay pool.sqlite[/]    compare pass@1, SC, ESC, ASC and ReASC on them
+
+[bold]reasc report pool.sqlite --out report.html[/]    the paper's tables and figures on them
 
 [bold]reasc pool show pool.sqlite[/]    what does it hold, and what has it cost?
 
@@ -72,7 +74,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo.demo, ask.ask, calibrate.calibrate, record.record, grade.grade, replay.replay, probe.probe):
+_COMMANDS = (
+    *(demo.demo, ask.ask, calibrate.calibrate, record.record, grade.grade),
+    *(replay.replay, report.report, probe.probe),
+)
+for command in _COMMANDS:
     app.command(help=_reflowed(command.__doc__ or ""))(command)
 
 _pools = typer.Typer(

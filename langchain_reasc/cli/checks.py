@@ -19,6 +19,7 @@ __all__ = [
     "probability",
     "rules_shown",
     "safeguard_name",
+    "text_output",
 ]
 
 
@@ -110,6 +111,11 @@ def output_file(path: Path | None) -> Path | None:
     if path.exists() and not os.access(path, os.W_OK):
         raise typer.BadParameter(f"{path} may not be written")
     return path
+
+
+def text_output(path: Path | None) -> Path | None:
+    """A file that can be written, or ``-`` for stdout."""
+    return path if path == Path("-") else output_file(path)
 
 
 def keep_apart(out: Path, read: Path | None) -> None:

@@ -6,7 +6,7 @@ import sys
 
 from langchain_reasc.cli.secrets import hidden
 
-__all__ = ["in_options", "speak_plainly"]
+__all__ = ["in_options", "in_plain", "speak_plainly"]
 
 _OPTIONS = {
     r"allow_fingerprint_mismatch=True \(`reasc ask --allow-mismatch`\)": "--allow-mismatch",
@@ -32,6 +32,11 @@ def in_options(text: str) -> str:
     for argument, option in _OPTIONS.items():
         text = re.sub(argument, option, text)
     return hidden(text)
+
+
+def in_plain(text: str) -> str:
+    """A text in ASCII's letters, as :func:`speak_plainly` would spell it; for what has to be measured first."""
+    return text.encode("ascii", _SPELLED_OUT).decode("ascii")
 
 
 def speak_plainly() -> None:

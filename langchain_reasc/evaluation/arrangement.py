@@ -100,7 +100,7 @@ class Arrangement:
         held = self._recorded.scores
 
         def responses(row: int) -> Sequence[Response]:
-            recorded = held.responses(method.measure)[self._tested[row]]
+            recorded = held.responses_to(int(self._tested[row]), method.measure)
             return [recorded[at] for at in self._orders[row]]
 
         return decide_many(
@@ -116,7 +116,7 @@ class Arrangement:
         held = self._recorded.scores
 
         def responses(row: int, measure: int | None) -> Sequence[Response]:
-            recorded = held.responses(None if measure is None else measures[measure])[self._tested[row]]
+            recorded = held.responses_to(int(self._tested[row]), None if measure is None else measures[measure])
             return [recorded[at] for at in self._orders[row]]
 
         return Stream(

@@ -125,7 +125,7 @@ def with_correctness(
     told: list[tuple[float, bool]] = []
     for at in questions:
         recorded = pool.questions[at].responses
-        decision = decide(rule, scores.responses(measure)[at])
+        decision = decide(rule, scores.responses_to(at, measure))
         share = support(decision)
         if len(recorded) > 1 and share is not None:
             told.append((share, any(one.correct for one in recorded if one.answer == decision.answer)))

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["picture_formats", "plot_posteriors", "plot_risk", "plot_tradeoff"]
+__all__ = [
+    "draw_posteriors",
+    "draw_risk",
+    "draw_tradeoff",
+    "empty_figure",
+    "picture_formats",
+    "plot_posteriors",
+    "plot_risk",
+    "plot_tradeoff",
+]
 
 _COLOURS = {"ASC": "tab:green", "ReASC": "tab:red"}
 _MARKERS = {
@@ -33,7 +42,7 @@ def picture_formats() -> list[str]:
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    return sorted(_figure(1, 1).canvas.get_supported_filetypes())
+    return sorted(empty_figure(1, 1).canvas.get_supported_filetypes())
 
 
 def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
@@ -46,10 +55,15 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    figure = _figure(9.5, 5)
+    return _save(draw_tradeoff(rows), path)
+
+
+def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
+    """The picture of :func:`plot_tradeoff`, not saved."""
+    figure = empty_figure(9.5, 5)
     axes = figure.subplots()
-    measures = list(dict.fromkeys(row.spec for row in rows if row.spec is not None))
-    for row in rows:
+    colours = _colours(rows)
+    for row, colour in zip(rows, colours, strict=True):
         accuracy = row.accuracy
         axes.errorbar(
             row.tokens.value,
@@ -57,7 +71,7 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
             xerr=[[row.tokens.value - row.tokens.low], [row.tokens.high - row.tokens.value]],
             yerr=[[100 * (accuracy.value - accuracy.low)], [100 * (accuracy.high - accuracy.value)]],
             fmt=_MARKERS.get(row.method, "s"),
-            color="0.35" if row.spec is None else f"C{measures.index(row.spec)}",
+            color=colour,
             markersize=7,
             elinewidth=0.8,
             alpha=0.85,
@@ -65,7 +79,7 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
         )
     axes.set_xlabel("generated tokens per question")
     axes.set_ylabel("accuracy (%)")
-    return _save_named(figure, axes, path)
+    return _named(figure, axes)
 
 
 def plot_risk(rows: Sequence[Row], path: Path) -> Path:
@@ -79,21 +93,26 @@ def plot_risk(rows: Sequence[Row], path: Path) -> Path:
         ConfigurationError: no row has one.
         MissingExtraError: matplotlib is not installed.
     """
+    return _save(draw_risk(rows), path)
+
+
+def draw_risk(rows: Sequence[Row]) -> "Figure":
+    """The picture of :func:`plot_risk`, not saved; errors as there."""
     told = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
     if not told:
         raise ConfigurationError(
             "there is no P(correct) to draw: it is learned from calibration questions, which only methods that read "
             "confidence have; replay a pool with scores or token signals"
         )
-    figure = _figure(9.5, 5)
+    figure = empty_figure(9.5, 5)
     axes = figure.subplots()
-    measures = list(dict.fromkeys(row.spec for row, _ in told if row.spec is not None))
+    colours = _colours([row for row, _ in told])
     for at, (row, risk) in enumerate(told):
         counted = row.spec is None  # and told apart by its dashes
         axes.plot(
             100 * np.arange(1, risk.risk.size + 1) / risk.risk.size,
             100 * risk.risk,
-            color="0.35" if row.spec is None else f"C{measures.index(row.spec)}",
+            color=colours[at],
             linestyle=_DASHES[at % len(_DASHES)] if counted else ":" if row.method == MIXTURE else "-",
             linewidth=1.4,
             label=f"{_title(row)}: AURC {100 * risk.aurc:.1f} %",
@@ -101,7 +120,7 @@ def plot_risk(rows: Sequence[Row], path: Path) -> Path:
     axes.set_xlabel("coverage: answers given, the likeliest first (% of all questions)")
     axes.set_ylabel("risk: wrong among them (%)")
     axes.set_ylim(bottom=0)
-    return _save_named(figure, axes, path)
+    return _named(figure, axes)
 
 
 def plot_posteriors(worked: Worked, path: Path) -> Path:
@@ -116,8 +135,13 @@ def plot_posteriors(worked: Worked, path: Path) -> Path:
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
+    return _save(draw_posteriors(worked), path)
+
+
+def draw_posteriors(worked: Worked) -> "Figure":
+    """The picture of :func:`plot_posteriors`, not saved."""
     columns = min(_PANELS, max(len(worked.asc), len(worked.reasc)))
-    figure = _figure(1.9 * columns + 0.6, 4.6)
+    figure = empty_figure(1.9 * columns + 0.6, 4.6)
     grid = figure.subplots(2, columns, sharey=True, squeeze=False)
     for axes, decisions, name in ((grid[0], worked.asc, "ASC"), (grid[1], worked.reasc, "ReASC")):
         shown = _thinned(decisions, columns)
@@ -129,7 +153,7 @@ def plot_posteriors(worked: Worked, path: Path) -> Path:
         axes[0].set_ylabel(f"{name}\n{len(decisions)} samples", fontsize=11)
     figure.supxlabel("p, the leading answer's share", fontsize=10)
     figure.tight_layout()
-    return _save(figure, path)
+    return figure
 
 
 def _posterior(axes: "Axes", decision: Decision, colour: str) -> None:
@@ -140,7 +164,7 @@ def _posterior(axes: "Axes", decision: Decision, colour: str) -> None:
     density = beta.pdf(p, first + 1, second + 1)
     axes.plot(p, density, color=colour, linewidth=1.5)
     axes.fill_between(p, density, where=p >= 0.5, color=colour, alpha=0.3 if decision.stop else 0.15)
-    axes.axvline(0.5, color="black", linewidth=0.6, linestyle=":")
+    axes.axvline(0.5, color="0.5", linewidth=0.6, linestyle=":")
     axes.set_xticks([0, 0.5, 1], ["0", "½", "1"])
     axes.set_yticks([])
     end = (
@@ -158,7 +182,12 @@ def _thinned(decisions: Sequence[Decision], columns: int) -> list[Decision]:
     return list(decisions) if len(decisions) <= columns else [*decisions[: columns - 1], decisions[-1]]
 
 
-def _figure(width: float, height: float) -> "Figure":
+def empty_figure(width: float, height: float) -> "Figure":
+    """A figure of so many inches that needs no display and touches no global state.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -169,17 +198,26 @@ def _figure(width: float, height: float) -> "Figure":
     return figure
 
 
-def _save_named(figure: "Figure", axes: "Axes", path: Path) -> Path:
+def _named(figure: "Figure", axes: "Axes") -> "Figure":
     axes.grid(alpha=0.25)
     # Rows lie close together: a legend beside the axes names them without covering any.
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False, borderaxespad=0)
-    return _save(figure, path)
+    return figure
 
 
 def _save(figure: "Figure", path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, bbox_inches="tight")
     return path
+
+
+def _colours(rows: Sequence[Row]) -> list[str]:
+    """One for each measure; where there is only one, one for each method. Grey for those that count votes."""
+    told_apart: list[object] = [row.spec for row in rows if row.spec is not None]
+    several = len(set(told_apart)) > 1
+    kinds = [None if row.spec is None else row.spec if several else row.method for row in rows]
+    order = [kind for kind in dict.fromkeys(kinds) if kind is not None]
+    return ["0.5" if kind is None else f"C{order.index(kind)}" for kind in kinds]
 
 
 def _title(row: Row) -> str:

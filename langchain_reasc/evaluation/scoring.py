@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.answers import kind_of
-from langchain_reasc.calibration import Selection, select_measure
-from langchain_reasc.calibration.selection import candidate_measures
+from langchain_reasc.calibration import Selection
+from langchain_reasc.calibration.selection import candidate_measures, scored, select_among, selectable_measures
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
 from langchain_reasc.method.confidence import SCORES, Measure, Spans
 from langchain_reasc.method.stopping import Response
@@ -37,7 +37,6 @@ class PoolScores:
         self._arrays: dict[Measure | str, npt.NDArray[np.float64]] = {}
         self._flat: dict[Measure, npt.NDArray[np.float64]] = {}  # of all responses, one question after the other
         self._wanted: Sequence[Measure] = ()
-        self._responses: dict[Measure | str | None, list[list[Response]]] = {}
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -64,6 +63,9 @@ class PoolScores:
         """The same as :meth:`scores`, shape (questions, responses); NaN where there is none, or no response."""
         if measure not in self._arrays:
             lengths = np.array([len(question.responses) for question in self._pool.questions])
+            if (lengths == lengths[0]).all():  # the same memory
+                self._arrays[measure] = self._of_all(measure).reshape(lengths.size, -1)
+                return self._arrays[measure]
             held = np.full((lengths.size, lengths.max()), np.nan)
             held[np.arange(lengths.max()) < lengths[:, None]] = self._of_all(measure)
             self._arrays[measure] = held
@@ -77,18 +79,14 @@ class PoolScores:
 
     def responses(self, measure: Measure | str | None) -> list[list[Response]]:
         """What a stopping rule sees of each question; without a measure, answers alone."""
-        if measure not in self._responses:
-            questions = self._pool.questions
-            unscored: list[list[float | None]] = [[None] * len(question.responses) for question in questions]
-            scores = unscored if measure is None else self.scores(measure)
-            self._responses[measure] = [
-                [
-                    Response(one.answer, score, one.cut_off, kind_of(one.answer))
-                    for one, score in zip(question.responses, row, strict=True)
-                ]
-                for question, row in zip(questions, scores, strict=True)
-            ]
-        return self._responses[measure]
+        return [self.responses_to(question, measure) for question in range(len(self._pool.questions))]
+
+    def responses_to(self, question: int, measure: Measure | str | None) -> list[Response]:
+        """The same of one question, by its index; they are made anew each time, as few are ever asked for."""
+        given = self._pool.questions[question].responses
+        scores: Sequence[float | None] = [None] * len(given) if measure is None else self.scores(measure)[question]
+        each = zip(given, scores, strict=True)
+        return [Response(one.answer, score, one.cut_off, kind_of(one.answer)) for one, score in each]
 
     def candidates(self) -> list[Measure]:
         """Every measure of the pool's signals, without windows that are longer than all responses.
@@ -107,17 +105,20 @@ class PoolScores:
         Raises:
             CalibrationDataError: too few correct or wrong responses to compare signals.
         """
-        signals, correct, spans = [], [], []
-        for question, response in firsts:
-            held = self._signals_of(question)[response]
-            if all(np.size(values) for values in held.values()) and held:
-                one = self._pool.questions[question].responses[response]
-                signals.append(held)
-                correct.append(bool(one.correct))
-                spans.append(None if one.answer is None else one.spans)
-        if not signals:
+        if (signals := self._pool.signals) is None:
+            raise PoolError(f"{self._pool.path} has no token signals; only its recorded scores can be replayed")
+        questions = self._pool.questions
+        carrying = [(question, at) for question, at in firsts if questions[question].responses[at].signal_tokens]
+        if not carrying:
             raise CalibrationDataError("no calibration response carries token signals")
-        return select_measure(signals, correct, spans=spans, seed=seed)
+        given = [questions[question].responses[at] for question, at in carrying]
+        spans = [None if one.answer is None else one.spans for one in given]
+        candidates = selectable_measures(signals.names, spans, longest=max(one.signal_tokens for one in given))
+        scores = (
+            scored(candidates, signals.of(questions[question].id)[at], span)  # read one after the other
+            for (question, at), span in zip(carrying, spans, strict=True)
+        )
+        return select_among(candidates, scores, [bool(one.correct) for one in given], seed=seed)
 
     def unscored(self, measure: Measure | str) -> int:
         """Responses that vote without a score."""
@@ -164,22 +165,19 @@ class PoolScores:
                 f"{self._pool.path} does not say which tokens are the {measure.score!r}, because an earlier version "
                 "recorded it or its answers were found again since; record it anew to have them"
             )
-        return [
-            [_score(measure, *one) for one in zip(self._signals_of(question), row, strict=True)]
-            for question, row in enumerate(spans)
-        ]
+        assert self._pool.signals is not None
+        every = iter([one for row in spans for one in row])
+        scores: list[float | None] = []
+        for values, lengths in self._pool.signals.each(measure.signal, [one.id for one in self._pool.questions]):
+            for tokens in np.split(values, lengths.cumsum()[:-1]):
+                scores.append(_score(measure, {measure.signal: tokens}, next(every)))
+        each = iter(scores)
+        return [list(islice(each, len(row))) for row in spans]
 
     def _recorded(self) -> list[list[float | None]]:
         if not self._pool.has_scores:
             raise PoolError(f"{self._pool.path} has no recorded scores; choose a signal it has, or record it again")
         return [[response.score for response in question.responses] for question in self._pool.questions]
-
-    def _signals_of(self, question: int) -> list[dict[str, npt.NDArray[np.float32]]]:
-        if self._pool.signals is None:
-            raise PoolError(
-                f"{self._pool.path} has no token signals beside it; only its recorded scores can be replayed"
-            )
-        return self._pool.signals.of(self._pool.questions[question].id)
 
 
 def _scores_of_all(

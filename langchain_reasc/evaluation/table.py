@@ -19,7 +19,7 @@ from langchain_reasc.evaluation.risk import BINS
 from langchain_reasc.evaluation.scoring import MeasureSpec
 from langchain_reasc.evaluation.worked import Worked
 
-__all__ = ["comparison", "footnotes", "live_rule", "print_comparison", "worked_table"]
+__all__ = ["PLAIN_HEAD", "comparison", "footnotes", "live_rule", "print_comparison", "worked_table"]
 
 
 _METHOD, _ACCURACY, _SAMPLES, _TOKENS = " Method", "Accuracy %", "Samples", "Tokens"
@@ -29,7 +29,7 @@ _FULL_WITH_COST = {**_FULL, _METHOD: 25, _COST: 7}  # 100
 _NARROW = {_METHOD: 17, _ACCURACY: 16, _SAMPLES: 7, _TOKENS: 6, _TO_SC: 4, _TO_ASC: 4, _DIFFERENCE: 19}  # 79
 _NARROW_WITH_COST = {name: width for name, width in {**_NARROW, _METHOD: 16, _COST: 6}.items() if name != _TO_SC}  # 80
 
-_PLAIN_HEAD = box.Box(
+PLAIN_HEAD = box.Box(
     "    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True
 )  # SIMPLE_HEAD where there are no lines
 
@@ -76,7 +76,7 @@ def _width(columns: Mapping[str, int]) -> int:
 
 def _empty(columns: Mapping[str, int], *, header: bool, plain: bool) -> Table:
     """A table of fixed column widths, so that several of them align."""
-    style = _PLAIN_HEAD if plain else box.SIMPLE_HEAD
+    style = PLAIN_HEAD if plain else box.SIMPLE_HEAD
     table = Table(box=style, show_edge=False, show_header=header, padding=0, width=_width(columns))
     for name, width in columns.items():
         justify: Literal["left", "right"] = "left" if name == _METHOD else "right"
@@ -209,7 +209,7 @@ def _risks(rows: Sequence[Row]) -> Iterator[str]:
 
 def worked_table(worked: Worked, *, plain: bool = False) -> Table:
     """The evidence growing sample by sample under ReASC, with ASC's posterior beside it; ``plain``: in ASCII alone."""
-    table = Table(box=_PLAIN_HEAD if plain else box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, pad_edge=False)
     for name in ("#", "Answer", "Score", "Weight", "Evidence", "P(ReASC)", "P(ASC)", "Decision"):
         table.add_column(name, justify="left" if name in ("Answer", "Evidence", "Decision") else "right")
     for at, counted in enumerate(worked.asc):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.evaluation.scoring import PoolScores
+from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, Decision, Response, StoppingRule, decide
 from langchain_reasc.pools.pool import Pool, PoolQuestion
 
@@ -36,20 +37,30 @@ def trace(rule: StoppingRule, responses: Sequence[Response]) -> list[Decision]:
     return [rule(responses[:n]) for n in range(1, stop + 1)]
 
 
-def pick_worked(pool: Pool, calibration: Calibration, *, max_samples: int = DEFAULT_BUDGET) -> Worked:
+def pick_worked(
+    pool: Pool,
+    calibration: Calibration,
+    *,
+    max_samples: int = DEFAULT_BUDGET,
+    among: Sequence[int] | None = None,
+    measure: Measure | str | None = None,
+) -> Worked:
     """The question that shows Stage 2 best: both rules right, ReASC after a few samples, ASC after a few more.
 
     Args:
         pool: recorded responses with token signals.
         calibration: the calibration that ReASC decides with, as the paper has it.
         max_samples: the budget of both.
+        among: indices of the questions to choose from; None for all.
+        measure: how responses are scored, where the calibration does not say: ``"recorded"``.
     """
-    responses = PoolScores(pool).responses(calibration.measure)
+    held = PoolScores(pool).responses(measure or calibration.measure)
+    chosen = range(len(held)) if among is None else among
     cap = Cap(max_samples)
     rule = calibration.rule(on_missing_confidence="count", safeguard="paper")
     worked = [
         Worked(question, seen, rule.weights(seen), trace(ASC() | cap, seen), trace(rule | cap, seen))
-        for question, seen in zip(pool.questions, (row[:max_samples] for row in responses), strict=True)
+        for question, seen in ((pool.questions[at], held[at][:max_samples]) for at in chosen)
     ]
     return max(worked, key=_instructive)
 

@@ -9,6 +9,7 @@ To add a table, write a function that takes the studies and returns a :class:`~.
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langchain_reasc.lab.parts import Figure, Table
@@ -19,15 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "contents", "figure", "table"]
 
 _MODULES: Final[tuple[str, ...]] = (
-    "comparisons",
-    "stages",
-    "controls",
-    "sensitivity",
-    "calibration_sizes",
-    "components",
-    "separation",
-    "bins",
-    "latency",
+    *("comparisons", "replayed", "stages", "acceptance", "controls", "sensitivity", "calibration_sizes", "sweeps"),
+    *("components", "separation", "histogram", "bins", "latency", "token_text"),
 )
 """Those whose functions make tables and figures, in the order of a report."""
 
@@ -77,7 +71,22 @@ def figure(name: str, title: str, *, paper: str = "") -> Callable[[Function], Fu
 
 def _entered(name: str, title: str, paper: str, kind: type[Table] | type[Figure]) -> Callable[[Function], Function]:
     def enter(function: Function) -> Function:
-        _ENTRIES[name] = Entry(name, title, paper, kind, function)
+        _ENTRIES[name] = Entry(name, title, paper, kind, _once(name, function))
         return function
 
     return enter
+
+
+def _once(name: str, function: Maker) -> Maker:
+    """The same, computed once for the same studies: a figure is drawn from a table that is shown as well."""
+
+    @wraps(function)
+    def make(studies: Sequence["Study"]) -> Any:
+        kept = studies[0].made if studies else {}
+        then, made = kept.get(name, ((), None))
+        if len(then) != len(studies) or any(one is not other for one, other in zip(then, studies, strict=True)):
+            made = function(studies)
+            kept[name] = tuple(studies), made
+        return made
+
+    return make

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from langchain_reasc.evaluation.arrangement import RecordedPool
 from langchain_reasc.evaluation.comparison import Outcomes, RowKey, compare
@@ -47,12 +48,14 @@ class Study:
         pool: recorded responses.
         measure: by what ReASC weighs: ``"auto"``, ``"recorded"`` or one measure; None where the pool has no scores.
         settings: what all tables share.
+        made: name of a table -> the studies it was made of, this one the first, and the table.
     """
 
     name: str
     pool: Pool
     measure: MeasureSpec | None
     settings: StudySettings
+    made: dict[str, tuple[Sequence["Study"], Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def scores(self) -> PoolScores:

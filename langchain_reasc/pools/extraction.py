@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.answers import EXTRACTION_VERSION, Extractor, Vote, extractor, vote_of
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import SPAN_SCORES
+from langchain_reasc.models.logprobs import token_lengths
 from langchain_reasc.pools.pool import Pool, PoolQuestion
 from langchain_reasc.pools.store import StoredMessage
 
@@ -41,7 +42,7 @@ def kept_of(message: AIMessage) -> tuple[str | None, StoredMessage]:
     plain = json.loads(json.dumps({name: value for name, value in beside.items() if value}, default=_plain))
     ended = None if reason is None else str(_plain(reason))
     usage = None if message.usage_metadata is None else dict(message.usage_metadata)
-    return ended, StoredMessage(str(message.text), plain or None, usage)
+    return ended, StoredMessage(str(message.text), plain or None, usage, token_lengths(message))
 
 
 def message_of(stored: StoredMessage, finish_reason: str | None) -> AIMessage | None:

@@ -24,10 +24,11 @@ from langchain_reasc.answers import normalize
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools.signals_file import signals_in, signals_path
 from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
+from langchain_reasc.pools.stored import as_stored
 
 __all__ = ["take_in"]
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]  # as SQLite has it
 
 
 class _Line(BaseModel):
@@ -100,7 +101,7 @@ def _records(source: Path, notes: list[str]) -> Iterator[tuple[int, Any]]:
                     continue
                 try:
                     yield number, json.loads(line.decode("utf-8-sig"))
-                except ValueError as error:  # not JSON, or not UTF-8
+                except (ValueError, RecursionError) as error:  # not JSON, or not UTF-8
                     if not line.endswith(b"\n"):  # the recorder was killed while writing it
                         notes.append(f"the last line of {source.name} (line {number}) is cut off and was left out")
                         return
@@ -109,10 +110,12 @@ def _records(source: Path, notes: list[str]) -> Iterator[tuple[int, Any]]:
         raise PoolError(f"cannot read the pool {source}: {error.strerror or error}") from error
 
 
-def _no_json(error: ValueError) -> str:
+def _no_json(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON: {error.msg} at column {error.colno}; a pool has one JSON object a line"
-    return f"not UTF-8 text ({getattr(error, 'reason', error)}); save the pool as UTF-8"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 text ({error.reason}); save the pool as UTF-8"
+    return f"no JSON that can be read: {error}"
 
 
 def _is_metadata(record: Any) -> bool:
@@ -134,6 +137,8 @@ def _question(record: Any, source: Path, number: int, *, normalized: bool) -> St
         line = _Question.model_validate(record)
     except ValidationError as error:
         raise PoolError(f"{source}, line {number}: {_explained(error.errors(include_url=False)[0])}") from None
+    if as_stored(line.id) != line.id:
+        raise PoolError(f"{source}, line {number}: id {line.id!r} has half a character in it; correct it")
     accepted = [line.reference] if isinstance(line.reference, str) else list(line.reference or ())
     return StoredQuestion(
         line.id, line.input, accepted, [_response(one, normalized=normalized) for one in line.responses]

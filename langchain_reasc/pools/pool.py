@@ -96,9 +96,10 @@ class Pool:
 
     @cached_property
     def signals(self) -> PoolSignals | None:
-        """Token signals of every question, or None where no response has any."""
+        """Token signals that all questions with signals have, or None where there is none."""
         lengths = {one.id: [response.signal_tokens for response in one.responses] for one in self.questions}
-        return PoolSignals(self.path, self.stores, lengths) if any(map(any, lengths.values())) else None
+        held = PoolSignals(self.path, self.stores, lengths)
+        return held if any(map(any, lengths.values())) and held.names else None
 
     @property
     def has_scores(self) -> bool:

@@ -1,11 +1,10 @@
 """Reading a pool: every answer normalized and graded, whatever kind of file it lies in."""
 
 import os
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, normalize
 from langchain_reasc.exceptions import PoolError, ReASCError
@@ -13,9 +12,12 @@ from langchain_reasc.pools.extraction import extracted_again
 from langchain_reasc.pools.flags import contradiction_note
 from langchain_reasc.pools.json_lines import take_in
 from langchain_reasc.pools.pool import Pool, PoolQuestion, PoolResponse
+from langchain_reasc.pools.signals import PoolSignals
 from langchain_reasc.pools.store import PoolStore, StoredQuestion, is_store
 
 __all__ = ["open_pool", "read_pool", "read_stored", "spelled_labels"]
+
+_OFTEN: Final = ("answer", "finish_reason", "completion_tokens", "prompt_tokens", "signal_tokens")
 
 
 def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -> Pool:
@@ -38,7 +40,10 @@ def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -
     spelled = spelled_labels(pool.metadata)
     known = [one for one in pool.questions if _is_graded(one) or one.id in labelled]
     notes = [*pool.notes, *_unlabelled(pool, len(known)), *_graders(pool)]
-    graded = replace(pool, questions=tuple(_graded(question, spelled) for question in known))
+    pool = replace(pool, questions=())
+    for at, question in enumerate(known):  # in place, so that memory does not hold all of them twice
+        known[at] = _graded(question, spelled)
+    graded = replace(pool, questions=tuple(known))
     return replace(graded, notes=(*notes, *filter(None, [contradiction_note(graded)]), *_missing(graded)))
 
 
@@ -49,7 +54,8 @@ def _is_graded(question: PoolQuestion) -> bool:
 def read_stored(path: str | os.PathLike[str]) -> Pool:
     """The pool as it stands in the file, ``correct`` not filled in; errors as for :func:`read_pool`."""
     store, notes = open_pool(path)
-    questions = tuple(map(_question, store.questions()))
+    shared: dict[Any, Any] = {}
+    questions = tuple(_question(one, shared) for one in store.questions())
     if not questions:
         raise PoolError(f"{store.path} holds no question; record some with `reasc record`")
     return Pool(store.path, questions, store.about(), tuple(notes), (store,))
@@ -73,8 +79,17 @@ def open_pool(path: str | os.PathLike[str]) -> tuple[PoolStore, list[str]]:
     return store, take_in(source, store)
 
 
-def _question(stored: StoredQuestion) -> PoolQuestion:
-    responses = tuple(PoolResponse(**one.columns) for one in stored.responses)
+def _question(stored: StoredQuestion, shared: dict[Any, Any]) -> PoolQuestion:
+    """A question as decisions need it; the same numbers and words are again and again in memory only once."""
+
+    def once(name: str, value: Any) -> Any:
+        if name in ("answer_span", "last_step") and value is not None:
+            return tuple(shared.setdefault(one, one) for one in value)
+        return shared.setdefault(value, value) if name in _OFTEN else value
+
+    responses = tuple(
+        PoolResponse(**{name: once(name, v) for name, v in one.columns.items()}) for one in stored.responses
+    )
     return PoolQuestion(stored.id, tuple(stored.accepted), responses, stored.input)
 
 
@@ -94,8 +109,7 @@ def _graded(question: PoolQuestion, spelled: Callable[[str], str]) -> PoolQuesti
 
     def graded(one: PoolResponse) -> PoolResponse:
         right = one.answer in accepted if one.correct is None else one.correct
-        answer = None if one.answer is None else sys.intern(one.answer)  # the same ones again and again
-        return replace(one, answer=answer, correct=one.answer is not None and right)  # no answer is never right
+        return replace(one, correct=one.answer is not None and right)  # no answer is never right
 
     return replace(question, responses=tuple(map(graded, question.responses)))
 
@@ -128,6 +142,10 @@ def _missing(pool: Pool) -> Iterator[str]:
         lacking.append("no scores or token signals, so ReASC cannot be replayed (only the methods that count votes)")
     if not pool.has_prompt_tokens:
         lacking.append("no prompt tokens, so only generated tokens are counted")
+    for name, questions in PoolSignals(pool.path, pool.stores, {}).left_out.items():
+        yield (
+            f"only {questions} questions of {pool.path.name} have signal {name!r}, others have others: it is left out"
+        )
     if lacking:
         yield f"{pool.path.name} has " + ", and ".join(lacking)
     if "answer" in pool.metadata and "extraction_version" not in pool.metadata:  # an earlier recorder of ours

@@ -147,7 +147,8 @@ class Recording:
     def __init__(self, store: PoolStore, metadata: Mapping[str, Any], measure: Measure) -> None:
         self.store = store
         self._metadata, self._measure = metadata, measure
-        begun = store.about() if store.ids() else {}
+        self._held = store.ids()
+        begun = store.about() if self._held else {}
         self._begun = bool(begun)
         self._kept = KeptSignals(store.path, begun.get("signals_info"))
 
@@ -155,7 +156,8 @@ class Recording:
         """Write a question with its responses, or more responses to it; it is then on disk.
 
         Raises:
-            PoolError: the pool was begun with signals made of something else, or cannot be written.
+            PoolError: the pool was begun with signals made of something else, another process records into it, or it
+                cannot be written.
         """
         question, responses, bill = answered
         readings = self._kept.of(responses)
@@ -172,7 +174,9 @@ class Recording:
                 self.store.set_about({"signals_info": self._kept.info})
             if bill.failed:
                 self.store.set_about({"failed": self._failed(bill)})
-            self.store.add(StoredQuestion(question.id, question.input, question.references, stored))
+            asked = StoredQuestion(question.id, question.input, question.references, stored)
+            self.store.add(asked, behind=self._held.get(question.id, 0))
+        self._held[question.id] = self._held.get(question.id, 0) + len(stored)
         self._begun = True
 
     def _failed(self, bill: Bill) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Grading what a pool holds again, without a new sample: corrected labels, other rules for finding answers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_reasc.answers import extractor, normalize
@@ -45,22 +46,19 @@ def regrade(
     then, now = ({name: rules.get(name) for name in _RULES} for rules in (pool.metadata, metadata))
     if not relabelled and then == now:
         return
-    votes = _votes(pool, then, now) if then != now else {}
+    again, changed = then != now, 0
     with store.transaction():
         for question, references in relabelled.items():
             store.set_question(question, references)
-        for question, found in votes.items():
-            store.set_responses(question, found)
+        for held, found in _votes(replace(pool, stores=(store,)), then, now) if again else ():
+            store.set_responses(held.id, found)
+            changed += sum(one.answer != other["answer"] for one, other in zip(held.responses, found, strict=True))
         store.set_about({name: metadata[name] for name in (*_RULES, "fingerprint")})
     if relabelled:
         tell(f"{len(relabelled)} labels have changed since {pool.path} was recorded; its responses are graded anew")
-    if (relabelled or votes) and pool.metadata.get("grader"):
+    if (relabelled or again) and pool.metadata.get("grader"):
         tell(f"verdicts of {pool.metadata['grader']!r} in {pool.path} were dropped with them: `reasc grade` it again")
-    if votes:
-        each = (
-            (held, found) for one in pool.questions for held, found in zip(one.responses, votes[one.id], strict=True)
-        )
-        changed = sum(held.answer != found["answer"] for held, found in each)
+    if again:
         tell(
             f"the answers in {pool.path} were found by {_named(then)}, now they are by {_named(now)}: looked for again "
             f"in the stored text, {changed} changed"
@@ -69,8 +67,10 @@ def regrade(
             tell(f"which tokens of {pool.path} spell those answers is not known: record anew for a score of them")
 
 
-def _votes(pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """What to write of each response's vote, for each question."""
+def _votes(
+    pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]
+) -> Iterator[tuple[PoolQuestion, list[dict[str, Any]]]]:
+    """Each question, with what to write of each response's vote."""
     if not isinstance(now["answer"], str):
         raise PoolError(
             f"the answers in {pool.path} were found by {_named(then)}, now they are to be found by {_named(now)}. A "
@@ -78,15 +78,13 @@ def _votes(pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[
         )
     extract = extractor(now["answer"])
 
-    def of(question: PoolQuestion) -> list[dict[str, Any]]:
-        votes = votes_again(pool, question, extract)
+    for question in pool.questions:
+        try:
+            votes = votes_again(pool, question, extract)
+        except PoolError as error:
+            raise PoolError(f"{pool.path}: {error}; record into another file") from None
         # Spans were those of the answer found before, and so were verdicts.
-        return [{"answer": one.answer, "cut_off": one.cut_off, "correct": None, **NO_SPANS} for one in votes]
-
-    try:
-        return {question.id: of(question) for question in pool.questions}
-    except PoolError as error:
-        raise PoolError(f"{pool.path}: {error}; record into another file") from None
+        yield question, [{"answer": one.answer, "cut_off": one.cut_off, "correct": None, **NO_SPANS} for one in votes]
 
 
 def _named(rules: Mapping[str, Any]) -> str:

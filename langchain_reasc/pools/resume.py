@@ -10,6 +10,7 @@ from langchain_reasc.pools.pool import Pool
 from langchain_reasc.pools.reading import read_stored
 from langchain_reasc.pools.regrade import regrade
 from langchain_reasc.pools.store import PoolStore, is_store
+from langchain_reasc.pools.stored import as_stored
 
 __all__ = ["check_settings", "resume", "settings_of"]
 
@@ -32,7 +33,7 @@ def resume(
 
     Raises:
         PoolError: the pool was recorded from something else, holds other questions under the same ids, or is one of
-            JSON Lines.
+            JSON Lines; or an id is no text.
     """
     if target.exists() and target.stat().st_size and not is_store(target):
         raise PoolError(
@@ -41,6 +42,9 @@ def resume(
         )
     if not target.exists() and target.suffix.lower() in _NOT_SQLITE:
         raise PoolError(f"a pool is an SQLite file, which {target.name} would not seem to be: name it *.sqlite")
+    for question in questions:
+        if as_stored(question.id) != question.id:
+            raise PoolError(f"id {question.id!r} has half a character in it, which no file can name; correct it")
     store = PoolStore.create(target)
     if store.ids():
         pool = read_stored(target)

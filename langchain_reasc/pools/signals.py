@@ -15,7 +15,7 @@ from langchain_reasc.pools.store import PoolStore
 __all__ = ["PoolSignals"]
 
 Floats = npt.NDArray[np.float32]
-_AT_ONCE = 1 << 24  # values, 64 MB of one signal
+_AT_ONCE = 1 << 21  # values, 8 MB of one signal
 _QUESTIONS_AT_ONCE = 500
 
 
@@ -36,11 +36,22 @@ class PoolSignals:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The signals that every question has, of those that have any."""
+        held, every = self._held
+        return tuple(name for name, questions in held.items() if questions == every)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The signals that only some of the questions with signals have -> how many do."""
+        held, every = self._held
+        return {name: questions for name, questions in held.items() if questions != every}
+
+    @cached_property
+    def _held(self) -> tuple[Counter[str], int]:
+        """How many questions have each signal, and how many have any."""
         held: Counter[str] = Counter()
         for store in self.stores:
             held.update(dict(store.signal_names()))
-        every = sum(store.with_signals() for store in self.stores)
-        return tuple(name for name, questions in held.items() if questions == every)
+        return held, sum(store.with_signals() for store in self.stores)
 
     def of(self, question: str) -> list[dict[str, Floats]]:
         """The signals of each response to a question, in recorded order: signal name -> shape (T,)."""

@@ -1,0 +1,88 @@
+"""Pools as large as those of reasoning models, made without one: right answers are a little more confident."""
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.method.token_signals import SIGNALS
+from langchain_reasc.pools.signals_file import signals_path
+from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
+
+__all__ = ["SAMPLES", "TOKENS", "questions_of", "write"]
+
+SAMPLES: Final = 16
+TOKENS: Final = 2000
+_WORDS: Final = ("so", "the", "sum", "of", "both", "sides", "is", "then", "twice", "what", "we", "had", "before", "and")
+
+Floats = npt.NDArray[np.float32]
+
+
+def write(path: Path, questions: int, *, tokens: int = TOKENS, samples: int = SAMPLES) -> Path:
+    """Write such a pool, as JSON Lines where its name ends so; a question after the other."""
+    if path.suffix == ".jsonl":
+        _write_lines(path, questions_of(questions, tokens=tokens, samples=samples))
+        return path
+    store = PoolStore.create(path)
+    for question in questions_of(questions, tokens=tokens, samples=samples):
+        store.add(question)
+    store.close()
+    return path
+
+
+def questions_of(
+    questions: int, *, tokens: int = TOKENS, samples: int = SAMPLES, seed: int = 0
+) -> Iterator[StoredQuestion]:
+    """Questions with responses of about so many tokens: text, answer and all signals of each."""
+    rng = np.random.default_rng(seed)
+    words = np.array(_WORDS)
+    for number in range(questions):
+        able = rng.beta(2, 1.3)
+        made = []
+        for _ in range(samples):
+            right, length = bool(rng.random() < able), int(rng.integers(tokens * 9 // 10, tokens * 11 // 10 + 1))
+            spelled = rng.choice(words, length)
+            held = rng.standard_normal((len(SIGNALS), length), dtype=np.float32) + np.float32(0.1 * right)
+            columns = {
+                **{"answer": "7" if right else str(rng.integers(1, 5)), "completion_tokens": length},
+                **{"prompt_tokens": 80, "finish_reason": "stop", "cut_off": False, "seconds": float(rng.random())},
+                **{"score": float(held[0].mean()), "answer_span": [length - 2, length - 1]},
+                **{"last_step": [max(0, length - 30), length - 2]},
+            }
+            lengths = [len(word) + 1 for word in spelled.tolist()]
+            made.append(
+                StoredResponse(
+                    columns,
+                    StoredMessage(" ".join(spelled), None, {"output_tokens": length}, lengths),
+                    dict(zip(SIGNALS, held, strict=True)),
+                )
+            )
+        yield StoredQuestion(f"q{number:06}", f"What is the sum of the numbers in list {number}?", ["7"], made)
+
+
+def _write_lines(path: Path, questions: Iterator[StoredQuestion]) -> None:
+    with path.open("w", encoding="utf-8") as lines, signals_path(path).open("wb") as beside:
+        for question in questions:
+            responses = [{**one.columns, **_message(one.message)} for one in question.responses]
+            record = {"id": question.id, "input": question.input, "reference": "7", "responses": responses}
+            lines.write(json.dumps(record) + "\n")
+            beside.write(gzip.compress(json.dumps(_signals(question)).encode() + b"\n", compresslevel=1))
+
+
+def _message(message: StoredMessage) -> dict[str, Any]:
+    return {"text": message.text, "usage": message.usage, "token_lengths": message.token_lengths}
+
+
+def _signals(question: StoredQuestion) -> Mapping[str, Any]:
+    """A question's signals, as earlier recordings wrote them beside a pool."""
+    lengths = [one.columns["completion_tokens"] for one in question.responses]
+    packed = {
+        name: base64.b64encode(b"".join(np.asarray(one.signals[name]).tobytes() for one in question.responses)).decode()
+        for name in SIGNALS
+    }
+    return {"id": question.id, "lengths": lengths, "signals": packed}

@@ -1,0 +1,217 @@
+"""``reasc report``: the paper's tables and figures on recorded responses."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from langchain_reasc.cli.checks import output_file, text_output
+from langchain_reasc.cli.console import print_json, progress, remark, stdout
+from langchain_reasc.cli.options import PTarget, Score, Seed, Window, measure_spec
+from langchain_reasc.cli.replay import SignalChoice, measures_for
+
+if TYPE_CHECKING:
+    from langchain_reasc.lab.making import Report
+    from langchain_reasc.lab.study import Study, StudySettings
+
+__all__ = ["report", "studies_of"]
+
+
+def report(
+    pools: Annotated[
+        list[Path] | None, typer.Argument(metavar="POOL...", help="Recorded pools, shown side by side.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="HTML", help="A page that needs nothing else.", callback=output_file),
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE|-", help="The tables as Markdown; -: to stdout.", callback=text_output)
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="All tables in one file, a line a cell.", callback=output_file)
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE|-", help="Everything as JSON; -: to stdout.", callback=text_output)
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this table or figure; several may be given.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Say which tables and figures there are, and exit.")] = False,
+    shuffles: Annotated[int, typer.Option(min=0, help="Rearrange each pool this often; 0: recorded order.")] = 10,
+    seed: Seed = 0,
+    calibration_size: Annotated[int, typer.Option(min=2, help="Questions whose first response calibrates.")] = 128,
+    signal: SignalChoice = None,
+    score: Score = "bottom_group",
+    window: Window = 128,
+    parameters: Annotated[
+        float | None, typer.Option(metavar="N", min=1, help="Parameters of the model, for TFLOPs (2N per token).")
+    ] = None,
+    tokens_per_second: Annotated[
+        float | None, typer.Option(metavar="R", min=1e-9, help="Rate of one sequence, for latencies.")
+    ] = None,
+    p_target: PTarget = 0.9,
+    max_samples: Annotated[int, typer.Option(min=1, help="Budget of every method.")] = 16,
+) -> None:
+    """Make the paper's tables and figures of your own recorded responses.
+
+    Without --out, --markdown, --csv or --json, tables are printed, and figures told in words. What a pool cannot tell
+    leaves a sentence in its place.
+
+    [bold]Examples[/]
+
+    reasc report pool.sqlite --out report.html
+
+    reasc report small.sqlite large.sqlite --out report.html --json report.json
+
+    reasc report pool.sqlite --only main --only histogram
+
+    reasc report --list
+    """
+    from langchain_reasc.evaluation.methods import MethodSettings
+    from langchain_reasc.lab.making import chosen_entries, make_report
+    from langchain_reasc.lab.study import StudySettings
+
+    if listed:
+        _list()
+        return
+    if not pools:
+        raise typer.BadParameter("name a pool, or several; `reasc record` makes one", param_hint="POOL...")
+    outputs = [path for path in (out, markdown, csv, json) if path is not None]
+    _check_outputs(outputs, pools)
+    entries = chosen_entries(only or ())
+    if out is not None:
+        from langchain_reasc.lab.rendering.page import check_page_extra
+
+        check_page_extra()
+    settings = StudySettings(
+        shuffles=shuffles,
+        calibration_size=calibration_size,
+        seed=seed,
+        methods=MethodSettings(max_samples=max_samples, p_target=p_target, seed=seed),
+        parameters=parameters,
+        tokens_per_second=tokens_per_second,
+    )
+    if signal is not None:
+        measure_spec(signal, score, window)
+    studies = studies_of(pools, settings, signal=signal, score=score, window=window)
+    with progress("Tables and figures", quiet=len(entries) < 2) as move:
+        made = make_report(studies, entries, on_progress=move)
+    _tell(made)
+    _write(made, out=out, markdown=markdown, csv=csv, json=json)
+
+
+def studies_of(
+    paths: Sequence[Path], settings: "StudySettings", *, signal: str | None, score: str, window: int
+) -> "list[Study]":
+    """The pools, read, with names that tell them apart.
+
+    Raises:
+        ConfigurationError: the same pool twice.
+        PoolError: one of them cannot be read.
+    """
+    from langchain_reasc.exceptions import ConfigurationError
+    from langchain_reasc.lab.study import Study
+    from langchain_reasc.pools.reading import read_pool
+
+    seen: dict[Path, Path] = {}
+    for path in paths:
+        if (first := seen.setdefault(path.resolve(), path)) is not path:
+            raise ConfigurationError(f"{path} is the pool {first} again; name each pool once")
+    studies = []
+    for path, name in zip(paths, _names(paths), strict=True):
+        pool = read_pool(path)
+        measures = measures_for(pool, signal=signal, signals=None, score=score, window=window)
+        studies.append(Study(name, pool, measures[0] if measures else None, settings))
+    return studies
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The files' names without ending, with as many folders before them as tell them apart."""
+    parts = [path.resolve().with_suffix("").parts for path in paths]
+    for depth in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(one[-depth:]) for one in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]  # they differ in their endings alone
+
+
+def _check_outputs(outputs: Sequence[Path], pools: Sequence[Path]) -> None:
+    for path in outputs:
+        if sum(other == path or other.resolve() == path.resolve() for other in outputs) > 1:
+            raise typer.BadParameter(f"{path} is named for two outputs; name another file for one of them")
+        if path.resolve() in (pool.resolve() for pool in pools):
+            raise typer.BadParameter(f"{path} is a pool that is read, and would be lost; name another file")
+
+
+def _list() -> None:
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    from langchain_reasc.lab.contents import contents
+    from langchain_reasc.lab.parts import Table
+
+    grid = Grid(box=None, pad_edge=False, padding=(0, 1))
+    for name in ("Name", "Kind", "In the paper", "Title"):
+        grid.add_column(Text(name), overflow="fold", no_wrap=name != "Title")
+    for entry in contents().values():
+        kind = "table" if entry.kind is Table else "figure"
+        grid.add_row(*map(Text, (entry.name, kind, entry.paper or "-", entry.title)))
+    stdout().print(grid)
+
+
+def _tell(made: "Report") -> None:
+    """What took how long, and what could not be made.
+
+    Raises:
+        PoolError: nothing could be made at all.
+    """
+    from langchain_reasc.exceptions import PoolError
+
+    if all(part.is_empty for part in made.parts):
+        told = list(dict.fromkeys(problem for part in made.parts for problem in part.problems))
+        raise PoolError(" ".join(["nothing could be made of this:", *told[:3]]))
+    for part in made.parts:
+        for problem in part.problems:
+            remark(f"{part.entry.name}: {problem}")
+    if len(made.parts) > 1:
+        slowest = sorted(made.parts, key=lambda part: -part.seconds)
+        each = ", ".join(f"{part.entry.name} {part.seconds:.1f}" for part in slowest)
+        remark(f"Seconds, what each computed first for others included: {each}")
+
+
+def _write(made: "Report", *, out: Path | None, markdown: Path | None, csv: Path | None, json: Path | None) -> None:
+    from langchain_reasc.cli.wording import in_plain
+    from langchain_reasc.lab import rendering
+
+    if out is None and markdown is None and csv is None and json is None:
+        rendering.print_report(made, stdout(), spelled=in_plain)
+        return
+    if out is not None:
+        _save(out, rendering.report_page(made))
+    if csv is not None:
+        _save(csv, rendering.report_csv(made))
+    if markdown is not None:
+        _save(markdown, rendering.report_markdown(made))
+    if json == Path("-"):
+        print_json(rendering.report_data(made))
+    elif json is not None:
+        import json as encoder
+
+        _save(json, encoder.dumps(rendering.report_data(made), indent=2, ensure_ascii=False) + "\n")
+
+
+def _save(path: Path, text: str) -> None:
+    from langchain_reasc.calibration.storage import write_atomically
+
+    if path == Path("-"):
+        typer.echo(text, nl=False)
+        return
+    text = text.encode("utf-8", "replace").decode("utf-8")  # half a character, as a model may write
+    if path.exists() and not path.is_file():  # such as /dev/stdout, which is not to be replaced by a file
+        path.write_text(text, encoding="utf-8")
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path.resolve(), text)  # where a link points to
+    remark(f"wrote {path}")

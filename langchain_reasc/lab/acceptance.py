@@ -1,0 +1,140 @@
+"""How many questions Stage 1 answers from one response, against the size of the model, across pools."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE
+from langchain_reasc.evaluation.metrics import Estimate, Row
+from langchain_reasc.evaluation.plots import empty_figure
+from langchain_reasc.evaluation.replay import COLUMNS
+from langchain_reasc.exceptions import PoolError
+from langchain_reasc.lab.contents import figure
+from langchain_reasc.lab.drawing import COLOURS, svg
+from langchain_reasc.lab.parameters import parameters_of
+from langchain_reasc.lab.parts import Figure
+from langchain_reasc.lab.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawn
+
+__all__ = ["acceptance"]
+
+_METHODS: Final = (OFFLINE, MIXTURE)
+_MARKERS: Final = ("o", "^")
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    pool: str
+    parameters: float | None
+    shares: dict[str, Estimate]
+
+
+@figure("acceptance", "Questions that the gate answers from one response", paper="Figure 4")
+def acceptance(studies: Sequence[Study]) -> Figure:
+    """Against the number of parameters where every pool's model tells it and they differ, else pool by pool."""
+    held = [_accepted(study, alone=len(studies) == 1) for study in studies]
+    sized = len({one.parameters for one in held} - {None}) > 1 and all(one.parameters for one in held)
+    size = (
+        "Sizes are what each pool says, or the name of its model; what --parameters says is of all, and not used here."
+        if sized
+        else "By pool, because the pools do not all tell the size of their models, or it is the same."
+    )
+    html = svg(lambda: _drawn(held, sized=sized), "acceptance", "Share of questions accepted in Stage 1")
+    notes = [
+        "Whether the gate accepts more than it should, the accuracy of what it accepted says, which is not shown here.",
+        size,
+    ]
+    return Figure(html, " ".join(_words(one) for one in held), notes=notes)
+
+
+def _accepted(study: Study, *, alone: bool) -> _Accepted:
+    if study.measure is None:
+        raise PoolError(f"{study.pool.path} has no scores or token signals, and a gate needs them")
+    shares = {row.method: _share(row, study.settings.seed) for row in study.rows if row.method in _METHODS}
+    if not shares:
+        raise PoolError(str(study.uncalibrated or f"nothing could be calibrated on {study.pool.path}"))
+    asked, told = study.settings.parameters if alone else None, parameters_of(study.pool.metadata)
+    return _Accepted(study.name, asked or (told.count if told else None), shares)
+
+
+def _share(row: Row, seed: int) -> Estimate:
+    """The share with its interval over questions, each of which counts as its mean over the arrangements."""
+    from scipy.stats import bootstrap
+
+    each = row.outcomes.cells[:, :, COLUMNS.index("gated")]
+    tested = ~np.isnan(each)
+    means = (np.where(tested, each, 0).sum(axis=0) / np.maximum(tested.sum(axis=0), 1))[tested.any(axis=0)]
+    if np.ptp(means) == 0:  # every resample is the same, and says nothing
+        return Estimate(row.gated, float("nan"), float("nan"))
+    rng = np.random.default_rng([seed, 4])
+    drawn = bootstrap((means,), np.mean, n_resamples=2000, method="percentile", rng=rng, batch=100)
+    return Estimate(row.gated, float(drawn.confidence_interval.low), float(drawn.confidence_interval.high))
+
+
+def _words(one: _Accepted) -> str:
+    size = "" if one.parameters is None else f" ({one.parameters / 1e9:.3g} billion parameters)"
+    told = ", ".join(
+        f"{100 * share.value:.1f} %"
+        + ("" if np.isnan(share.low) else f" [{100 * share.low:.1f}, {100 * share.high:.1f}]")
+        + f" by {method}"
+        for method, share in one.shares.items()
+    )
+    return f"{one.pool}{size}: {told} of the questions are answered from one response."
+
+
+def _drawn(held: Sequence[_Accepted], *, sized: bool) -> "Drawn":
+    drawn = empty_figure(7, 4 if sized else 1.2 + 0.7 * len(held))
+    axes = drawn.subplots()
+    for number, method in enumerate(_METHODS):
+        shown = [one for one in held if method in one.shares]
+        if not shown:
+            continue
+        if sized:
+            shown = sorted(shown, key=lambda one: one.parameters or 0)
+            _points(axes, shown, method, number)
+        else:
+            _bars(axes, held, method, number)
+    if sized:
+        axes.set_xscale("log")
+        axes.set_xlabel("parameters (billions)")
+        axes.set_ylabel("accepted (%)")
+        axes.set_ylim(0, 100)
+    else:
+        axes.set_yticks(range(len(held)), [one.pool for one in held])
+        axes.invert_yaxis()
+        axes.set_xlabel("accepted (%)")
+        axes.set_xlim(0, 100)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
+    return drawn
+
+
+def _points(axes: "Axes", shown: Sequence[_Accepted], method: str, number: int) -> None:
+    sizes = [(one.parameters or 0) / 1e9 for one in shown]
+    shares = [one.shares[method] for one in shown]
+    values = [100 * share.value for share in shares]
+    axes.errorbar(
+        sizes, values, yerr=_errors(shares), fmt=_MARKERS[number], color=COLOURS[number], elinewidth=0.8, label=method
+    )
+    if number == 0:
+        for x, y, one in zip(sizes, values, shown, strict=True):
+            axes.annotate(one.pool, (x, y), xytext=(6, 6), textcoords="offset points", fontsize=7)
+
+
+def _bars(axes: "Axes", held: Sequence[_Accepted], method: str, number: int) -> None:
+    there = [(at, one.shares[method]) for at, one in enumerate(held) if method in one.shares]
+    places = [at + 0.35 * (number - 0.5) for at, _ in there]
+    shares = [share for _, share in there]
+    values = [100 * share.value for share in shares]
+    axes.barh(places, values, 0.32, xerr=_errors(shares), color=COLOURS[number], ecolor="0.5", label=method)
+
+
+def _errors(shares: Sequence[Estimate]) -> list[list[float]]:
+    below = [max(0.0, 100 * (share.value - share.low)) for share in shares]
+    above = [max(0.0, 100 * (share.high - share.value)) for share in shares]
+    return [[0.0 if np.isnan(one) else one for one in side] for side in (below, above)]

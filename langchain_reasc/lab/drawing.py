@@ -1,0 +1,87 @@
+"""Pictures as SVG for a page: in its colours, light or dark, with its text as text, the same for the same numbers."""
+
+import io
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from langchain_reasc.exceptions import missing_extra
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawn
+
+__all__ = ["COLOURS", "RIGHT", "WRONG", "svg"]
+
+COLOURS: Final = ("#3b7dd8", "#d9772b", "#2f9e63", "#d64545", "#8e6bc9", "#1f9aa8", "#c2588f", "#8a8a2c")
+"""Colours that can be told from a white and from a black page."""
+RIGHT, WRONG = COLOURS[0], COLOURS[1]
+"""Those of right and of wrong responses, which can be told apart without seeing red or green."""
+
+_INK: Final = "#010203"  # stands for the page's own colour of text while matplotlib draws
+_OWN_COLOURS: Final = {"#2ca02c": COLOURS[2], "#d62728": COLOURS[3]}  # tab:green, tab:red
+_ROOT = re.compile(r"<svg\b[^>]*>")
+_VIEW = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+_METADATA = re.compile(r"<metadata>.*?</metadata>|<style\b.*?</style>", re.DOTALL)
+_IDS = re.compile(r'(\bid="|url\(#|\bhref="#)')
+_FONT = re.compile(r"(font: [^'\";]*?)\s*'[^;\"]*?sans-serif")
+_PIXELS: Final = 4 / 3  # a point on a screen
+
+
+def svg(draw: Callable[[], "Drawn"], name: str, title: str) -> str:
+    """What a function draws, as an ``<svg>`` element for the middle of a page.
+
+    Args:
+        draw: makes the figure, under the settings that a page needs.
+        name: what the ids in it begin with, since several pictures stand in one page.
+        title: what it is of, for those who do not see it.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise missing_extra("report", "matplotlib") from None
+    with matplotlib.rc_context(_settings(name)):
+        file = io.StringIO()
+        draw().savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None}, transparent=True)
+    return _for_a_page(file.getvalue(), name, title)
+
+
+def _settings(name: str) -> Any:
+    from cycler import cycler
+
+    inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    return {
+        **dict.fromkeys(inked, _INK),
+        "axes.prop_cycle": cycler(color=COLOURS),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, so that all machines lay out alike
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+    }
+
+
+def _for_a_page(text: str, name: str, title: str) -> str:
+    from html import escape
+
+    body = _METADATA.sub("", text[_begin(text) :]).replace("xlink:href", "href").replace(_INK, "currentColor")
+    for ours, better in _OWN_COLOURS.items():
+        body = body.replace(ours, better)
+    body = _FONT.sub(r"\1 sans-serif", _IDS.sub(rf"\1{name}-", body))
+    width, height = (float(part) for part in (_VIEW.search(body) or _no_view()).groups())
+    root = (
+        f'<svg viewBox="0 0 {width:g} {height:g}" width="{width * _PIXELS:.0f}" height="{height * _PIXELS:.0f}" '
+        f'role="img" aria-label="{escape(title)}" stroke-linejoin="round" stroke-linecap="butt">'
+    )
+    return re.sub(r">\s+<", ">\n<", _ROOT.sub(lambda _: root, body, count=1)).strip()
+
+
+def _begin(text: str) -> int:
+    return text.index("<svg")
+
+
+def _no_view() -> re.Match[str]:
+    raise ValueError("matplotlib wrote an SVG without a viewBox")

@@ -1,0 +1,114 @@
+"""Accuracy and cost against a setting, drawn from the tables that say so."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from langchain_reasc.evaluation.metrics import Estimate
+from langchain_reasc.evaluation.plots import empty_figure
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.lab.contents import contents, figure
+from langchain_reasc.lab.drawing import COLOURS, svg
+from langchain_reasc.lab.parts import Cell, Figure, Table
+from langchain_reasc.lab.rendering.cells import is_text, number_of, written
+from langchain_reasc.lab.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawn
+
+__all__ = ["calibration_size_plot", "scale_plot"]
+
+_MARKERS: Final = "os^DvP*X"
+_ASIDE: Final = 0.008  # of the axis, by which a line stands beside the one before it, so that both intervals are seen
+_COST: Final = re.compile(r"\w?FLOPs|Tokens")
+Line = tuple[str, list[tuple[float, Cell]], list[tuple[float, Cell]]]
+
+
+@figure("calibration_size_plot", "Accuracy and cost against the calibration's size", paper="Figure 7")
+def calibration_size_plot(studies: Sequence[Study]) -> Figure:
+    """The table ``calibration_size``, drawn."""
+    return _swept("calibration_size", studies)
+
+
+@figure("scale_plot", "Accuracy and cost against λ", paper="Figure 8")
+def scale_plot(studies: Sequence[Study]) -> Figure:
+    """The table ``scale``, drawn."""
+    return _swept("scale", studies)
+
+
+def _swept(name: str, studies: Sequence[Study]) -> Figure:
+    entry = contents().get(name)
+    if entry is None:
+        raise ConfigurationError(f"there is no table {name!r} to draw")
+    table: Table = entry.make(studies)
+    setting, accuracy, cost = _columns(table, name)
+    lines = _lines(table, setting, accuracy, cost)
+    heads = [table.columns[at].name for at in (setting, accuracy, cost)]
+    words = " ".join(
+        f"{label}: at {heads[0]} {x:g}, {written(y, table.columns[accuracy])} {heads[1]}."
+        for label, accuracies, _ in lines
+        for x, y in accuracies
+    )
+    html = svg(lambda: _drawn(lines, heads), f"{name}-plot", entry.title)
+    return Figure(html, words, notes=[f"Drawn from the table {name}, which holds the same numbers."])
+
+
+def _columns(table: Table, name: str) -> tuple[int, int, int]:
+    """Those of the setting, of the accuracy and of the cost, operations or tokens."""
+    heads = [column.name for column in table.columns]
+    numeric = [at for at in range(len(heads)) if not is_text(table, at)]
+    accuracy = next((at for at in numeric if heads[at].startswith("Accuracy")), None)
+    costs = [at for at in numeric if _COST.match(heads[at])]
+    cost = next((at for at in costs if any(number_of(row[at]) is not None for row in table.rows)), None)
+    if not numeric or accuracy is None or cost is None:
+        raise ConfigurationError(f"the table {name!r} has no accuracy or no cost to draw (its columns: {heads})")
+    return numeric[0], accuracy, cost
+
+
+def _lines(table: Table, setting: int, accuracy: int, cost: int) -> list[Line]:
+    """One for each combination of texts, such as pool and method: its label, and both courses."""
+    texts = [at for at in range(len(table.columns)) if is_text(table, at)]
+    varying = [at for at in texts if len({row[at] for row in table.rows}) > 1]
+    lines: dict[str, Line] = {}
+    for row in table.rows:
+        label = ", ".join(str(row[at]) for at in varying) or ", ".join(str(row[at]) for at in texts)
+        if (x := number_of(row[setting])) is not None:
+            line = lines.setdefault(label, (label, [], []))
+            for course, at in ((line[1], accuracy), (line[2], cost)):
+                if number_of(row[at]) is not None:
+                    course.append((x, row[at]))
+    return list(lines.values())
+
+
+def _drawn(lines: Sequence[Line], heads: Sequence[str]) -> "Drawn":
+    drawn = empty_figure(9.5, 3.6)
+    every = [x for line in lines for x, _ in line[1]]
+    aside = _ASIDE * (max(every) - min(every)) if every else 0.0
+    for axes, which, head in zip(drawn.subplots(1, 2), (1, 2), heads[1:], strict=True):
+        for number, line in enumerate(lines):
+            course: list[tuple[float, Cell]] = line[which]  # type: ignore[assignment]
+            values = [number_of(cell) or 0.0 for _, cell in course]
+            axes.errorbar(
+                [x + aside * (number - (len(lines) - 1) / 2) for x, _ in course],
+                values,
+                yerr=[_reach(course, values, low=True), _reach(course, values, low=False)],
+                fmt=f"{_MARKERS[number % len(_MARKERS)]}-",
+                color=COLOURS[number % len(COLOURS)],
+                markersize=5,
+                elinewidth=0.8,
+                label=line[0],
+            )
+        axes.set_xlabel(heads[0])
+        axes.set_ylabel(head)
+        axes.grid(alpha=0.25)
+    handles, labels = drawn.axes[0].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="upper center", ncols=2, frameon=False, fontsize=8)
+    drawn.tight_layout(rect=(0, 0, 1, 1 - 0.07 * -(-len(lines) // 2)))
+    return drawn
+
+
+def _reach(course: Sequence[tuple[float, Cell]], values: Sequence[float], *, low: bool) -> list[float]:
+    """From each value to the end of its interval; 0 where there is none."""
+    ends = [(cell.low if low else cell.high) if isinstance(cell, Estimate) else None for _, cell in course]
+    held = [value if (end := number_of(cell)) is None else end for cell, value in zip(ends, values, strict=True)]
+    return [max(0.0, value - end if low else end - value) for value, end in zip(values, held, strict=True)]

@@ -1,0 +1,139 @@
+"""``reasc report``: what it writes, what it prints, and how it fails."""
+
+import csv
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from pools.synthetic import question, response, write_lines, write_pool
+
+from cli.test_commands import reasc
+
+pytest.importorskip("matplotlib")
+SAID = ("--shuffles", 1, "--calibration-size", 40, "--max-samples", 8, "--signal", "token_logprob", "--score", "mean")
+QUICK = ("--only", "acceptance", "--only", "histogram", *SAID)
+FAST = ("--only", "histogram", *SAID)
+
+
+@pytest.fixture(scope="module")
+def pools(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("pools")
+    return [write_pool(folder / f"{name}.jsonl", 60, 8, seed=at) for at, name in enumerate(("one", "two"))]
+
+
+def test_it_writes_all_it_is_asked_for(pools: list[Path], tmp_path: Path) -> None:
+    out = {kind: tmp_path / "new" / f"report.{kind}" for kind in ("html", "md", "csv", "json")}
+    names = dict(zip(("--out", "--markdown", "--csv", "--json"), out.values(), strict=True))
+    done = reasc("report", *pools, *QUICK, *(part for pair in names.items() for part in pair))
+    assert done.stdout == ""
+    assert all(f"wrote {path}" in done.stderr for path in out.values())
+    assert "Seconds" in done.stderr and "histogram" in done.stderr
+    page = out["html"].read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>") and "one and two" in page and page.count("<svg") == 3
+    assert f"--only histogram {' '.join(map(str, SAID[:8]))}" in page
+    data = json.loads(out["json"].read_text(encoding="utf-8"))
+    assert {part["name"] for part in data["parts"]} == {"histogram", "acceptance"}
+    assert next(csv.reader(out["csv"].open(encoding="utf-8")))[0] == "table"
+    assert "## Questions that the gate answers" in out["md"].read_text(encoding="utf-8")
+    assert not list((tmp_path / "new").glob(".*")), "nothing half written is left"
+
+
+def test_without_a_file_it_prints(pools: list[Path]) -> None:
+    done = reasc("report", pools[0], *QUICK)
+    assert "--only acceptance" in done.stdout and "of the questions are answered from one response" in done.stdout
+    for option, begins in (("--json", "{"), ("--markdown", "# ReASC on one")):
+        assert reasc("report", pools[0], *FAST, option, "-").stdout.startswith(begins)
+
+
+def test_it_lists_what_there_is() -> None:
+    shown = reasc("report", "--list").stdout
+    assert "histogram" in shown and "Figures 2 and 6" in shown
+
+
+def test_pools_of_one_name_are_told_apart_by_their_folders(pools: list[Path], tmp_path: Path) -> None:
+    again = write_pool(tmp_path / "one.jsonl", 60, 8, seed=3)
+    data = json.loads(reasc("report", pools[0], again, *FAST, "--json", "-").stdout)
+    assert [one["name"] for one in data["pools"]] == [f"{path.parent.name}/one" for path in (pools[0], again)]
+
+
+def test_a_pool_that_cannot_tell_something_leaves_a_sentence(pools: list[Path], tmp_path: Path) -> None:
+    lines = (question(f"q{n}", response("7"), response("8")) for n in range(50))
+    bare = write_lines(tmp_path / "bare.jsonl", *lines)
+    done = reasc("report", pools[0], bare, *FAST, "--out", tmp_path / "r.html")
+    assert "histogram: bare: " in done.stderr and "has neither token signals" in done.stderr
+    assert "Not to be had" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    refused = reasc("report", bare, *FAST, "--out", tmp_path / "none.html", code=1)
+    assert "nothing could be made of this" in refused.stderr and not (tmp_path / "none.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nope.jsonl",), "no pool at nope.jsonl"),
+        ((".",), "."),
+        (("{one}", "{one}"), "again; name each pool once"),
+        (("{one}", "--only", "histgram"), "did you mean histogram?"),
+        (("{one}", "--signal", "vibes"), "unknown signal 'vibes'"),
+        (("{one}", "--signal", "top_k", "--only", "histogram"), "'top_k'"),
+        (("{one}", "--calibration-size", "300", "--only", "acceptance"), "300"),
+    ],
+)
+def test_an_error_is_one_line_and_code_1(pools: list[Path], arguments: tuple[str, ...], says: str) -> None:
+    done = reasc("report", *(one.format(one=pools[0]) for one in arguments), code=1)
+    assert says in done.stderr and done.stderr.splitlines()[-1].startswith("error: ")
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("{one}", "--out", "/"),
+        ("{one}", "--out", f"{__file__}/a.html"),
+        ("{one}", "--json", "a.json", "--markdown", "a.json"),
+        ("{one}", "--json", "-", "--markdown", "-"),
+        ("{one}", "--csv", "{one}"),
+        ("{one}", "--p-target", "90"),
+        ("{one}", "--parameters", "0"),
+        ("{one}", "--tokens-per-second", "-1"),
+        ("{one}", "--calibration-size", "1"),
+    ],
+)
+def test_wrong_usage_is_code_2_before_anything_is_computed(pools: list[Path], arguments: tuple[str, ...]) -> None:
+    done = reasc("report", *(one.format(one=pools[0]) for one in arguments), code=2)
+    assert "Usage: reasc report" in done.stderr
+
+
+def test_without_jinja2_the_extra_is_named_before_anything_is_computed(
+    pools: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    done = reasc("report", "nope.jsonl", "--out", tmp_path / "r.html", code=1)
+    assert "langchain-reasc[report]" in done.stderr
+    assert reasc("report", pools[0], *FAST).stdout, "a terminal needs no jinja2"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_a_pipe_is_written_to_and_not_replaced(pools: list[Path], tmp_path: Path) -> None:
+    pipe, held = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: held.append(pipe.read_text(encoding="utf-8")))
+    reader.start()
+    reasc("report", pools[0], *FAST, "--json", pipe)
+    reader.join(timeout=20)
+    assert json.loads(held[0])["parts"] and pipe.is_fifo()
+
+
+def test_ctrl_c_leaves_the_file_as_it_was(pools: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from langchain_reasc.lab import making
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "r.html").write_text("before")
+    monkeypatch.setattr(making, "make_report", interrupted)
+    assert "interrupted" in reasc("report", pools[0], "--out", tmp_path / "r.html", code=130).stderr
+    assert (tmp_path / "r.html").read_text() == "before"

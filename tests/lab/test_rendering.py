@@ -1,0 +1,192 @@
+"""What a report becomes: nothing is lost, nothing is taken for HTML, and the best are marked honestly."""
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from lab.reports import HOSTILE, ROWS, TABLE, pool, report, study
+from langchain_reasc.cli.wording import in_plain
+from langchain_reasc.evaluation.metrics import Estimate
+from langchain_reasc.lab.making import Made, Report
+from langchain_reasc.lab.parts import Column, Table
+from langchain_reasc.lab.rendering import print_report, report_csv, report_data, report_markdown, report_page
+from langchain_reasc.lab.rendering.cells import marks, written
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    folder = tmp_path_factory.mktemp("pools")
+    told = {"fingerprint": {"model": HOSTILE, "sampling": {"temperature": 1.0}}}
+    return report([study(pool(folder, name, 6, metadata=told), name) for name in ("a", "b")])
+
+
+@pytest.mark.parametrize(
+    ("cell", "style", "read"),
+    [
+        (Estimate(72.46, 65.6, 79.4), ".1f", "72.5 [65.6, 79.4]"),
+        (Estimate(1.0, float("nan"), float("nan")), "+.1f", "+1.0"),
+        (1684.0, ",.0f", "1,684"),
+        (3.0, "d", "3"),
+        (0.123456, "", "0.1235"),
+        (None, ".1f", "–"),
+        (float("nan"), ".1f", "–"),
+        (float("inf"), ".1f", "∞"),
+        ("text", "", "text"),
+    ],
+)
+def test_how_a_cell_is_written(cell: object, style: str, read: str) -> None:
+    assert written(cell, Column("x", style)) == read  # type: ignore[arg-type]
+
+
+def test_the_best_of_each_pool_are_marked_as_the_numbers_are_written() -> None:
+    found = marks(TABLE)
+    assert {row: mark for (row, at), mark in found.items() if at == 2} == {1: "best", 2: "best"}, "72.5 both"
+    assert {row: mark for (row, at), mark in found.items() if at == 3} == {0: "best", 2: "second"}
+    assert not [at for at in found if at[0] > 2 or at[1] == 4], "one number has no rival, and Δ has no best"
+
+
+def test_where_three_differ_the_second_is_marked_too() -> None:
+    column = Column("x", ".1f", best="low")
+    assert marks(Table([column], [[3.0], [1.0], [2.0], [2.0]])) == {(1, 0): "best", (2, 0): "second", (3, 0): "second"}
+    assert marks(Table([column], [[1.0], [1.04]])) == {}
+
+
+def test_csv_has_a_line_for_each_cell(made: Report) -> None:
+    lines = list(csv.DictReader(io.StringIO(report_csv(made))))
+    assert len(lines) == len(TABLE.rows) * len(TABLE.columns)
+    assert lines[2] == dict(table="main", row="0", column="Accuracy %", value="59.44", low="51.9", high="66.9", text="")
+    assert lines[16] == dict(table="main", row="3", column="Method", value="", low="", high="", text=HOSTILE)
+    assert {line["value"] for line in lines if line["row"] == "3"} == {""}
+
+
+def test_json_has_everything_and_null_for_what_is_not_there(made: Report) -> None:
+    data = json.loads(json.dumps(report_data(made), allow_nan=False))
+    main, pictures, gone = data["parts"]
+    assert main["table"]["rows"][0][2] == {"value": 59.44, "low": 51.9, "high": 66.9}
+    assert main["table"]["rows"][3][2:] == [{"value": None, "low": None, "high": None}, None, None]
+    assert pictures["figures"][1] == {"title": None, "text": "Nothing to see.", "notes": ["A remark."]}
+    assert gone["problems"] == ["No pool has it."] and "table" not in gone
+    assert [one["name"] for one in data["pools"]] == ["a", "b"] and data["pools"][0]["questions"] == 6
+    assert data["settings"]["seed"] == 0 and data["settings"]["max_samples"] == 8
+    assert data["pools"][0]["metadata"]["fingerprint"]["model"] == HOSTILE
+    assert {"python", "numpy", "scipy"} <= data["versions"].keys()
+
+
+def test_markdown_keeps_its_tables_whole(made: Report) -> None:
+    text = report_markdown(made)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == len(TABLE.rows) + 2
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(TABLE.columns) + 1}
+    assert "**72.5** [65.6, 79.4]" in text.replace("\\[", "[").replace("\\]", "]")
+    assert "<script>" not in text and "\\<script\\>" in text
+    assert "> No pool has it." in text and "reasc report" in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_terminal_of_any_width_shows_every_column(made: Report, width: int, encoding: str) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, errors="strict")
+    short = Made(made.parts[0].entry, Table(TABLE.columns, [ROWS[0], ROWS[1], ROWS[2]]), [], [], 0.0)
+    print_report(Report(made.studies, [short]), Console(file=stream, width=width), spelled=in_plain)
+    stream.flush()
+    shown = raw.getvalue().decode(encoding)
+    grid = shown[: shown.index("Bold is")]
+    assert max(map(len, grid.splitlines()[1:])) <= width
+    for text in ("59.4 [51.9, 66.9]", "1,684", "-13.1 [-18.8, -7.5]", "Delta to ASC" if encoding == "ascii" else "Δ"):
+        assert text in grid
+    assert grid.count("pass@1") == (2 if width == 40 else 1), "each part names its rows"
+
+
+def test_a_terminal_is_not_told_to_do_anything(made: Report) -> None:
+    file = io.StringIO()
+    table = Table([Column("x\x1b[2J")], [["\x1b]0;title\x07 text\x00"]], notes=["\x1b[31mred"])
+    print_report(Report(made.studies, [Made(made.parts[0].entry, table, [], [], 0.0)]), Console(file=file, width=80))
+    assert "text" in file.getvalue() and not set("\x1b\x07\x00") & set(file.getvalue())
+
+
+class Structure(HTMLParser):
+    """Open and closed elements, ids, what is loaded, and the text of scripts."""
+
+    VOID = frozenset(["meta", "link", "br", "img", "hr", "path", "use", "rect"])
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.references: list[str] = []
+        self.scripts = 0
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        held = dict(attrs)
+        self.scripts += tag == "script"
+        self.ids += [held["id"] or ""] if "id" in held else []
+        self.links += [str(value) for name, value in attrs if name in ("src", "href", "action", "srcset")]
+        self.references += str(held.get("aria-labelledby") or "").split()
+        assert not any(name.startswith("on") for name, _ in attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def parsed(page: str) -> Structure:
+    structure = Structure()
+    structure.feed(page)
+    structure.close()
+    assert not structure.open
+    assert len(set(structure.ids)) == len(structure.ids), "ids are unique"
+    assert set(structure.references) <= set(structure.ids)
+    assert {link[1:] for link in structure.links if link.startswith("#")} <= set(structure.ids)
+    return structure
+
+
+def test_the_page_is_whole_loads_nothing_and_runs_nothing_but_its_own(made: Report) -> None:
+    page = report_page(made)
+    structure = parsed(page)
+    assert [link for link in structure.links if not link.startswith("#")] == ["data:,"]
+    assert structure.scripts == 1
+    assert "<script>alert" not in page and "\x00" not in page
+    shown = " ".join("".join(structure.text).split())
+    for text in ("A note with <script>", "b: It has none, <script>", "Seen: <script>", "No pool has it.", "Table 1"):
+        assert text in shown
+    assert page == report_page(made), "the same for the same report"
+
+
+def test_the_page_has_valid_html(made: Report) -> None:
+    html5lib = pytest.importorskip("html5lib")
+    parser = html5lib.HTMLParser(strict=False)
+    parser.parse(report_page(made))
+    faults = [fault for _, fault, _ in parser.errors]
+    assert not faults
+
+
+def test_numbers_are_sorted_by_their_value(made: Report) -> None:
+    page = report_page(made)
+    assert 'data-key="1684.0"><span class="value">1,684</span>' in page
+    assert re.search(r'data-key="59.44"><span class="value">59.4</span> <span class="interval">\[51.9, 66.9\]', page)
+    assert re.search(r'data-key=""><span class="value">–</span>', page)
+
+
+def test_tables_without_rows_or_columns_are_written(made: Report) -> None:
+    for table in (Table([], []), Table(TABLE.columns, []), Table([Column("x")], [["x"]])):
+        bare = Report(made.studies, [Made(made.parts[0].entry, table, [], [], 0.0)])
+        parsed(report_page(bare))
+        report_markdown(bare), report_csv(bare), report_data(bare)
+        print_report(bare, Console(file=io.StringIO(), width=40))

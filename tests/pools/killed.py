@@ -1,0 +1,58 @@
+"""What is killed in the tests of recordings: a process that records with a model that answers at once."""
+
+import os
+import signal
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
+from pools.synthetic import Guesser
+
+__all__ = ["QUESTIONS", "die_while_writing", "record"]
+
+QUESTIONS = 16
+
+
+class Hurried(Guesser):
+    """Takes as long as it takes to write what it said, so that kills come during either."""
+
+    def _generate(self, *arguments: Any, **options: Any) -> Any:
+        time.sleep(0.001)
+        return super()._generate(*arguments, **options)
+
+
+def record(
+    path: Path,
+    samples: int,
+    concurrency: int = 1,
+    answer: str = "boxed",
+    label: str = "6",
+    told: Connection | None = None,
+) -> None:
+    """Record, and tell how many questions are done once they are, in the end None."""
+
+    def tell(done: int | None, _: int = 0) -> None:
+        if told is not None:
+            told.send(done)
+
+    questions = [LabelledQuestion(f"q{number}", f"question {number}", label) for number in range(QUESTIONS)]
+    tell(-1)
+    record_pool(Hurried(), questions, path, samples=samples, answer=answer, concurrency=concurrency, on_question=tell)
+    tell(None)
+
+
+def die_while_writing(path: Path) -> None:
+    """Be killed within a transaction that is larger than SQLite's memory, so that half of it is in the file."""
+    store = PoolStore.open(path)
+    with store.transaction():
+        for number in range(QUESTIONS):
+            store.set_question(f"q{number}", ["lost"])
+        response = StoredResponse(
+            {"answer": "7", "completion_tokens": 1, "cut_off": False}, StoredMessage("x" * 20_000_000)
+        )
+        store.add(StoredQuestion("lost", "?", ["7"], [response]))
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,80 @@
+"""Files that are no pool, or no longer one, or one of a version to come: they are refused, and never a crash."""
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from langchain_reasc.exceptions import PoolError
+from langchain_reasc.pools import read_pool
+from langchain_reasc.pools.store import PoolStore, is_store
+from pools.test_store import filled
+
+
+def test_a_pool_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
+    path = filled(tmp_path / "p.sqlite")
+    with sqlite3.connect(path) as sql:
+        sql.execute("PRAGMA user_version = 2")
+    before = path.read_bytes()
+    for opening in (PoolStore.open, PoolStore.create, read_pool):
+        with pytest.raises(PoolError, match=r"p\.sqlite was written by a newer version.*format 2, here is 1\); update"):
+            opening(path)
+    assert path.read_bytes() == before
+
+
+def test_another_database_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "mine.db"
+    with sqlite3.connect(path) as sql:
+        sql.execute("CREATE TABLE responses (text)")
+    before = path.read_bytes()
+    for opening in (PoolStore.open, PoolStore.create, read_pool):
+        with pytest.raises(PoolError, match=r"mine\.db is an SQLite database, but no pool"):
+            opening(path)
+    assert path.read_bytes() == before
+
+
+def test_a_pool_that_was_cut_anywhere_is_refused(tmp_path: Path) -> None:
+    whole = filled(tmp_path / "whole.sqlite").read_bytes()
+    cut = tmp_path / "cut.sqlite"
+    rng = np.random.default_rng(0)
+    for size in [16, 17, 99, 100, 512, 4095, 4096, 8192, len(whole) - 1, *rng.integers(16, len(whole), 60).tolist()]:
+        cut.write_bytes(whole[:size])
+        with pytest.raises(PoolError, match=r"cut\.sqlite: the file is damaged"):
+            read_pool(cut)
+    for size in range(16):  # no longer to be told from JSON Lines
+        cut.write_bytes(whole[:size])
+        with pytest.raises(PoolError, match=r"cut\.sqlite"):
+            read_pool(cut)
+
+
+def test_damage_within_is_refused_or_read_but_never_a_crash(tmp_path: Path) -> None:
+    whole = filled(tmp_path / "whole.sqlite", 6).read_bytes()
+    hit = tmp_path / "hit.sqlite"
+    rng = np.random.default_rng(1)
+    refused = 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for place in rng.integers(100, len(whole), 1 + int(rng.integers(60))).tolist():
+            damaged[place] = int(rng.integers(256))
+        hit.write_bytes(damaged)
+        try:
+            pool = read_pool(hit)
+            for one in pool.questions:
+                pool.messages(one.id)
+                pool.signals.of(one.id) if pool.signals else None
+        except PoolError as error:
+            assert "hit.sqlite" in str(error)
+            refused += 1
+    assert refused > 30
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"SQLite format 3\0", b"SQLite format 3\0" + b"\xff" * 5000, b"\0" * 9999, b"\x89PNG"]
+)
+def test_garbage_is_refused(tmp_path: Path, garbage: bytes) -> None:
+    path = tmp_path / "p.sqlite"
+    path.write_bytes(garbage)
+    with pytest.raises(PoolError, match=r"p\.sqlite"):
+        read_pool(path)
+    assert is_store(path) == garbage.startswith(b"SQLite format 3\0")
