@@ -140,9 +140,7 @@ class RayWorkers:
 
     def _packed(self, asking: Asking) -> bytes:
         """What makes a worker's own ``asking``, pickled: code that workers may not have goes along."""
-        import_ray()
-        from ray import cloudpickle
-
+        cloudpickle = import_ray().cloudpickle
         if self.make_model is not None:
             made: Any = partial(_made, self.make_model, asking.prompt, asking.samples, asking.answer)
         else:
