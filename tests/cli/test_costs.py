@@ -21,6 +21,7 @@ from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.bill import Bill
 from langchain_reasc.pools.store import PoolStore
 
+TESTS = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])  # where Scripted is
 PRICES = '{"currency": "EUR", "models": {"scripted-1": {"input": 1000, "output": 10000, "cached": 100}}}'
 
 
@@ -181,7 +182,7 @@ def test_ctrl_c_in_the_middle_leaves_a_bill_and_goes_on(data: Path) -> None:
     command = ["record", str(data), "--out", str(out), "--samples", "2", "--prices", str(data.with_name("prices.json"))]
     command += ["--model-class", "cli.chat_models.Scripted", "--model-kwargs", "seconds=0.2"]
     start = [sys.executable, "-c", "from langchain_reasc.cli import main; main()", *command]
-    running = subprocess.Popen(start, stderr=subprocess.PIPE, text=True, env=os.environ)
+    running = subprocess.Popen(start, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": TESTS})
     until = time.monotonic() + 60
     while not (out.exists() and _held(out) >= 2):
         assert running.poll() is None and time.monotonic() < until
