@@ -35,7 +35,7 @@ from langchain_reasc.cli.options import (
     read_template,
 )
 from langchain_reasc.cli.preset import asking
-from langchain_reasc.cli.record import record_with_progress
+from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
 if TYPE_CHECKING:

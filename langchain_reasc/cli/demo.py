@@ -13,7 +13,7 @@ from langchain_reasc.cli.checks import output_folder, picture
 from langchain_reasc.cli.console import progress, remark, stdout
 from langchain_reasc.cli.models import embedded, open_model
 from langchain_reasc.cli.options import PTarget, Seed
-from langchain_reasc.cli.record import record_with_progress
+from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.cli.replay import AllSignals, measures_for, run_replay, show
 from langchain_reasc.cli.unlabelled import explained_consensus
 from langchain_reasc.exceptions import ConfigurationError

@@ -27,7 +27,12 @@ def report(
         typer.Option("--out", "-o", metavar="HTML", help="A page that needs nothing else.", callback=output_file),
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE|-", help="As Markdown, the figures in a folder beside it; -: to stdout, without them.", callback=text_output)
+        Path | None,
+        typer.Option(
+            metavar="FILE|-",
+            help="As Markdown, the figures in a folder beside it; -: to stdout, without them.",
+            callback=text_output,
+        ),
     ] = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="All tables in one file, a line a cell.", callback=output_file)
