@@ -2,15 +2,18 @@
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_reasc.exceptions import missing_extra
+from langchain_reasc.lab.parts import Figure
+from langchain_reasc.lab.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawn
 
-__all__ = ["COLOURS", "RIGHT", "WRONG", "svg"]
+__all__ = ["COLOURS", "RIGHT", "WRONG", "for_each_pool", "svg"]
 
 COLOURS: Final = ("#3b7dd8", "#d9772b", "#2f9e63", "#d64545", "#8e6bc9", "#1f9aa8", "#c2588f", "#8a8a2c")
 """Colours that can be told from a white and from a black page."""
@@ -25,6 +28,12 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>|<style\b.*?</style>", re.DOTAL
 _IDS = re.compile(r'(\bid="|url\(#|\bhref="#)')
 _FONT = re.compile(r"(font: [^'\";]*?)\s*'[^;\"]*?sans-serif")
 _PIXELS: Final = 4 / 3  # a point on a screen
+
+
+def for_each_pool(studies: Sequence[Study], make: Callable[[int, Study], Figure]) -> list[Figure]:
+    """A figure for each pool, made from its place and itself; where there are several, its name is the title."""
+    made = [make(at, study) for at, study in enumerate(studies)]
+    return made if len(made) == 1 else [replace(one, title=each.name) for one, each in zip(made, studies, strict=True)]
 
 
 def svg(draw: Callable[[], "Drawn"], name: str, title: str) -> str:

@@ -12,7 +12,7 @@ from langchain_reasc.evaluation.from_pool import calibrate_mixture_on
 from langchain_reasc.evaluation.plots import empty_figure
 from langchain_reasc.exceptions import CalibrationDataError, ReASCError
 from langchain_reasc.lab.contents import figure
-from langchain_reasc.lab.drawing import RIGHT, WRONG, svg
+from langchain_reasc.lab.drawing import RIGHT, WRONG, for_each_pool, svg
 from langchain_reasc.lab.parts import Figure
 from langchain_reasc.lab.signals import chosen
 from langchain_reasc.lab.study import Study
@@ -55,10 +55,10 @@ class _Panel:
 @figure("histogram", "Confidence of right and of wrong first responses", paper="Figures 2 and 6")
 def histograms(studies: Sequence[Study]) -> list[Figure]:
     """One figure for each pool, a panel for each score."""
-    return [_of_pool(at, study, alone=len(studies) == 1) for at, study in enumerate(studies)]
+    return for_each_pool(studies, _of_pool)
 
 
-def _of_pool(at: int, study: Study, *, alone: bool) -> Figure:
+def _of_pool(at: int, study: Study) -> Figure:
     first = chosen(study)
     panels = [_panel(study, measure) for measure in _variants(first)]
     told = [panel for panel in panels if panel.right.size and panel.wrong.size]
@@ -71,7 +71,6 @@ def _of_pool(at: int, study: Study, *, alone: bool) -> Figure:
     return Figure(
         html=svg(lambda: _drawn(told), f"histogram-{at}", title),
         text=" ".join(_words(panel) for panel in told),
-        title="" if alone else study.name,
         notes=[
             "Of each question its first recorded response. The areas of the two groups are their shares of all. The "
             "mixture (Algorithm 2) is fitted to all of them without their labels. Drawn from the 1st to the 99th "

@@ -10,7 +10,7 @@ from langchain_reasc.evaluation.plots import draw_posteriors, draw_risk, draw_tr
 from langchain_reasc.evaluation.worked import Worked, pick_worked
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.lab.contents import figure
-from langchain_reasc.lab.drawing import svg
+from langchain_reasc.lab.drawing import for_each_pool, svg
 from langchain_reasc.lab.parts import Figure
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.stopping import Decision
@@ -40,16 +40,11 @@ def _each(
     draw: "Callable[[Sequence[Row]], Drawn]",
     words: Callable[[Sequence[Row]], str],
 ) -> list[Figure]:
-    figures = []
-    for at, study in enumerate(studies):
-        rows = study.rows
+    def of_pool(at: int, study: Study) -> Figure:
+        html = svg(lambda: draw(study.rows), f"{name}-{at}", f"{title} in {study.name}")
+        return Figure(html, words(study.rows))
 
-        def drawn(rows: Sequence[Row] = rows) -> "Drawn":
-            return draw(rows)
-
-        html = svg(drawn, f"{name}-{at}", f"{title} in {study.name}")
-        figures.append(Figure(html, words(rows), title=study.name if len(studies) > 1 else ""))
-    return figures
+    return for_each_pool(studies, of_pool)
 
 
 def _tradeoff_words(rows: Sequence[Row]) -> str:
@@ -76,10 +71,10 @@ def _named(row: Row) -> str:
 @figure("posteriors", "The posterior of one question, response by response", paper="Figure 5")
 def posteriors(studies: Sequence[Study]) -> list[Figure]:
     """ASC above, ReASC below, on the same responses."""
-    return [_posterior(at, study, alone=len(studies) == 1) for at, study in enumerate(studies)]
+    return for_each_pool(studies, _posterior)
 
 
-def _posterior(at: int, study: Study, *, alone: bool) -> Figure:
+def _posterior(at: int, study: Study) -> Figure:
     worked = pick_worked(
         study.pool,
         _first_calibration(study),
@@ -91,7 +86,6 @@ def _posterior(at: int, study: Study, *, alone: bool) -> Figure:
     return Figure(
         html=svg(lambda: draw_posteriors(worked), f"posteriors-{at}", title),
         text=_worked_words(worked),
-        title="" if alone else study.name,
         notes=[
             f"Question {worked.question.id}, picked among those that were not calibrated on to show a difference where "
             "both methods are right: no typical one. Shaded: where the leading answer has more than half."

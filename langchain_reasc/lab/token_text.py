@@ -12,7 +12,7 @@ import numpy.typing as npt
 from langchain_reasc.evaluation.plots import empty_figure
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
 from langchain_reasc.lab.contents import figure
-from langchain_reasc.lab.drawing import RIGHT, WRONG, svg
+from langchain_reasc.lab.drawing import RIGHT, WRONG, for_each_pool, svg
 from langchain_reasc.lab.parts import Figure
 from langchain_reasc.lab.signals import chosen
 from langchain_reasc.lab.study import Study
@@ -59,10 +59,10 @@ class _Shown:
 @figure("tokens", "Confidence token by token", paper="Figures 1 and 6")
 def tokens(studies: Sequence[Study]) -> list[Figure]:
     """One question of each pool: its first right and wrong responses."""
-    return [_of_pool(at, study, alone=len(studies) == 1) for at, study in enumerate(studies)]
+    return for_each_pool(studies, _of_pool)
 
 
-def _of_pool(at: int, study: Study, *, alone: bool) -> Figure:
+def _of_pool(at: int, study: Study) -> Figure:
     measure = chosen(study)
     if not isinstance(measure, Measure):
         raise PoolError(f"{study.pool.path} has scores of whole responses, and no signal of tokens")
@@ -81,7 +81,7 @@ def _of_pool(at: int, study: Study, *, alone: bool) -> Figure:
         title = f"{measure.signal} along the tokens of responses to question {question.id} in {study.name}"
         html = svg(lambda: _lines(shown, measure.signal), f"tokens-{at}", title)
         notes.append("The pool does not say which characters its tokens spell, as earlier recordings do not: lines.")
-    return Figure(html, words, title="" if alone else study.name, notes=notes)
+    return Figure(html, words, notes=notes)
 
 
 def _typical(study: Study, measure: Measure) -> int:
