@@ -209,9 +209,6 @@ def _save(path: Path, text: str) -> None:
         typer.echo(text, nl=False)
         return
     text = text.encode("utf-8", "replace").decode("utf-8")  # half a character, as a model may write
-    if path.exists() and not path.is_file():  # such as /dev/stdout, which is not to be replaced by a file
-        path.write_text(text, encoding="utf-8")
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path.resolve(), text)  # where a link points to
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text)
     remark(f"wrote {path}")

@@ -14,9 +14,9 @@ from langchain_reasc.lab.study import Study
 __all__ = ["INTERVALS", "Block", "how_calibrated", "how_tested", "loss", "table_of"]
 
 INTERVALS: Final = (
-    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each represented by its mean over "
-    "the shuffles, paired where they are of differences; of none, of all and of methods that never differed they are "
-    "exact (Clopper and Pearson)."
+    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles, "
+    "paired where they are of differences; of none, of all and of methods that never differed they are exact (Clopper "
+    "and Pearson)."
 )
 
 

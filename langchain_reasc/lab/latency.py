@@ -13,7 +13,7 @@ from langchain_reasc.evaluation.methods import ASC_ROW, MIXTURE, OFFLINE, Method
 from langchain_reasc.evaluation.wall_clock import Floats, WallClock, wall_clock
 from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.durations import Durations, durations
-from langchain_reasc.lab.parts import Cell, Column, Table
+from langchain_reasc.lab.parts import Cell, Column, Table, listed
 from langchain_reasc.lab.signals import for_each_pool
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.stopping import Cap
@@ -101,7 +101,7 @@ def _latency(study: Study, notes: list[str]) -> Iterator[Sequence[Cell]]:
     notes.append(f"{study.name}: {held.note}.")
     for at_once in CONCURRENCIES:
         if slower := [name for name, at in mean if at == at_once and _slower(name, at_once, mean)]:
-            told = f"with {at_once} at once, ASC takes less time than {' and '.join(slower)}"
+            told = f"with {at_once} at once, ASC takes less time than {listed(slower)}"
             notes.append(f"{study.name}: {told}.")
 
 
