@@ -26,7 +26,7 @@ DECISION_TESTS := $(wildcard tests/agents/test_decision*.py) tests/agents/test_l
 comma := ,
 LOWEST := $(VENV)/lowest
 LLAMA_CPP_LOWEST := $(subst >=,==,$(firstword $(subst $(comma), ,$(LLAMA_CPP))))
-LOWEST_TESTS := tests/test_imports.py $(addprefix tests/,calibration logprobs runnable evaluation cli) \
+LOWEST_TESTS := tests/test_imports.py $(addprefix tests/,calibration logprobs runnable data pools evaluation lab cli) \
   $(addprefix tests/openai_backend/test_,chat_model.py call_options.py error_kinds.py probing.py sample_streams.py) \
   $(addprefix tests/backends/test_,chat_model.py hub.py readme.py tools.py) \
   $(filter-out tests/agents/test_standard.py,$(wildcard tests/agents/test_*.py))
@@ -50,7 +50,7 @@ test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --benchmark-disable
 
 test-slow: $(VENV)/.test test-lowest test-decisions
-	@$(PIP) install --group browser
+	@$(PIP) install --group browser --group ray
 	@$(BIN)/python -m pytest -m slow
 
 test-lowest: $(VENV)/.lowest

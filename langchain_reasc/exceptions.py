@@ -63,6 +63,7 @@ __all__ = [
     "Undecided",
     "UnsupportedProcessorError",
     "missing_extra",
+    "portable",
 ]
 
 
@@ -119,7 +120,7 @@ class SamplingError(ReASCError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle it with such failures as can be pickled; the others come out as a SamplingError that quotes them."""
-        state = {**self.__dict__, "failures": tuple(map(_portable, self.failures))}
+        state = {**self.__dict__, "failures": tuple(map(portable, self.failures))}
         return type(self), self.args, state
 
 
@@ -211,7 +212,7 @@ def _is_retryable(failure: BaseException) -> bool:
     return failure.is_retryable if isinstance(failure, core.ModelError) else isinstance(failure, Exception)
 
 
-def _portable(failure: BaseException) -> BaseException:
+def portable(failure: BaseException) -> BaseException:
     """The error, or where it cannot be pickled and read again (as those of openai's client) one that quotes it."""
     try:
         pickle.loads(pickle.dumps(failure))

@@ -30,6 +30,8 @@ __all__ = [
     "PresetName",
     "Prices",
     "QuestionField",
+    "Ray",
+    "RayCount",
     "Score",
     "Seed",
     "System",
@@ -72,6 +74,17 @@ Urls = Annotated[
 KeyVariable = Annotated[str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")]
 Concurrency = Annotated[
     int | None, typer.Option(min=1, help=r"Questions in flight at once. \[default: 8 with --url, else 1]")
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Let workers on Ray ask: local starts some on this machine, auto joins its cluster, HOST:PORT another.",
+    ),
+]
+RayCount = Annotated[
+    int | None, typer.Option("--ray-workers", min=1, help=r"Workers; each has --concurrency. \[default: 2]")
 ]
 Data = Annotated[
     Path,

@@ -1,6 +1,7 @@
 """``reasc record``: keep a model's responses as a pool."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,8 @@ from langchain_reasc.cli.options import (
     PresetName,
     Prices,
     QuestionField,
+    Ray,
+    RayCount,
     System,
     Temperature,
     TemplateText,
@@ -32,13 +35,15 @@ from langchain_reasc.cli.options import (
     read_template,
 )
 from langchain_reasc.cli.preset import asking
+from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from langchain_reasc.data.questions import LabelledQuestion
     from langchain_reasc.data.template import Template
     from langchain_reasc.pools.pool import Pool
+    from langchain_reasc.pools.record import Workers
 
-__all__ = ["record", "record_with_progress"]
+__all__ = ["record", "record_with_progress", "workers_on_ray"]
 
 
 def record(
@@ -65,6 +70,8 @@ def record(
     max_tokens: MaxTokens = None,
     seed: ModelSeed = None,
     concurrency: Concurrency = None,
+    ray: Ray = None,
+    ray_workers: RayCount = None,
     prices: Prices = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it is expected to cost, and stop.")] = False,
     max_cost: Annotated[
@@ -93,6 +100,8 @@ def record(
 
     reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
 
+    reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --model qwen --ray auto --ray-workers 8
+
     reasc record gsm8k.jsonl --out pool.sqlite --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
     --prices prices.json --dry-run
     """
@@ -111,7 +120,10 @@ def record(
         "model_class": model_class,
         "model_kwargs": model_kwargs,
     }
-    with open_model(model, **source, default_seed=0, **options) as chat_model:
+    make_model = partial(open_model, model, **source, default_seed=0, **options)
+    in_flight = concurrency or (8 if url else 1)
+    workers = workers_on_ray(ray, count=ray_workers, concurrency=in_flight, make_model=make_model)
+    with make_model() as chat_model:
         prompt = (asked.template or Template()).after(system)
         costs.expect(chat_model, found.questions, out, samples=samples, prompt=prompt, dry_run=dry_run)
         if dry_run:
@@ -126,7 +138,8 @@ def record(
                 answer=asked.answer,
                 system=system,
                 template=asked.template,
-                concurrency=concurrency or (8 if url else 1),
+                concurrency=in_flight,
+                workers=workers,
                 costs=costs,
             )
     if (grader := found.format.grader) in ("alias", "math"):  # more than spelling counts
@@ -145,6 +158,7 @@ def record_with_progress(
     system: str | None = None,
     template: "Template | None" = None,
     concurrency: int = 1,
+    workers: "Workers | None" = None,
     check_first: "Callable[[Pool], None] | None" = None,
     costs: Costs | None = None,
 ) -> "Pool":
@@ -160,6 +174,7 @@ def record_with_progress(
         system: a system message.
         template: what else stands around each question.
         concurrency: questions in flight at once.
+        workers: what asks, where it is not this process.
         check_first: is given the pool as soon as it holds a question, before all the others are paid for.
         costs: counts what is drawn, and ends the recording where it has become too much.
     """
@@ -181,7 +196,7 @@ def record_with_progress(
                 system=system,
                 template=template,
                 concurrency=concurrency,
-                workers=costs.workers(concurrency) if costs else None,
+                workers=costs.workers(concurrency, workers) if costs else workers,
                 on_question=costs.watching(moved) if costs else moved,
                 on_bill=costs.tally.add if costs else None,
                 on_notice=notices.append,
@@ -192,6 +207,32 @@ def record_with_progress(
     finally:
         for notice in notices:
             remark(notice)
+
+
+def workers_on_ray(
+    address: str | None, *, count: int | None, concurrency: int, make_model: Callable[[], Any]
+) -> "Workers | None":
+    """What ``--ray`` asks for; None without it.
+
+    Args:
+        address: of the cluster.
+        count: how many workers.
+        concurrency: questions that each has in flight.
+        make_model: makes the model in each. A key is taken from the environment there, and not sent.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        ConfigurationError: workers are counted that nobody asked for.
+    """
+    if address is None:
+        if count is not None:
+            raise ConfigurationError("--ray-workers goes with --ray")
+        return None
+    from langchain_reasc.pools.on_ray import RayWorkers
+    from langchain_reasc.pools.ray_cluster import import_ray
+
+    import_ray()  # which may be missing, and is to be said before a model is loaded
+    return RayWorkers(address=address, count=count or 2, concurrency=concurrency, make_model=make_model)
 
 
 def _checking_first(

@@ -27,7 +27,12 @@ def report(
         typer.Option("--out", "-o", metavar="HTML", help="A page that needs nothing else.", callback=output_file),
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE|-", help="The tables as Markdown; -: to stdout.", callback=text_output)
+        Path | None,
+        typer.Option(
+            metavar="FILE|-",
+            help="As Markdown, the figures in a folder beside it; -: to stdout, without them.",
+            callback=text_output,
+        ),
     ] = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="All tables in one file, a line a cell.", callback=output_file)
@@ -193,7 +198,11 @@ def _write(made: "Report", *, out: Path | None, markdown: Path | None, csv: Path
     if csv is not None:
         _save(csv, rendering.report_csv(made))
     if markdown is not None:
-        _save(markdown, rendering.report_markdown(made))
+        folder = None if markdown == Path("-") else markdown.with_name(f"{markdown.stem}-figures")
+        drawn = rendering.pictures(made) if folder else {}
+        _save(markdown, rendering.report_markdown(made, folder.name if folder and drawn else None))
+        for name, picture in drawn.items():
+            _save((folder or Path()) / name, picture + "\n", quiet=True)
     if json == Path("-"):
         print_json(rendering.report_data(made))
     elif json is not None:
@@ -202,7 +211,7 @@ def _write(made: "Report", *, out: Path | None, markdown: Path | None, csv: Path
         _save(json, encoder.dumps(rendering.report_data(made), indent=2, ensure_ascii=False) + "\n")
 
 
-def _save(path: Path, text: str) -> None:
+def _save(path: Path, text: str, *, quiet: bool = False) -> None:
     from langchain_reasc.calibration.storage import write_atomically
 
     if path == Path("-"):
@@ -211,4 +220,5 @@ def _save(path: Path, text: str) -> None:
     text = text.encode("utf-8", "replace").decode("utf-8")  # half a character, as a model may write
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text)
-    remark(f"wrote {path}")
+    if not quiet:
+        remark(f"wrote {path}")

@@ -94,6 +94,7 @@ def how_tested(study: Study) -> str:
 
 def how_calibrated(study: Study) -> Iterator[str]:
     """By what ReASC weighs and what became of its calibrations, in sentences."""
+    yield from (f"{study.name}: {note}." for note in study.run.notes if note not in study.pool.notes)
     if study.uncalibrated:
         yield study.uncalibrated + "."
         return

@@ -1,7 +1,7 @@
 """Recording a pool: n responses to each question, resumable after a kill."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.pools.asking import Answered, Asked, Asking, each_question
 from langchain_reasc.pools.bill import Bill
+from langchain_reasc.pools.estimate import model_limit
 from langchain_reasc.pools.kept_signals import KeptSignals
 from langchain_reasc.pools.pool import Pool
 from langchain_reasc.pools.reading import read_pool
@@ -113,16 +114,20 @@ def record_pool(
         on_question(len(questions) - len(missing), len(questions))
     too_long: list[ContextOverflowError] = []
     answers = (workers or partial(each_question, concurrency=concurrency))(missing, asking)
-    for at, ((question, _), answered) in enumerate(answers, start=len(questions) - len(missing) + 1):
-        if isinstance(answered, ContextOverflowError):
-            too_long.append(answered)
-            tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {answered}")
-        else:
-            recording.add(answered)
-            if on_bill:
-                on_bill(question.id, answered.bill)
-        if on_question:
-            on_question(at, len(questions))
+    try:
+        for at, ((question, _), answered) in enumerate(answers, start=len(questions) - len(missing) + 1):
+            if isinstance(answered, ContextOverflowError):
+                too_long.append(answered)
+                tell(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {answered}")
+            else:
+                recording.add(answered)
+                if on_bill:
+                    on_bill(question.id, answered.bill)
+            if on_question:
+                on_question(at, len(questions))
+    finally:
+        if isinstance(answers, Generator):
+            answers.close()  # an interruption ends those that ask elsewhere
     if too_long and not recording.store.ids():
         raise ContextOverflowError(f"none of the {len(questions)} questions fits the model's context: {too_long[0]}")
     pool = read_pool(target)
@@ -197,6 +202,7 @@ def _provenance(source: PreparedModel, prompt: Template) -> dict[str, Any]:
         "fingerprint": fingerprint.model_dump(mode="json", exclude_none=True),
         "seed": getattr(source.model, "seed", None),
         "parameters": getattr(source.model, "parameter_count", None),
+        "max_tokens": model_limit(source),
     }
 
 

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from langchain_reasc.lab.contents import contents
 from langchain_reasc.method.agreement import Agreement
 from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
 from langchain_reasc.method.rules import RULES
@@ -104,3 +105,9 @@ def test_the_picture_shows_one_question_to_all_but_the_gate() -> None:
     for name in ("Ask once", "Adaptive (ASC)", "ReASC, not sure yet"):
         assert [answer for answer, _ in rows[name]] == every[: len(rows[name])], name
     assert len(rows["Ask once"]) == len(rows["ReASC, sure at once"]) == 1
+
+
+def test_the_page_on_the_laboratory_names_every_table_and_figure() -> None:
+    page = (ROOT / "docs" / "lab.md").read_text(encoding="utf-8")
+    named = {name for row in page.splitlines() if row.startswith("| `") for name in re.findall(r"`(\w+)`", row)}
+    assert set(contents()) <= named

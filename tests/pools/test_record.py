@@ -139,7 +139,7 @@ def test_responses_that_an_interruption_kept_away_are_drawn_later(tmp_path: Path
 def test_a_pool_of_json_lines_is_not_written(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=2)
     before = path.read_bytes()
-    with pytest.raises(PoolError, match=r"read and not written.*reasc pool convert .*p\.jsonl .*p\.sqlite"):
+    with pytest.raises(PoolError, match=r"no pool that can go on.*reasc pool convert .*p\.jsonl .*p\.sqlite"):
         record_pool(Guesser(), QUESTIONS, path, samples=2)
     assert path.read_bytes() == before
 
@@ -232,6 +232,7 @@ def test_at_least_one_question_is_in_flight(tmp_path: Path) -> None:
         ({"model": Guesser(name_="other")}, "model 'guesser', now it is 'other'"),
         ({"system": "Be brief."}, "now it is"),
         ({"model": Guesser(seed=1)}, "seed 0, now it is 1"),
+        ({"model": Guesser(max_tokens=40)}, "max_tokens None, now it is 40"),
         (
             {"template": Template([HumanMessage("Q: {question}")])},
             "template None, now it is [['human', 'Q: {question}']]",

@@ -1,25 +1,52 @@
 """A report as Markdown, for a repository or an issue."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from langchain_reasc.lab.making import Made, Report, command_for
-from langchain_reasc.lab.parts import Table
+from langchain_reasc.lab.parts import Figure, Table
 from langchain_reasc.lab.rendering.cells import MARKED, is_text, marks, written
 from langchain_reasc.lab.rendering.wording import headline, pool_lines, setting_lines
 
-__all__ = ["report_markdown"]
+__all__ = ["pictures", "report_markdown"]
+
+_INK: Final = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
 
 
-def report_markdown(report: Report) -> str:
-    """Headings, tables in the pipe syntax of GitHub, and what figures show in words."""
+def pictures(report: Report) -> dict[str, str]:
+    """The figures that are pictures: a file name for each, and an SVG that stands alone, in light and in dark."""
+    drawn = [(part, at, figure) for part in report.parts for at, figure in enumerate(part.figures) if _is_svg(figure)]
+    return {
+        _file_name(part, at): figure.html.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
+            ">", f">{_INK}", 1
+        )
+        for part, at, figure in drawn
+    }
+
+
+def report_markdown(report: Report, folder: str | None = None) -> str:
+    """Headings, tables in the pipe syntax of GitHub, and what figures show in words.
+
+    Args:
+        report: the report.
+        folder: where its :func:`pictures` lie, as a link from this page; None where they are not kept.
+    """
     lines = [f"# {escaped(headline(report))}", ""]
     lines += [f"- {escaped(line)}" for line in (*pool_lines(report), *setting_lines(report))]
     for part in report.parts:
-        lines += ["", *_part(report, part)]
+        lines += ["", *_part(report, part, folder)]
     return "\n".join(lines) + "\n"
 
 
-def _part(report: Report, part: Made) -> Iterator[str]:
+def _is_svg(figure: Figure) -> bool:
+    return figure.html.startswith("<svg ")
+
+
+def _file_name(part: Made, at: int) -> str:
+    return f"{part.entry.name}{f'-{at + 1}' if len(part.figures) > 1 else ''}.svg"
+
+
+def _part(report: Report, part: Made, folder: str | None) -> Iterator[str]:
     entry = part.entry
     yield f"## {escaped(entry.title)}"
     yield ""
@@ -33,8 +60,10 @@ def _part(report: Report, part: Made) -> Iterator[str]:
         yield from ("", f"> {escaped(problem)}")
     if part.table is not None:
         yield from ("", *table_lines(part.table))
-    for figure in part.figures:
+    for at, figure in enumerate(part.figures):
         yield from (["", f"### {escaped(figure.title)}"] if figure.title else [])
+        if folder is not None and _is_svg(figure):
+            yield from ("", f"![{escaped(part.entry.title)}]({folder}/{_file_name(part, at)})")
         yield from ("", escaped(figure.text))
         for note in figure.notes:
             yield from ("", escaped(note))
