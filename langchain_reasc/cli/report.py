@@ -177,9 +177,12 @@ def _tell(made: "Report") -> None:
     if all(part.is_empty for part in made.parts):
         told = list(dict.fromkeys(problem for part in made.parts for problem in part.problems))
         raise PoolError(" ".join(["nothing could be made of this:", *told[:3]]))
+    missing: dict[str, list[str]] = {}
     for part in made.parts:
         for problem in part.problems:
-            remark(f"{part.entry.name}: {problem}")
+            missing.setdefault(problem, []).append(part.entry.name)
+    for problem, names in missing.items():
+        remark(f"{', '.join(names)}: {problem}")
     if len(made.parts) > 1:
         slowest = sorted(made.parts, key=lambda part: -part.seconds)
         each = ", ".join(f"{part.entry.name} {part.seconds:.1f}" for part in slowest)

@@ -35,6 +35,8 @@ def resume(
         PoolError: the pool was recorded from something else, holds other questions under the same ids, or is one of
             JSON Lines; or an id is no text.
     """
+    if target.exists() and not target.is_file():
+        raise PoolError(f"{target} is no file, so that no pool can be written there; name another one")
     if target.exists() and target.stat().st_size and not is_store(target):
         raise PoolError(
             f"{target} is no pool that can go on, which is an SQLite file: record into another file. A pool of JSON "

@@ -1,5 +1,6 @@
 """Recording: complete, reproducible, resumable after any kill, and never mixed."""
 
+import os
 import threading
 import time
 from dataclasses import replace
@@ -142,6 +143,13 @@ def test_a_pool_of_json_lines_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(PoolError, match=r"no pool that can go on.*reasc pool convert .*p\.jsonl .*p\.sqlite"):
         record_pool(Guesser(), QUESTIONS, path, samples=2)
     assert path.read_bytes() == before
+
+
+def test_what_is_no_file_is_not_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.sqlite")
+    with pytest.raises(PoolError, match="is no file"):
+        record_pool(Guesser(), QUESTIONS, tmp_path / "pipe.sqlite", samples=2)
+    assert [one.name for one in tmp_path.iterdir()] == ["pipe.sqlite"]
 
 
 def test_more_questions_join_and_complete_ones_are_not_asked_again(tmp_path: Path) -> None:
