@@ -49,7 +49,7 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=r"A GGUF file, one of the Hub as hf:REPO/FILE.gguf, or with --url or --model-class its name there. "
+        help=r"A GGUF file, hf:OWNER/REPO/FILE for one of the Hub, or with --url or --model-class its name there. "
         r"\[default: the shipped one]",
     ),
 ]
