@@ -62,7 +62,17 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
 
 
 def write_atomically(target: Path, text: str) -> None:
-    """Write, flush to disk, then rename over ``target``; on any failure the temporary file is removed."""
+    """Write, flush to disk, then rename over ``target``; on any failure the temporary file is removed.
+
+    A link stays one: what it points to is replaced. A device or a pipe, and a file that was opened already and is named
+    by its descriptor, as ``/dev/stdout`` may be, is written to as it is: a file in its place would be read by nobody,
+    and one in the place of ``/dev/null`` would harm the whole machine.
+    """
+    if _is_no_file(target):
+        with target.open("w", encoding="utf-8") as device:
+            device.write(text)
+        return
+    target = target.resolve()
     temporary = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("x", encoding="utf-8") as file:  # an ordinary file's permissions; mkstemp's are private
@@ -73,6 +83,11 @@ def write_atomically(target: Path, text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _is_no_file(target: Path) -> bool:
+    opened = str(target.absolute()).startswith(("/dev/std", "/dev/fd/", "/proc/"))
+    return opened or (target.exists() and not target.is_file() and not target.is_dir())
 
 
 def _check_version(data: object, source: Path) -> None:

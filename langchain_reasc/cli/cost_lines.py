@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from langchain_reasc.pools.estimate import Estimate
     from langchain_reasc.pools.prices import Price
 
-__all__ = ["billed", "duration", "estimated", "in_short"]
+__all__ = ["billed", "counted", "duration", "estimated", "in_short"]
 
 
 def estimated(expected: "Estimate", price: "Price | None", currency: str, *, questions: int) -> Iterator[str]:
@@ -23,7 +23,8 @@ def estimated(expected: "Estimate", price: "Price | None", currency: str, *, que
     if not expected.responses:
         yield f"Nothing is to be drawn: all {questions:,} questions are recorded"
         return
-    yield f"To draw    {expected.responses:,} responses to {expected.questions:,} questions{beside}"
+    responses, asked = counted(expected.responses, "response"), counted(expected.questions, "question")
+    yield f"To draw    {responses} to {asked}{beside}"
     yield f"Prompts    about {expected.prompt:,} tokens, {how[expected.prompt_by]}"
     if expected.completion is None:
         yield "Responses  unknown until the first questions are recorded, or --max-tokens set"
@@ -32,7 +33,7 @@ def estimated(expected: "Estimate", price: "Price | None", currency: str, *, que
         yield f"Responses  at most {expected.completion:,} tokens, {each:,} each as the model is set"
     else:
         tokens = f"about {expected.completion:,} tokens{_within(expected)}"
-        yield f"Responses  {tokens}, as in the {expected.basis} questions recorded"
+        yield f"Responses  {tokens}, as in the {counted(expected.basis, 'question')} recorded"
     if price is not None:
         yield f"Cost       {_cost(expected, price, currency)}"
 
@@ -61,7 +62,7 @@ def billed(
     failed = f"; {bill.failed:,} failed" if bill.failed else ""
     lost = f", whose {bill.lost:,} tokens count" if bill.lost else ""
     time_taken = "" if seconds is None else f" in {duration(seconds)}"
-    yield f"{verb:10} {bill.responses:,} responses{time_taken}{failed}{lost}"
+    yield f"{verb:10} {counted(bill.responses, 'response')}{time_taken}{failed}{lost}"
     if not bill.tokens:
         return
     prompts = _of_which((bill.cached, "from a cache"), (bill.cache_written, "written to one"))
@@ -71,6 +72,11 @@ def billed(
         yield f"Cost       {money(price.of(bill), currency)}"
     if bill.without_usage:
         yield f"           {bill.without_usage:,} responses came without usage; their tokens are estimated"
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something: ``1 question``, ``2,000 questions``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -49,20 +49,20 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=r"A GGUF file, hf:OWNER/REPO/FILE.gguf, or with --url or --model-class its name there. "
+        help=r"A GGUF file, hf:OWNER/REPO/FILE for one of the Hub, or with --url or --model-class its name there. "
         r"\[default: the shipped one]",
     ),
 ]
 ModelClass = Annotated[
     str | None,
     typer.Option(
-        metavar="PACKAGE.CLASS", help="Any LangChain chat model instead, such as langchain_anthropic.ChatAnthropic."
+        metavar="PACKAGE.CLASS", help="Any LangChain chat model instead, such as ChatOpenAI of langchain_openai."
     ),
 ]
 ModelKwargs = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=VALUE|JSON|FILE",
+        metavar="NAME=VALUE",
         help="Arguments of that class: name=value, a JSON object, or a file with one; may be given several times. "
         "A secret is given as env:NAME, the environment variable that holds it.",
     ),

@@ -66,7 +66,11 @@ def asking(
     extractor(asked.answer)
     prompt = "your template" if template else f'"{" ".join(str(chosen.template.turns[-1].content).split())}"'
     values = ", ".join(f"{name} {value:g}" for name, value in asked.sampling.items()) or "the model's own"
-    source = f"the paper's for {family.family}" if family else "its name is of no family of the paper's"
+    source = (
+        f"the paper's for {family.family}"
+        if family
+        else "the paper's is unknown, as the model's name is of none of its families"
+    )
     source += ", your temperature" if family and temperature is not None else ""
     remark(f"--preset {chosen.name}: {prompt}, --answer {asked.answer}; sampling: {values} ({source})")
     return asked

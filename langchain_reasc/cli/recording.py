@@ -74,6 +74,9 @@ def record_with_progress(
         if costs:
             costs.check()
         return pool
+    except KeyboardInterrupt:
+        remark(f"{out} holds what is done; the same command goes on from there")
+        raise
     finally:
         for notice in notices:
             remark(notice)

@@ -177,9 +177,12 @@ def _tell(made: "Report") -> None:
     if all(part.is_empty for part in made.parts):
         told = list(dict.fromkeys(problem for part in made.parts for problem in part.problems))
         raise PoolError(" ".join(["nothing could be made of this:", *told[:3]]))
+    missing: dict[str, list[str]] = {}
     for part in made.parts:
         for problem in part.problems:
-            remark(f"{part.entry.name}: {problem}")
+            missing.setdefault(problem, []).append(part.entry.name)
+    for problem, names in missing.items():
+        remark(f"{', '.join(names)}: {problem}")
     if len(made.parts) > 1:
         slowest = sorted(made.parts, key=lambda part: -part.seconds)
         each = ", ".join(f"{part.entry.name} {part.seconds:.1f}" for part in slowest)
@@ -218,10 +221,7 @@ def _save(path: Path, text: str, *, quiet: bool = False) -> None:
         typer.echo(text, nl=False)
         return
     text = text.encode("utf-8", "replace").decode("utf-8")  # half a character, as a model may write
-    if path.exists() and not path.is_file():  # such as /dev/stdout, which is not to be replaced by a file
-        path.write_text(text, encoding="utf-8")
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path.resolve(), text)  # where a link points to
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text)
     if not quiet:
         remark(f"wrote {path}")

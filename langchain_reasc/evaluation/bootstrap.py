@@ -31,8 +31,9 @@ class Estimate:
 class Bootstrap:
     """Means of several columns over the same questions, and paired intervals of whatever is computed from them.
 
-    A value is the mean over shuffles; its interval comes from resampling questions, each represented by its mean over
-    the shuffles in which it was tested. All columns share the resamples, so that differences and ratios are paired.
+    A value is the mean over shuffles; its interval comes from resampling questions, each with all that it gave in the
+    shuffles in which it was tested: a question that was tested twice counts twice in the value, and so it does in the
+    interval. All columns share the resamples, so that differences and ratios are paired.
 
     Args:
         columns: name -> shape (shuffles, questions); a name is any key of a dictionary.
@@ -49,9 +50,12 @@ class Bootstrap:
     ) -> None:
         self._at = {name: at for at, name in enumerate(columns)}
         cells = np.stack(list(columns.values()), axis=-1)
-        self._value = _over_shuffles(cells, tested)[None]
-        self.questions = int(tested.any(axis=0).sum())
-        self._resampled = resampled_sums(_per_question(cells, tested), resamples, seed=seed) / self.questions
+        times = tested.sum(axis=0)
+        sums = np.where(tested[:, :, None], cells, 0.0).sum(axis=0)
+        self._value = np.asarray(sums.sum(axis=0) / times.sum())[None]
+        self.questions = int((times > 0).sum())
+        drawn = resampled_sums(np.column_stack([sums, times])[times > 0], resamples, seed=seed)
+        self._resampled = drawn[:, :-1] / drawn[:, -1:]
 
     def estimate(self, of: Callable[[Means], Array]) -> Estimate:
         """A value and its interval.
@@ -106,19 +110,6 @@ def ratio(one: Array, other: Array) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a pool of empty responses: 0 / 0
         return np.asarray(one / other)
-
-
-def _over_shuffles(cells: Array, tested: Booleans) -> Array:
-    """Mean over the tested questions of each shuffle, then over shuffles; shape (columns,)."""
-    per_shuffle = np.where(tested[:, :, None], cells, 0.0).sum(axis=1) / tested.sum(axis=1)[:, None]
-    return np.asarray(per_shuffle.mean(axis=0))
-
-
-def _per_question(cells: Array, tested: Booleans) -> Array:
-    """Mean over the shuffles in which a question was tested; shape (questions tested at all, columns)."""
-    times = tested.sum(axis=0)
-    sums = np.where(tested[:, :, None], cells, 0.0).sum(axis=0)
-    return np.asarray(sums[times > 0] / times[times > 0, None])
 
 
 def resampled_sums(cells: Array, resamples: int = RESAMPLES, *, seed: int) -> Array:

@@ -54,8 +54,8 @@ class Row:
 def summarize(run: Replay, *, parameters: float | None = None, resamples: int = RESAMPLES) -> list[Row]:
     """The rows of a replay, in the order of its methods.
 
-    A value is the mean over shuffles; its interval comes from resampling questions, each represented by its mean over
-    the shuffles in which it was tested. All methods share the resamples, so that differences are paired.
+    A value is the mean over shuffles; its interval comes from resampling questions, each with all that it gave in the
+    shuffles in which it was tested. All methods share the resamples, so that differences are paired.
 
     Args:
         run: a replay.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from langchain_reasc.evaluation.methods import AGREEMENT, HORIZON, MIXTURE, OFFLINE, ONLINE, SAFEGUARDED
-from langchain_reasc.evaluation.metrics import Row
+from langchain_reasc.evaluation.metrics import Estimate, Row
 from langchain_reasc.evaluation.worked import Worked
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, Decision
@@ -68,8 +68,8 @@ def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
         axes.errorbar(
             row.tokens.value,
             100 * accuracy.value,
-            xerr=[[row.tokens.value - row.tokens.low], [row.tokens.high - row.tokens.value]],
-            yerr=[[100 * (accuracy.value - accuracy.low)], [100 * (accuracy.high - accuracy.value)]],
+            xerr=_reach(row.tokens),
+            yerr=[[100 * end] for (end,) in _reach(accuracy)],
             fmt=_MARKERS.get(row.method, "s"),
             color=colour,
             markersize=7,
@@ -80,6 +80,11 @@ def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
     axes.set_xlabel("generated tokens per question")
     axes.set_ylabel("accuracy (%)")
     return _named(figure, axes)
+
+
+def _reach(estimate: Estimate) -> list[list[float]]:
+    """From a value to both ends of its interval, which resamples of few questions may put on one side of it."""
+    return [[max(0.0, estimate.value - estimate.low)], [max(0.0, estimate.high - estimate.value)]]
 
 
 def plot_risk(rows: Sequence[Row], path: Path) -> Path:

@@ -167,9 +167,11 @@ def check_sizes(pool: Pool, calibration_size: int, shuffles: int) -> None:
     if calibration_size and calibration_size < 2:
         raise ConfigurationError(f"calibration-size is at least 2 questions, got {calibration_size}")
     if len(pool.questions) <= calibration_size:
+        held = len(pool.questions)
+        smaller = f", or pass a calibration-size below {held}" if held > 2 else ""
         raise ConfigurationError(
-            f"{pool.path} holds {len(pool.questions)} questions; a calibration on {calibration_size} leaves none to "
-            f"test. Record more, or pass a calibration-size below {len(pool.questions)}"
+            f"{pool.path} holds {held} question{'s' if held > 1 else ''}; a calibration on {calibration_size} leaves "
+            f"none to test. Record more{smaller}"
         )
 
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_reasc.evaluation.methods import ASC_AT_ONCE, MIXTURE, OFFLINE, SAFEGUARDED
+from langchain_reasc.evaluation.methods import ASC_AT_ONCE, ASC_ROW, MIXTURE, OFFLINE, SAFEGUARDED
 from langchain_reasc.evaluation.metrics import RESAMPLES, Estimate, Row
 from langchain_reasc.evaluation.replay import Replay
 from langchain_reasc.evaluation.risk import BINS
@@ -167,6 +167,8 @@ def _titled(row: Row) -> str:
 
 def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
     """Which of the offline rows a live run would be, and why."""
+    if not run.outcomes[OFFLINE, spec].calibrations:
+        return ASC_ROW, "no calibration could be had, so that votes are counted"
     held = run.outcomes.get((SAFEGUARDED, spec))
     if held is None:
         return OFFLINE, "the safeguard leaves it as it is"

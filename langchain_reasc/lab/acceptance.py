@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
+from langchain_reasc.evaluation.bootstrap import Bootstrap
 from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE
 from langchain_reasc.evaluation.metrics import Estimate, Row
 from langchain_reasc.evaluation.plots import empty_figure
-from langchain_reasc.evaluation.replay import COLUMNS
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.lab.contents import figure
 from langchain_reasc.lab.drawing import COLOURS, svg
@@ -39,15 +37,16 @@ def acceptance(studies: Sequence[Study]) -> Figure:
     """Against the number of parameters where every pool's model tells it and they differ, else pool by pool."""
     held = [_accepted(study, alone=len(studies) == 1) for study in studies]
     sized = len({one.parameters for one in held} - {None}) > 1 and all(one.parameters for one in held)
-    size = (
-        "Sizes are what each pool says, or the name of its model; what --parameters says is of all, and not used here."
-        if sized
-        else "By pool, because the pools do not all tell the size of their models, or it is the same."
-    )
+    if sized:
+        size = ["Sizes are what each pool says, or the name of its model; what --parameters says is not used here."]
+    elif len(held) > 1:
+        size = ["By pool, because the pools do not all tell the size of their models, or it is the same."]
+    else:
+        size = ["Pools of several models, named one after the other, are drawn against the size of the model."]
     html = svg(lambda: _drawn(held, sized=sized), "acceptance", "Share of questions accepted in Stage 1")
     notes = [
-        "Whether the gate accepts more than it should, the accuracy of what it accepted says, which is not shown here.",
-        size,
+        "Whether the gate accepts more than it should, the accuracy of what it accepted says: see the table stage1.",
+        *size,
     ]
     return Figure(html, " ".join(_words(one) for one in held), notes=notes)
 
@@ -63,25 +62,14 @@ def _accepted(study: Study, *, alone: bool) -> _Accepted:
 
 
 def _share(row: Row, seed: int) -> Estimate:
-    """The share with its interval over questions, each of which counts as its mean over the arrangements."""
-    from scipy.stats import bootstrap
-
-    each = row.outcomes.cells[:, :, COLUMNS.index("gated")]
-    tested = ~np.isnan(each)
-    means = (np.where(tested, each, 0).sum(axis=0) / np.maximum(tested.sum(axis=0), 1))[tested.any(axis=0)]
-    if np.ptp(means) == 0:  # every resample is the same, and says nothing
-        return Estimate(row.gated, float("nan"), float("nan"))
-    rng = np.random.default_rng([seed, 4])
-    drawn = bootstrap((means,), np.mean, n_resamples=2000, method="percentile", rng=rng, batch=100)
-    return Estimate(row.gated, float(drawn.confidence_interval.low), float(drawn.confidence_interval.high))
+    """The share with its interval over questions, as the table ``stage1`` has it."""
+    return Bootstrap({"gated": row.outcomes.column("gated")}, row.outcomes.tested, seed=seed).share("gated")
 
 
 def _words(one: _Accepted) -> str:
     size = "" if one.parameters is None else f" ({one.parameters / 1e9:.3g} billion parameters)"
     told = ", ".join(
-        f"{100 * share.value:.1f} %"
-        + ("" if np.isnan(share.low) else f" [{100 * share.low:.1f}, {100 * share.high:.1f}]")
-        + f" by {method}"
+        f"{100 * share.value:.1f} % [{100 * share.low:.1f}, {100 * share.high:.1f}] by {method}"
         for method, share in one.shares.items()
     )
     return f"{one.pool}{size}: {told} of the questions are answered from one response."
@@ -137,4 +125,4 @@ def _bars(axes: "Axes", held: Sequence[_Accepted], method: str, number: int) -> 
 def _errors(shares: Sequence[Estimate]) -> list[list[float]]:
     below = [max(0.0, 100 * (share.value - share.low)) for share in shares]
     above = [max(0.0, 100 * (share.high - share.value)) for share in shares]
-    return [[0.0 if np.isnan(one) else one for one in side] for side in (below, above)]
+    return [below, above]

@@ -14,9 +14,9 @@ from langchain_reasc.lab.study import Study
 __all__ = ["INTERVALS", "Block", "how_calibrated", "how_tested", "loss", "table_of"]
 
 INTERVALS: Final = (
-    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each represented by its mean over "
-    "the shuffles, paired where they are of differences; of none, of all and of methods that never differed they are "
-    "exact (Clopper and Pearson)."
+    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles, "
+    "paired where they are of differences; of none, of all and of methods that never differed they are exact (Clopper "
+    "and Pearson)."
 )
 
 
@@ -97,6 +97,7 @@ def how_tested(study: Study) -> str:
 
 def how_calibrated(study: Study) -> Iterator[str]:
     """By what ReASC weighs and what became of its calibrations, in sentences."""
+    yield from (f"{study.name}: {note}." for note in study.run.notes if note not in study.pool.notes)
     if study.uncalibrated:
         yield study.uncalibrated + "."
         return

@@ -48,7 +48,8 @@ def main(studies: Sequence[Study]) -> Table:
         return Block(rows, [*notes, *_live(study), *_losses(study, results)])
 
     columns = [Column("Method"), ACCURACY, cost.column, saved, cost.per_cost]
-    return table_of(studies, columns, block, notes=(_NO_RATIO, INTERVALS))
+    budgets = dict.fromkeys(study.settings.methods.max_samples for study in studies)
+    return table_of(studies, columns, block, notes=(*map(_methods_told, budgets), _NO_RATIO, INTERVALS))
 
 
 @table("tasks", "Beyond mathematics: the main methods on each pool", paper="Table 12")
@@ -80,7 +81,13 @@ def intervals(studies: Sequence[Study]) -> Table:
             resampled = percent(drawn.resampled(key))
             alone = percent(exact(int(held[tested].sum()), drawn.questions))
             rows.append((key[0], resampled, alone.low, alone.high, drawn.questions))
-        arranged = "of the first shuffle" if study.run.shuffles else "in recorded order"
+        arranged = (
+            f"of the first of {study.run.shuffles} shuffles, so that the values are not the means that main has"
+            if study.run.shuffles > 1
+            else "of one shuffle"
+            if study.run.shuffles
+            else "in recorded order"
+        )
         return Block(rows, [f"{study.name}: {drawn.questions} questions {arranged}.", *how_calibrated(study)])
 
     columns = [
@@ -96,6 +103,18 @@ def intervals(studies: Sequence[Study]) -> Table:
         "shrink to a point where no answer, or every answer, is right."
     )
     return table_of(studies, columns, block, notes=(note,))
+
+
+def _methods_told(budget: int) -> str:
+    """What each method does, in sentences."""
+    return (
+        f"pass@1 takes the first response, SC@{budget} the majority of {budget}. ESC stops when the four responses of "
+        "a window agree, ASC when the leading answer is ahead with 95 %, Finite horizon when it wins the vote of the "
+        "whole budget with 97 %, Agreement when it does so with 97.5 %, as the questions before have taught it. ReASC "
+        "weighs votes by confidence, and may stop after one: offline is calibrated on labelled questions, and "
+        "safeguarded is what runs by default; mixture is fitted to the first responses to all tested questions, and "
+        "online learns from one tested question after the other, both without labels."
+    )
 
 
 def _methods(study: Study) -> list[RowKey]:

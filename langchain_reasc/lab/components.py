@@ -11,7 +11,7 @@ from langchain_reasc.calibration.parts import Mixture
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
 from langchain_reasc.lab.blocks import Block, table_of
 from langchain_reasc.lab.contents import table
-from langchain_reasc.lab.parts import Cell, Column, Table
+from langchain_reasc.lab.parts import Cell, Column, Table, listed
 from langchain_reasc.lab.signals import SCORE_OF_PAPER, signal_measures, window_for
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.confidence import Measure
@@ -39,7 +39,8 @@ def components(studies: Sequence[Study]) -> Table:
 
 def _components(study: Study) -> Block:
     rows: list[Sequence[Cell]] = []
-    notes = []
+    notes: list[str] = []
+    sizes: dict[str, int] = {}
     for measure in _measures(study):
         first = study.scores.array(measure)[:, 0]
         try:
@@ -49,15 +50,21 @@ def _components(study: Study) -> Block:
             continue
         if scores.size < FEWEST_FOR_MIXTURE:
             raise PoolError(f"{scores.size} first responses with a score are too few for mixtures")
+        sizes[str(measure)] = scores.size
         fit = fit_mixture(scores, _COMPONENTS, study.settings.methods.seed)
         for criterion, values in (("AIC", fit.aic), ("BIC", fit.bic)):
             lowest = min(values, key=lambda count: values[count])
             signal = measure.signal if isinstance(measure, Measure) else measure
             rows.append((signal, criterion, *(values[k] for k in _COMPONENTS), lowest))
-        notes.append(f"{study.name}, {measure}: {scores.size} questions whose first response has a score.")
         notes += [f"{study.name}, {measure}: {told}." for told in _told(scores, fit)]
     if not rows:
         raise PoolError("no first responses of it have scores to which mixtures can be fitted")
+    if len(set(sizes.values())) == 1:
+        notes.append(
+            f"{study.name}: {next(iter(sizes.values()))} first responses with a score by {listed(list(sizes))}."
+        )
+    else:
+        notes += [f"{study.name}, {measure}: {size} first responses with a score." for measure, size in sizes.items()]
     return Block(rows, notes)
 
 

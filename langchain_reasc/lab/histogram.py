@@ -74,7 +74,7 @@ def _of_pool(at: int, study: Study) -> Figure:
         notes=[
             "Of each question its first recorded response. The areas of the two groups are their shares of all. The "
             "mixture (Algorithm 2) is fitted to all of them without their labels. Drawn from the 1st to the 99th "
-            "percentile.",
+            "percentile, and as far as both means.",
             f"The first panel is the score that was asked for, or chosen on the calibration questions of the first "
             f"arrangement ({first}).",
         ],
@@ -138,7 +138,9 @@ def _drawn(panels: Sequence[_Panel]) -> "Drawn":
 
 def _histogram(axes: "Axes", panel: _Panel) -> None:
     both = np.concatenate([panel.right, panel.wrong])
+    means = panel.right.mean(), panel.wrong.mean()  # drawn too, however far out a few scores pull them
     low, high = np.percentile(both, _ENDS)
+    low, high = min(low, *means), max(high, *means)
     bins = min(_BINS, max(5, both.size // 4))
     edges = np.histogram_bin_edges(both, bins, range=(low, high) if low < high else None)
     share, highest = 1 / (both.size * np.diff(edges)[0]), 0.0

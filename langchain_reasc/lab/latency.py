@@ -15,7 +15,7 @@ from langchain_reasc.evaluation.wall_clock import Floats, WallClock, wall_clock
 from langchain_reasc.lab.blocks import Block, table_of
 from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.durations import Durations, durations
-from langchain_reasc.lab.parts import Cell, Column, Table
+from langchain_reasc.lab.parts import Cell, Column, Table, listed
 from langchain_reasc.lab.study import Study
 from langchain_reasc.method.stopping import Cap
 
@@ -100,7 +100,7 @@ def _latency(study: Study) -> Block:
     notes = [f"{study.name}: {held.note}."]
     for at_once in CONCURRENCIES:
         if slower := [name for name, at in mean if at == at_once and _slower(name, at_once, mean)]:
-            told = f"with {at_once} at once, ASC takes less time than {' and '.join(slower)}"
+            told = f"with {at_once} at once, ASC takes less time than {listed(slower)}"
             notes.append(f"{study.name}: {told}.")
     return Block(rows, notes)
 

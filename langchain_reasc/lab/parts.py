@@ -6,7 +6,7 @@ from typing import Literal
 
 from langchain_reasc.evaluation.metrics import Estimate
 
-__all__ = ["Cell", "Column", "Figure", "Table", "percent"]
+__all__ = ["Cell", "Column", "Figure", "Table", "listed", "percent"]
 
 Cell = str | float | Estimate | None
 """A text, a number, a number with its 95 % interval, or nothing that could be had."""
@@ -59,6 +59,11 @@ class Figure:
     text: str
     title: str = ""
     notes: Sequence[str] = ()
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 def percent(estimate: Estimate) -> Estimate:

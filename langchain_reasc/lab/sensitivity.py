@@ -21,6 +21,10 @@ __all__ = ["P_TARGETS", "SCALES", "cells", "choice_columns", "mappings", "p_targ
 P_TARGETS: Final = (0.9, 0.95, 0.99)
 SCALES: Final = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.2)
 _ASC: Final[RowKey] = (ASC_ROW, None)
+_CHOICE: Final = (
+    "All rows are of the tested questions: to take the best of them would be a choice made on those, which promises "
+    "less for others than it shows here."
+)
 _FORMULAS: Final = {
     "count": "1",
     "mean": "S / μ",
@@ -45,7 +49,7 @@ def mappings(studies: Sequence[Study]) -> Table:
 
     columns = [Column("Calibration"), Column("Mapping"), *choice_columns(cost)]
     note = "All mappings stand behind the same gate, so that count is the gate alone; ASC has none."
-    return table_of(studies, columns, block, notes=(note, INTERVALS))
+    return table_of(studies, columns, block, notes=(note, _CHOICE, INTERVALS))
 
 
 @table("p_target", "The accuracy asked of the gate", paper="Table 11")
@@ -63,7 +67,12 @@ def p_target(studies: Sequence[Study]) -> Table:
 
         return _rows(study, cost, study.run.outcomes | study.compare(methods_of), shown)
 
-    return table_of(studies, [Column("Calibration"), Column("p_target", ".2f"), *choice_columns(cost)], block)
+    columns = [
+        Column("Calibration"),
+        Column("p_target", ".2f", "The accuracy asked of the gate; of the mixture, its posterior."),
+        *choice_columns(cost),
+    ]
+    return table_of(studies, columns, block, notes=(_CHOICE, INTERVALS))
 
 
 @table("scale", "λ, how strongly confidence counts", paper="Figure 8")
@@ -78,7 +87,7 @@ def scale(studies: Sequence[Study]) -> Table:
 
     note = "The gate does not depend on λ. At λ = 0 every vote counts one, which is the gate alone."
     columns = [Column("Calibration"), Column("λ", ".1f"), *choice_columns(cost)]
-    return table_of(studies, columns, block, notes=(note, INTERVALS))
+    return table_of(studies, columns, block, notes=(note, _CHOICE, INTERVALS))
 
 
 def choice_columns(cost: Cost) -> list[Column]:

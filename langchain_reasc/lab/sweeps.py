@@ -9,7 +9,7 @@ from langchain_reasc.evaluation.plots import empty_figure
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.lab.contents import contents, figure
 from langchain_reasc.lab.drawing import COLOURS, svg
-from langchain_reasc.lab.parts import Cell, Figure, Table
+from langchain_reasc.lab.parts import Cell, Column, Figure, Table
 from langchain_reasc.lab.rendering.cells import is_text, number_of, written
 from langchain_reasc.lab.study import Study
 
@@ -44,13 +44,19 @@ def _swept(name: str, studies: Sequence[Study]) -> Figure:
     setting, accuracy, cost = _columns(table, name)
     lines = _lines(table, setting, accuracy, cost)
     heads = [table.columns[at].name for at in (setting, accuracy, cost)]
-    words = " ".join(
-        f"{label}: at {heads[0]} {x:g}, {written(y, table.columns[accuracy])} {heads[1]}."
-        for label, accuracies, _ in lines
-        for x, y in accuracies
-    )
+    words = " ".join(_in_words(line, heads, table.columns[accuracy], table.columns[cost]) for line in lines)
     html = svg(lambda: _drawn(lines, heads), f"{name}-plot", entry.title)
     return Figure(html, words, notes=[f"Drawn from the table {name}, which holds the same numbers."])
+
+
+def _in_words(line: Line, heads: Sequence[str], accuracy: Column, cost: Column) -> str:
+    label, accuracies, costs = line
+    spent = dict(costs)
+    each = "; ".join(
+        f"{x:g}: {written(y, accuracy)}" + (f" ({written(spent[x], cost)})" if x in spent else "")
+        for x, y in accuracies
+    )
+    return f"{label + ', ' if label else ''}{heads[1]} ({heads[2]}) by {heads[0]}: {each}."
 
 
 def _columns(table: Table, name: str) -> tuple[int, int, int]:

@@ -99,9 +99,9 @@ def estimate(
     )
 
 
-def model_limit(model: Runnable[LanguageModelInput, Any]) -> int | None:
+def model_limit(model: Runnable[LanguageModelInput, Any] | PreparedModel) -> int | None:
     """Tokens that a response of the model has at most, where it is set; None where nobody set any."""
-    source = PreparedModel.of(model)
+    source = model if isinstance(model, PreparedModel) else PreparedModel.of(model)
     names = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict")
     given = (source.kwargs.get(name, getattr(source.model, name, None)) for name in names)
     return next((value for value in given if isinstance(value, int) and value > 0), None)

@@ -59,7 +59,7 @@ def merge_pools(first: Path, second: Path, out: Path) -> Merged:
     (a, _), (b, _) = open_pool(first), open_pool(second)
     if differing := _differences(a.about(), b.about()):
         sides = "; ".join(f"{name}: {_shown(then)} and {_shown(now)}" for name, then, now in differing)
-        raise PoolError(f"{first} and {second} differ in {sides}")
+        raise PoolError(f"{first} and {second} are of two ways to ask, and cannot be one pool: they differ in {sides}")
     ours, theirs = ({one.id: one for one in store.questions()} for store in (a, b))
     shared = [(one, theirs[id]) for id, one in ours.items() if id in theirs]
     for one, other in shared:
@@ -83,6 +83,8 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[
     one, other = ({**settings_of(about), **{name: about.get(name) for name in _ALIKE}} for about in (then, now))
     for settings in (one, other):
         settings.pop("seed")  # which may be another one
+    if "max_tokens" not in one or "max_tokens" not in other:  # earlier recordings do not say
+        one.pop("max_tokens", None), other.pop("max_tokens", None)
     names = dict.fromkeys([*one, *other])
     return [(name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)]
 

@@ -20,6 +20,7 @@ from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.pools.asking import Answered, Asked, Asking, each_question
 from langchain_reasc.pools.bill import Bill
+from langchain_reasc.pools.estimate import model_limit
 from langchain_reasc.pools.kept_signals import KeptSignals
 from langchain_reasc.pools.pool import Pool
 from langchain_reasc.pools.reading import read_pool
@@ -201,6 +202,7 @@ def _provenance(source: PreparedModel, prompt: Template) -> dict[str, Any]:
         "fingerprint": fingerprint.model_dump(mode="json", exclude_none=True),
         "seed": getattr(source.model, "seed", None),
         "parameters": getattr(source.model, "parameter_count", None),
+        "max_tokens": model_limit(source),
     }
 
 

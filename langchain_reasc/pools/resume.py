@@ -16,8 +16,8 @@ __all__ = ["check_settings", "resume", "settings_of"]
 
 _NOT_SQLITE: Final = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".txt")
 
-# Of a fingerprint; what a recording from before says nothing of is not compared.
-_SINCE_VERSION_2: Final = ("prompt", "tools", "response_format", "grammar", "stop")
+# What a recording from before says nothing of is not compared.
+_SINCE_VERSION_2: Final = ("prompt", "tools", "response_format", "grammar", "stop", "max_tokens")
 
 
 def resume(
@@ -35,10 +35,12 @@ def resume(
         PoolError: the pool was recorded from something else, holds other questions under the same ids, or is one of
             JSON Lines; or an id is no text.
     """
+    if target.exists() and not target.is_file():
+        raise PoolError(f"{target} is no file, so that no pool can be written there; name another one")
     if target.exists() and target.stat().st_size and not is_store(target):
         raise PoolError(
-            f"{target} is a pool of JSON Lines, which is read and not written: make it one that can go on with "
-            f"`reasc pool convert {target} {target.with_suffix('.sqlite')}`, or record into another file"
+            f"{target} is no pool that can go on, which is an SQLite file: record into another file. A pool of JSON "
+            f"Lines becomes one by `reasc pool convert {target} {target.with_suffix('.sqlite')}`"
         )
     if not target.exists() and target.suffix.lower() in _NOT_SQLITE:
         raise PoolError(f"a pool is an SQLite file, which {target.name} would not seem to be: name it *.sqlite")
@@ -95,6 +97,7 @@ def _check_questions(pool: Pool, questions: Sequence[LabelledQuestion]) -> None:
 def settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What two recordings must have in common to be one pool: not the answers, which can be found again."""
     own = {name: metadata.get(name) for name in ("seed", "system", "template")}
+    own |= {name: metadata[name] for name in ("max_tokens",) if name in metadata}  # earlier recordings do not say
     fingerprint = metadata.get("fingerprint")
     told = fingerprint if isinstance(fingerprint, dict) else {"fingerprint": fingerprint}
     return own | {name: value for name, value in told.items() if name != "answer"}

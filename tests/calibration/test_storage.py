@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,33 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(
         assert str(saved) in str(raised.value) and "No space left" in str(raised.value)
     assert saved.read_bytes() == before
     assert os.listdir(saved.parent) == [saved.name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has no device nodes")
+def test_a_device_or_a_pipe_is_written_to_and_stays_what_it_is(offline: Calibration, tmp_path: Path) -> None:
+    pipe, text = tmp_path / "pipe", ""
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        save_calibration(offline, pipe)
+        text = os.read(reader, 1 << 16).decode()
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo() and Calibration.model_validate_json(text) == offline
+    null = tmp_path / "null"
+    try:
+        os.mknod(null, stat.S_IFCHR | 0o666, os.makedev(1, 3))  # a /dev/null of its own
+    except PermissionError:
+        pytest.skip("only root may make a device node")
+    save_calibration(offline, null)
+    assert null.is_char_device() and sorted(os.listdir(tmp_path)) == ["null", "pipe"]
+
+
+def test_what_a_link_points_to_is_replaced_and_the_link_stays(saved: Path, online: Calibration, tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(saved.name)
+    save_calibration(online, link)
+    assert link.is_symlink() and load_calibration(saved) == online
 
 
 def test_the_file_is_on_disk_before_it_takes_the_name(

@@ -49,6 +49,17 @@ def test_questions_that_were_not_tested_do_not_count() -> None:
     assert drawn.mean("right") == 0.75  # of two tested in each shuffle, one and then both
 
 
+def test_a_question_counts_as_often_in_the_interval_as_in_the_value() -> None:
+    rng = np.random.default_rng(0)
+    right = rng.random(200) < 0.5
+    often = rng.random((9, 200)) < np.where(right, 0.9, 0.2)  # shuffles happen to test the ones answered right
+    cells = np.where(often, right[None].astype(float), np.nan)
+    estimate = _columns(right=cells.tolist()).share("right")
+    assert estimate.value == pytest.approx(np.nanmean(cells)) and estimate.value > 0.7  # of which half are right
+    assert estimate.low < estimate.value < estimate.high
+    assert estimate.high - estimate.value == pytest.approx(estimate.value - estimate.low, rel=0.5)
+
+
 def test_exact_intervals() -> None:
     found = exact(7, 10)
     assert (found.low, found.high) == pytest.approx((beta.ppf(0.025, 7, 4), beta.ppf(0.975, 8, 3)))

@@ -150,7 +150,7 @@ def test_sweeps_are_drawn_from_their_tables(two: list[Study], monkeypatch: pytes
     [made] = figures("scale_plot", *two)
     contents()["scale"].make(two)
     assert calls == [1], "computed once for the table and the figure"
-    assert "a: at λ 0.5, 70.5 Accuracy %." in made.text and "b &lt;&amp;&gt; c" in made.html
+    assert "a, Accuracy % (Tokens) by λ: 0: 70.0; 0.5: 70.5 (500)." in made.text and "b &lt;&amp;&gt; c" in made.html
     registry.table("scale", "By λ")(lambda studies: Table(columns[:3], [("a", 0.1, 70.0)]))
     studies = [study(two[0].pool.path, "a")]
     with pytest.raises(ReASCError, match="no accuracy or no cost to draw"):

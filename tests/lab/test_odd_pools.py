@@ -106,6 +106,20 @@ def test_a_pool_without_scores_compares_the_methods_that_count(tmp_path: Path) -
             made(name, plain)
 
 
+def test_a_note_says_where_a_pool_holds_less_than_the_budget(tmp_path: Path) -> None:
+    [told] = [note for note in made("main", _odd(tmp_path / "odd.jsonl", 12)).notes if "fewer than" in note]
+    assert told.startswith("odd: ") and told.endswith("there every method stops with what it has.")
+
+
+def test_where_nothing_could_be_calibrated_a_live_run_is_no_row_of_reasc(tmp_path: Path) -> None:
+    write_lines(tmp_path / "p.jsonl", *[question(f"q{n}", *[response("7", score=1.0)] * 4) for n in range(8)])
+    notes = made("main", study(tmp_path / "p.jsonl", "recorded", size=4, shuffles=0)).notes
+    assert [note for note in notes if note.startswith("A live run")] == [
+        "A live run with an offline calibration is the row 'ASC': no calibration could be had, so that votes are "
+        "counted."
+    ]
+
+
 def test_one_pool_that_cannot_have_a_table_is_named_below_that_of_the_others(tmp_path: Path) -> None:
     write_pool(tmp_path / "plain.jsonl", 12, signals=False)
     plain = study(tmp_path / "plain.jsonl", None, size=8, shuffles=0)

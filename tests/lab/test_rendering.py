@@ -12,6 +12,7 @@ from rich.console import Console
 from lab.reports import HOSTILE, ROWS, TABLE, pool, report, study
 from langchain_reasc.cli.wording import in_plain
 from langchain_reasc.evaluation.metrics import Estimate
+from langchain_reasc.lab.contents import Entry
 from langchain_reasc.lab.making import Made, Report
 from langchain_reasc.lab.parts import Column, Table
 from langchain_reasc.lab.rendering import print_report, report_csv, report_data, report_markdown, report_page
@@ -96,11 +97,25 @@ def test_a_terminal_of_any_width_shows_every_column(made: Report, width: int, en
     print_report(Report(made.studies, [short]), Console(file=stream, width=width), spelled=in_plain)
     stream.flush()
     shown = raw.getvalue().decode(encoding)
-    grid = shown[: shown.index("Bold is")]
+    grid = shown[: shown.index("Method: How it decides")]
     assert max(map(len, grid.splitlines()[1:])) <= width
     for text in ("59.4 [51.9, 66.9]", "1,684", "-13.1 [-18.8, -7.5]", "Delta to ASC" if encoding == "ascii" else "Δ"):
         assert text in grid
     assert grid.count("pass@1") == (2 if width == 40 else 1), "each part names its rows"
+
+
+def test_what_stands_under_one_table_is_not_said_again_under_the_next(made: Report) -> None:
+    column, note = Column("Cost", ".1f", "What it costs.", best="low"), "A note to both."
+    first = Made(
+        Entry("one", "One", "", Table, print), Table([column], [[1.0], [2.0]], [note, "Its own."]), [], [], 0.0
+    )
+    other = Made(Entry("two", "Two", "", Table, print), Table([column], [[1.0], [2.0]], [note]), [], [], 0.0)
+    for terminal in (True, False):
+        file = io.StringIO()
+        print_report(Report(made.studies, [first, other]), Console(file=file, width=80, force_terminal=terminal))
+        for text in (note, "Its own.", "Cost: What it costs.", "What else holds of it stands under one."):
+            assert file.getvalue().count(text) == 1
+        assert ("Bold is the best" in file.getvalue()) == terminal, "elsewhere nothing is bold"
 
 
 def test_a_terminal_is_not_told_to_do_anything(made: Report) -> None:

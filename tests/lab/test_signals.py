@@ -70,7 +70,7 @@ def test_components_find_what_there_is(tmp_path: Path) -> None:
         path = scored(tmp_path / f"{name}.jsonl", *([("7", [level])] for level in levels))
         aic, bic = made("components", study(path, Measure("self_certainty", "mean")))
         assert (aic["By"], bic["By"], bic["Lowest"]) == ("AIC", "BIC", lowest)
-        assert "mean: 300 questions whose first response" in notes(
+        assert "300 first responses with a score by self_certainty/mean" in notes(
             "components", study(path, Measure("self_certainty", "mean"))
         )
         assert bic["2"] - aic["2"] == pytest.approx(5 * (np.log(300) - 2))

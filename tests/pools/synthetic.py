@@ -98,6 +98,7 @@ class Guesser(BaseChatModel):
     seed: int = 0
     fails_on: str = "nothing"
     name_: str = "guesser"
+    max_tokens: int | None = None  # of a response, as models in this process have it; all of its own are shorter
 
     @property
     def _llm_type(self) -> str:

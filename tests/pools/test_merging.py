@@ -1,5 +1,7 @@
 """Two recordings as one: nothing twice, nothing mixed that does not belong together."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,22 @@ def content(pool: Pool) -> list[object]:
     signals = [[{k: v.tolist() for k, v in one.items()} for one in pool.signals.of(q.id)] for q in pool.questions]
     columns = [[(r.answer, r.score, r.completion_tokens, r.answer_span) for r in q.responses] for q in pool.questions]
     return [[q.id for q in pool.questions], columns, signals, [pool.texts(q.id) for q in pool.questions]]
+
+
+def test_a_recording_that_does_not_say_its_longest_response_goes_with_any(tmp_path: Path) -> None:
+    """As those from before it was written down."""
+    old, short, long = (recorded(tmp_path / f"{name}.sqlite", seed=at) for at, name in enumerate("abc"))
+    for path, change in (
+        (old, "DELETE FROM about WHERE name = 'max_tokens'"),
+        (short, "UPDATE about SET value = '40' WHERE name = 'max_tokens'"),
+        (long, "UPDATE about SET value = '80' WHERE name = 'max_tokens'"),
+    ):
+        with closing(sqlite3.connect(path)) as file, file:
+            assert file.execute(change).rowcount == 1
+    with pytest.raises(PoolError, match="differ in max_tokens: 40 and 80"):
+        merge_pools(short, long, tmp_path / "none.sqlite")
+    assert merge_pools(old, short, tmp_path / "both.sqlite").questions == len(QUESTIONS)
+    recorded(old, samples=3)
 
 
 def test_two_halves_are_the_whole(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Recording: complete, reproducible, resumable after any kill, and never mixed."""
 
+import os
 import threading
 import time
 from dataclasses import replace
@@ -139,9 +140,16 @@ def test_responses_that_an_interruption_kept_away_are_drawn_later(tmp_path: Path
 def test_a_pool_of_json_lines_is_not_written(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=2)
     before = path.read_bytes()
-    with pytest.raises(PoolError, match=r"read and not written.*reasc pool convert .*p\.jsonl .*p\.sqlite"):
+    with pytest.raises(PoolError, match=r"no pool that can go on.*reasc pool convert .*p\.jsonl .*p\.sqlite"):
         record_pool(Guesser(), QUESTIONS, path, samples=2)
     assert path.read_bytes() == before
+
+
+def test_what_is_no_file_is_not_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.sqlite")
+    with pytest.raises(PoolError, match="is no file"):
+        record_pool(Guesser(), QUESTIONS, tmp_path / "pipe.sqlite", samples=2)
+    assert [one.name for one in tmp_path.iterdir()] == ["pipe.sqlite"]
 
 
 def test_more_questions_join_and_complete_ones_are_not_asked_again(tmp_path: Path) -> None:
@@ -232,6 +240,7 @@ def test_at_least_one_question_is_in_flight(tmp_path: Path) -> None:
         ({"model": Guesser(name_="other")}, "model 'guesser', now it is 'other'"),
         ({"system": "Be brief."}, "now it is"),
         ({"model": Guesser(seed=1)}, "seed 0, now it is 1"),
+        ({"model": Guesser(max_tokens=40)}, "max_tokens None, now it is 40"),
         (
             {"template": Template([HumanMessage("Q: {question}")])},
             "template None, now it is [['human', 'Q: {question}']]",

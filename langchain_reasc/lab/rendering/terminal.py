@@ -11,7 +11,7 @@ from rich.text import Text
 
 from langchain_reasc.evaluation.table import PLAIN_HEAD
 from langchain_reasc.lab.making import Made, Report
-from langchain_reasc.lab.parts import Table
+from langchain_reasc.lab.parts import Table, listed
 from langchain_reasc.lab.rendering.cells import MARKED, is_text, marks, written
 from langchain_reasc.lab.rendering.wording import pool_lines, printable, setting_lines
 
@@ -40,6 +40,7 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
     def say(text: str, style: str = "") -> None:
         console.print(Text(spell(text), style), soft_wrap=not console.is_terminal)
 
+    told: dict[str, str] = {}
     for part in report.parts:
         say(_title(part), "bold")
         for problem in part.problems:
@@ -48,7 +49,7 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
             for grid in _grids(part.table, console.width, plain=plain, spelled=spell):
                 console.print(grid)
                 console.print()
-            for line in _remarks(part.table):
+            for line in _untold(part, told, marked=console.is_terminal):
                 say(line)
             console.print()
         for figure in part.figures:
@@ -66,10 +67,22 @@ def _title(part: Made) -> str:
     return f"{part.entry.title}{paper}, --only {part.entry.name}"
 
 
-def _remarks(table: Table) -> Iterator[str]:
-    yield from table.notes
-    if marks(table):
-        yield MARKED.format(best="Bold", second="underlined")
+def _untold(part: Made, told: dict[str, str], *, marked: bool) -> Iterator[str]:
+    """What has to be known to read a table, without what stands under an earlier one, which is named instead.
+
+    Args:
+        part: a table.
+        told: what stands under which table already; what is told here is added.
+        marked: whether bests can be seen, as in a terminal.
+    """
+    assert part.table is not None
+    meant = [f"{column.name}: {column.meaning}" for column in part.table.columns if column.meaning]
+    best = [MARKED.format(best="Bold", second="underlined")] if marked and marks(part.table) else []
+    lines = dict.fromkeys((*part.table.notes, *meant, *best))
+    yield from (line for line in lines if line not in told)
+    if earlier := list(dict.fromkeys(told[line] for line in lines if line in told)):
+        yield f"What else holds of it stands under {listed(earlier)}."
+    told.update((line, part.entry.name) for line in lines if line not in told)
 
 
 def _grids(table: Table, width: int, *, plain: bool, spelled: Callable[[str], str]) -> Iterator[Grid]:

@@ -7,6 +7,7 @@ from typing import Any
 from langchain_reasc._version import __version__
 from langchain_reasc.evaluation.metrics import RESAMPLES
 from langchain_reasc.lab.making import Report
+from langchain_reasc.lab.parts import listed
 from langchain_reasc.lab.study import Study
 
 __all__ = ["headline", "pool_facts", "pool_lines", "printable", "setting_lines"]
@@ -22,8 +23,7 @@ def printable(text: str) -> str:
 
 def headline(report: Report) -> str:
     """What the report is of."""
-    names = [study.name for study in report.studies]
-    return f"ReASC on {names[0] if len(names) == 1 else ', '.join(names[:-1]) + ' and ' + names[-1]}"
+    return f"ReASC on {listed([study.name for study in report.studies])}"
 
 
 def pool_facts(study: Study) -> dict[str, str]:
