@@ -102,7 +102,7 @@ def test_an_answer_that_is_flagged_both_right_and_wrong_counts_as_it_was_first(t
 
 def test_a_pool_of_one_question(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "one.jsonl", questions=1)
-    assert "holds 1 questions; a calibration on 128 leaves none to test" in refused(path)
+    assert "holds 1 question; a calibration on 128 leaves none to test" in refused(path)
     shutil.move(signals_path(path), tmp_path / "away")
     seen = replayed(path)
     assert seen["tested"] == 1 and {row["accuracy"]["value"] for row in seen["rows"]} <= {0.0, 1.0}
