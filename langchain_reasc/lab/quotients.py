@@ -1,6 +1,6 @@
 """The paper's quotients: accuracy per TFLOP, and how much less than a reference something is."""
 
-__all__ = ["accuracy_per_tflop", "change", "combined"]
+__all__ = ["accuracy_per_tflop", "change"]
 
 
 def accuracy_per_tflop(accuracy: float, tflops: float) -> float:
@@ -11,8 +11,3 @@ def accuracy_per_tflop(accuracy: float, tflops: float) -> float:
 def change(value: float, reference: float) -> float:
     """How much more than the reference, in per cent; below zero where it is less."""
     return 100 * (value / reference - 1)
-
-
-def combined(share: float, first: float, rest: float) -> float:
-    """The mean over all, where a share of them has the mean ``first`` and the others have the mean ``rest``."""
-    return share * first + (1 - share) * rest

@@ -1,6 +1,6 @@
 """Pools: recorded responses, from which every method can be replayed without the model.
 
-What decisions need of a pool is in memory, some 250 bytes a response; texts and token signals stay in its file (see
+What decisions need of a pool is in memory, some 320 bytes a response; texts and token signals stay in its file (see
 :mod:`.store`) and are fetched when they are asked for.
 """
 

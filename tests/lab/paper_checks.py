@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import binom
 
 from langchain_reasc.lab.bins import edges
-from langchain_reasc.lab.quotients import accuracy_per_tflop, change, combined
+from langchain_reasc.lab.quotients import accuracy_per_tflop, change
 from langchain_reasc.method.stopping import ASC, Response, decide
 from langchain_reasc.method.token_signals import signals_from_logits
 
@@ -75,6 +75,11 @@ def counts(share: str, of: int, *, slack: float = 0.0) -> list[int]:
     """The numbers k for which k of so many is the printed per cent."""
     low, high = (of * bound / 100 for bound in rounded(share))
     return list(range(math.ceil(low - slack - 1e-9), math.floor(high + slack + 1e-9) + 1))
+
+
+def combined(share: float, first: float, rest: float) -> float:
+    """The mean over all, where a share of them has the mean ``first`` and the others have the mean ``rest``."""
+    return share * first + (1 - share) * rest
 
 
 def quotients() -> Iterator[Check]:

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from pools.synthetic import question, response, write_lines
 
+from lab.paper_checks import combined
 from lab.pools_by_hand import by_hand, cell, made, row, study
 from langchain_reasc.evaluation import Estimate
 from langchain_reasc.evaluation.bootstrap import exact
 from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, SAFEGUARDED
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.lab.quotients import combined
 from langchain_reasc.lab.study import Study
 
 
