@@ -43,7 +43,7 @@ demo: $(VENV)/.demo
 	@printf '%s\n' '' 'The command is $(BIN)/reasc ("source $(BIN)/activate" makes it reasc).' 'Next:' \
 	  '  $(BIN)/reasc ask "Kira has 7 roses and wants 12. How many more?" --trace' \
 	  '  $(BIN)/reasc calibrate questions.jsonl --model my.gguf    your own model' \
-	  '  $(BIN)/reasc report demo-output/test-pool.sqlite    every table of the paper on these responses' \
+	  '  $(BIN)/reasc report demo-output/test-pool.sqlite    every table' \
 	  '  $(BIN)/reasc --help'
 
 # Two processes at a time. Each test that waits leaves its core to the other; more would fall over each other's time limits.
