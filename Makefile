@@ -26,9 +26,11 @@ DECISION_TESTS := $(wildcard tests/agents/test_decision*.py) tests/agents/test_l
 comma := ,
 LOWEST := $(VENV)/lowest
 LLAMA_CPP_LOWEST := $(subst >=,==,$(firstword $(subst $(comma), ,$(LLAMA_CPP))))
-LOWEST_TESTS := tests/test_imports.py $(addprefix tests/,calibration logprobs runnable data pools evaluation lab cli) \
-  $(addprefix tests/openai_backend/test_,chat_model.py call_options.py error_kinds.py probing.py sample_streams.py) \
-  $(addprefix tests/backends/test_,chat_model.py hub.py readme.py tools.py) \
+LOWEST_TESTS := tests/test_imports.py \
+  $(addprefix tests/,calibration models/logprobs sampling runnable data pools evaluation lab cli) \
+  $(addprefix tests/backends/openai/,test_chat_model.py test_call_options.py routing/test_error_kinds.py \
+  probing/test_probing.py drawing/test_sample_streams.py) \
+  $(addprefix tests/backends/llama_cpp/,test_chat_model.py native/test_hub.py test_readme.py tools/test_tools.py) \
   $(filter-out tests/agents/test_standard.py,$(wildcard tests/agents/test_*.py))
 
 .PHONY: help demo test test-slow test-lowest test-decisions lint format types bench clean always

@@ -9,7 +9,7 @@ pytest.importorskip("langchain_core.decisions", reason="langchain-core has decis
 
 from langchain_core import decisions as core
 from runnable.fakes import Reply, Scripted, calibration
-from runnable.test_tracing import Runs
+from sampling.test_tracing import Runs
 
 from langchain_reasc import ReASCDecisionModel
 from langchain_reasc.exceptions import (

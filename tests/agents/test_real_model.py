@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from backends.tiny_gguf import write_tiny_model
-from backends.tool_templates import HERMES
+from backends.llama_cpp.tiny_gguf import write_tiny_model
+from backends.llama_cpp.tools.tool_templates import HERMES
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.tools import tool
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backends.tiny_gguf import write_tiny_model
-from backends.tool_templates import HERMES
+from backends.llama_cpp.tiny_gguf import write_tiny_model
+from backends.llama_cpp.tools.tool_templates import HERMES
 from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 from langchain_reasc_llama_cpp import ChatLlamaCpp

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai_backend.fake_server import Fake, serving
+from backends.openai.fake_server import Fake, serving
 from pools.synthetic import question, response, stored, write_lines
 
 from langchain_reasc.pools import read_pool

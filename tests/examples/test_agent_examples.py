@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends.openai.fake_server import serving, vllm
 from langchain_core.messages import AIMessage, HumanMessage
-from openai_backend.fake_server import serving, vllm
 from test_examples import EXAMPLES, run, run_here
 
 pytest.importorskip("langchain.agents")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from openai_backend.fake_server import Fake, serving, sglang, vllm
+from backends.openai.fake_server import Fake, serving, sglang, vllm
 from test_examples import run_here
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

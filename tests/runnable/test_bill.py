@@ -9,12 +9,12 @@ from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
+from sampling.test_tracing import Runs
 
 from langchain_reasc import Cap, ReASCRunnable, register_integration
 from langchain_reasc.models.integrations import Integration
 
 from .fakes import PROMPT_TOKENS, TOP_K, Reply, Scripted, calibration, saying
-from .test_tracing import Runs
 
 
 class Asked(Scripted):

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from sampling.test_tracing import Runs
 
 from langchain_reasc import acalibrate, calibrate
 from langchain_reasc.answers import free_text
@@ -13,7 +14,6 @@ from langchain_reasc.pools.record import record_pool
 
 from .fakes import Reply, Scripted, saying
 from .judges import asked, city, judging, pairs
-from .test_tracing import Runs
 
 LABELLED = [(f"q{at}", "Paris") for at in range(40)]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling.test_tracing import Runs
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SampleTimeout, SamplingError
 
 from .fakes import TOP_K, Reply, Scripted
-from .test_tracing import Runs
 
 TESTS = Path(__file__).parents[1]
 

@@ -10,13 +10,13 @@ from langchain_core.callbacks import AsyncCallbackHandler, UsageMetadataCallback
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
+from sampling.test_tracing import Runs
 
 from langchain_reasc import Cap, ReASCRunnable
 from langchain_reasc.answers import free_text
 
 from .fakes import PROMPT_TOKENS, Log, Reply, Scripted, saying
 from .judges import PARIS, asked, city, judging, metered
-from .test_tracing import Runs
 
 
 def test_the_judge_s_bill_is_told_apart_and_counted_once_by_handlers(runner: Any) -> None:

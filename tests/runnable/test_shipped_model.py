@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling.test_tracing import Runs
 
 from langchain_reasc import Measure, ReASCRunnable, calibrate_mixture
 from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import ContextOverflowError, FingerprintMismatch
 from langchain_reasc.sampling import draw
-
-from .test_tracing import Runs
 
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 pytest.importorskip("llama_cpp")

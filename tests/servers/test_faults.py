@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
-from backends.faces import AsyncFace, SyncFace
+from backends.llama_cpp.faces import AsyncFace, SyncFace
 from langchain_core.messages import HumanMessage
 from runnable.fakes import PROMPT_TOKENS, calibration
 

@@ -1,0 +1,281 @@
+"""The recorder of signals and logprobs: sequences that want different things, blocks, threads and broken rows."""
+
+import gc
+import threading
+import tracemalloc
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from langchain_reasc_llama_cpp.confidence.recorder import Recorder, Wanted
+from langchain_reasc_llama_cpp.native.model import NativeModel
+
+from backends.llama_cpp.confidence.test_signals import reference_signals
+from langchain_reasc.exceptions import ConfidenceError
+from langchain_reasc.method.token_signals import SIGNALS
+
+WANTS = (
+    Wanted(SIGNALS, 20),
+    Wanted(("self_certainty",)),
+    Wanted(("top_k", "token_logprob"), 7, 3),
+    Wanted((), 20, 20),
+    Wanted(("neg_entropy",), 20, 0),
+    Wanted(),
+    Wanted(("top_k",), 10**6),
+)
+
+
+class Vocabulary(NativeModel):
+    """A model of which nothing is known but V: all the recorder asks of one, until it spells tokens."""
+
+    has_tokenizer = False
+
+    def __init__(self, size: int) -> None:
+        self.vocabulary_size = size
+
+
+@dataclass(eq=False)
+class Sample:
+    wanted: Wanted
+    signals: list[npt.NDArray[np.floating[Any]]] = field(default_factory=list)
+    logprobs: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+
+
+Make = Callable[..., Recorder[Sample]]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[Recorder[Sample]] = []
+
+    def recorder(vocabulary: int, *, n_slots: int = 8, overlapped: bool = False) -> Recorder[Sample]:
+        made.append(Recorder(n_slots, Vocabulary(vocabulary), overlapped=overlapped))
+        return made[-1]
+
+    yield recorder
+    for each in made:
+        each.close()
+
+
+def run(recorder: Recorder[Sample], samples: list[Sample], vocabulary: int, steps: int) -> None:
+    """Random steps with ever other samples in them, in ever other orders; logits vanish after each, as in a context."""
+    rng = np.random.default_rng(7)
+    for _ in range(steps):
+        live = [samples[i] for i in rng.permutation(len(samples))[: rng.integers(1, len(samples) + 1)]]
+        logits = (rng.standard_normal((len(live), vocabulary)) * 5).astype(np.float32)
+        chosen = [int(token) for token in rng.integers(0, vocabulary, len(live))]
+        for sample, row, token in zip(live, logits, chosen, strict=True):
+            sample.rows.append(row.copy())
+            sample.tokens.append(token)
+        assert recorder.record(logits, chosen, live) == []
+        logits[:] = np.nan
+    assert recorder.flush() == []
+
+
+def check_against_float64(recorder: Recorder[Sample], sample: Sample) -> None:
+    rows = np.array(sample.rows, dtype=np.float64)
+    wanted = reference_signals(rows, sample.tokens, min(sample.wanted.k, rows.shape[1]))
+    found = recorder.signals(sample)
+    assert tuple(found) == sample.wanted.signals
+    for name, values in found.items():
+        np.testing.assert_allclose(values, wanted[name], atol=1e-4, rtol=0, err_msg=name)
+    entries = recorder.logprobs(sample)
+    if sample.wanted.logprobs is None:
+        assert entries is None
+        return
+    assert entries is not None
+    log_p = rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)
+    np.testing.assert_allclose([entry["logprob"] for entry in entries], wanted["token_logprob"], atol=1e-4)
+    top = [[other["logprob"] for other in entry["top_logprobs"]] for entry in entries]
+    best = np.sort(log_p, axis=1)[:, ::-1][:, : sample.wanted.logprobs]
+    np.testing.assert_allclose(np.array(top).reshape(best.shape), best, atol=1e-4)
+
+
+@pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
+@pytest.mark.parametrize(("vocabulary", "steps"), [(32, 300), (800, 300), (8192, 40), (8193, 12), (50_000, 12)])
+def test_sequences_that_want_different_things(make: Make, vocabulary: int, steps: int, overlapped: bool) -> None:
+    recorder = make(vocabulary, overlapped=overlapped)
+    samples = [Sample(wanted) for wanted in WANTS]
+    run(recorder, samples, vocabulary, steps)
+    for sample in samples:
+        check_against_float64(recorder, sample)
+
+
+@pytest.mark.parametrize("vocabulary", [259, 20_000])
+def test_company_and_threads_change_no_bit(make: Make, vocabulary: int) -> None:
+    alone, overlapped = make(vocabulary), make(vocabulary, overlapped=True)
+    together = make(vocabulary)
+    samples = [Sample(WANTS[i % len(WANTS)]) for i in range(8)]
+    again = [Sample(sample.wanted) for sample in samples]
+    run(together, samples, vocabulary, 60)
+    run(overlapped, again, vocabulary, 60)
+    for sample, threaded in zip(samples, again, strict=True):
+        single = Sample(sample.wanted)
+        for row, token in zip(sample.rows, sample.tokens, strict=True):
+            alone.record(row[None], [token], [single])
+        alone.flush()
+        signals, logprobs = together.signals(sample), together.logprobs(sample)
+        assert signals == alone.signals(single) == overlapped.signals(threaded)
+        assert logprobs == alone.logprobs(single) == overlapped.logprobs(threaded)
+
+
+@pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
+@pytest.mark.parametrize("vocabulary", [64, 20_000])
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+def test_a_broken_row_fails_its_own_sequence_only(make: Make, vocabulary: int, broken: float, overlapped: bool) -> None:
+    recorder = make(vocabulary, overlapped=overlapped)
+    wanted = Wanted(SIGNALS, 20, 5)
+    samples = [Sample(wanted) for _ in range(4)]
+    rng = np.random.default_rng(0)
+    failed: list[Sample] = []
+    for step in range(3):
+        logits = rng.standard_normal((4, vocabulary)).astype(np.float32)
+        for sample, row in zip(samples, logits, strict=True):
+            sample.rows.append(row.copy())
+            sample.tokens.append(step)
+        if step == 1:
+            logits[2, step] = broken  # the drawn one
+        failed += recorder.record(logits, [step] * 4, samples)
+    failed += recorder.flush()
+    assert failed == [samples[2]]
+    for _ in range(2):
+        with pytest.raises(ConfidenceError, match="not finite"):
+            recorder.signals(samples[2])
+        with pytest.raises(ConfidenceError, match="not finite"):
+            recorder.logprobs(samples[2])
+    for sample in (samples[0], samples[1], samples[3]):
+        check_against_float64(recorder, sample)
+
+
+def test_a_broken_row_is_found_by_logprobs_alone(make: Make) -> None:
+    recorder, sample = make(64), Sample(Wanted((), 20, 3))
+    recorder.record(np.full((1, 64), np.nan, dtype=np.float32), [9], [sample])
+    assert recorder.flush() == [sample]
+    with pytest.raises(ConfidenceError, match="not finite"):
+        recorder.logprobs(sample)
+
+
+def test_impossible_alternatives_are_reported_and_fail_nothing(make: Make) -> None:
+    """A tokenizer may have fewer possible tokens than were asked for."""
+    recorder, sample = make(64), Sample(Wanted((), 20, 3))
+    logits = np.full((1, 64), -np.inf, dtype=np.float32)
+    logits[0, [4, 9]] = 0
+    assert recorder.record(logits, [9], [sample]) == []
+    assert recorder.flush() == []
+    entries = recorder.logprobs(sample)
+    assert entries is not None
+    assert [other["logprob"] for other in entries[0]["top_logprobs"]] == pytest.approx([-np.log(2)] * 2 + [-9999.0])
+
+
+@pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
+@pytest.mark.parametrize("vocabulary", [64, 20_000])
+def test_a_dropped_sequence_is_forgotten(make: Make, vocabulary: int, overlapped: bool) -> None:
+    recorder = make(vocabulary, overlapped=overlapped)
+    kept, dropped = Sample(Wanted(SIGNALS, 20, 5)), Sample(Wanted(SIGNALS, 20, 5))
+    rng = np.random.default_rng(0)
+    for step in range(5):
+        logits = rng.standard_normal((2, vocabulary)).astype(np.float32)
+        kept.rows.append(logits[0].copy())
+        kept.tokens.append(step)
+        logits[1, 3] = np.nan
+        owners = [kept, dropped] if step < 3 else [kept]
+        recorder.record(logits[: len(owners)], [step] * len(owners), owners)
+        if step == 2:
+            recorder.drop(dropped)
+            gone = weakref.ref(dropped)
+            del dropped, owners
+    assert recorder.flush() == []
+    gc.collect()
+    assert gone() is None
+    check_against_float64(recorder, kept)
+
+
+@pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
+@pytest.mark.parametrize("vocabulary", [259, 20_000])
+def test_logprobs_come_in_pieces_while_streaming(make: Make, vocabulary: int, overlapped: bool) -> None:
+    recorder = make(vocabulary, overlapped=overlapped)
+    samples = [Sample(Wanted(("top_k",), 20, 2)), Sample(Wanted(("top_k",), 20, 2)), Sample(Wanted())]
+    rng = np.random.default_rng(0)
+    pieces: list[dict[str, Any]] = []
+    for step in range(30):
+        logits = rng.standard_normal((3, vocabulary)).astype(np.float32)
+        recorder.record(logits, [step] * 3, samples)
+        for sample, row in zip(samples, logits, strict=True):
+            sample.rows.append(row.copy())
+            sample.tokens.append(step)
+        if step % 4 == 3:
+            new = recorder.logprobs_since(samples[0], len(pieces))
+            assert new is not None
+            assert len(new) == 4
+            pieces += new
+    recorder.flush()
+    assert recorder.logprobs_since(samples[2], 0) is None
+    whole = recorder.logprobs(samples[0])
+    assert whole is not None
+    assert whole[:28] == pieces
+    for sample in samples:
+        check_against_float64(recorder, sample)
+
+
+def test_an_empty_sequence_has_empty_signals(make: Make) -> None:
+    recorder, sample = make(64), Sample(Wanted(("top_k",), 20, 2))
+    assert recorder.flush() == []
+    assert recorder.signals(sample) == {"top_k": []}
+    assert recorder.logprobs(sample) == []
+
+
+def test_nothing_wanted_allocates_no_block(make: Make) -> None:
+    recorder, samples = make(800), [Sample(Wanted()) for _ in range(8)]
+    logits = np.zeros((8, 800), dtype=np.float32)
+    tracemalloc.start()
+    for _ in range(100):
+        recorder.record(logits, [0] * 8, samples)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < logits[0].nbytes
+
+
+@pytest.mark.parametrize("wanted", [Wanted(SIGNALS, 20), Wanted((), 20, 20)], ids=["signals", "logprobs"])
+def test_a_large_vocabulary_is_read_in_place(make: Make, wanted: Wanted) -> None:
+    recorder, samples = make(151_936), [Sample(wanted) for _ in range(8)]
+    logits = np.random.default_rng(0).standard_normal((8, 151_936)).astype(np.float32)
+    recorder.record(logits, [0] * 8, samples)
+    tracemalloc.start()
+    recorder.record(logits, [0] * 8, samples)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < logits[0].nbytes / 2
+
+
+@pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
+def test_blocks_are_used_again(make: Make, overlapped: bool) -> None:
+    recorder = make(800, overlapped=overlapped)
+    logits = np.zeros((8, 800), dtype=np.float32)
+    peaks = []
+    for wanted in (Wanted(("self_certainty",), k) for k in range(1, 9)):  # requests that come and go
+        samples = [Sample(wanted) for _ in range(8)]
+        tracemalloc.start()
+        for _ in range(100):
+            recorder.record(logits, [0] * 8, samples)
+        recorder.flush()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert all(later < 1 << 17 for _, later in pairwise(peaks)), peaks
+
+
+def test_closing_ends_the_thread(make: Make) -> None:
+    recorder, sample = make(64, overlapped=True), Sample(Wanted(("top_k",)))
+    before = threading.active_count()
+    recorder.record(np.zeros((1, 64), dtype=np.float32), [0], [sample])
+    recorder.flush()
+    assert threading.active_count() == before + 1
+    recorder.close()
+    recorder.close()
+    assert threading.active_count() == before

@@ -1,0 +1,55 @@
+"""Models the backend tests share: the shipped one, and tiny ones with random weights."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+from backends.llama_cpp.faces import AsyncFace, Face, SyncFace
+from backends.llama_cpp.tiny_gguf import write_tiny_model
+
+
+@pytest.fixture(scope="session")
+def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GGUF with random weights, whose responses may end by themselves."""
+    return write_tiny_model(tmp_path_factory.mktemp("tiny") / "tiny.gguf")
+
+
+@pytest.fixture(scope="session")
+def endless_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GGUF with random weights and no end token: its responses run to their limit."""
+    return write_tiny_model(tmp_path_factory.mktemp("endless") / "endless.gguf", ends=False)
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Iterator[ChatLlamaCpp]:
+    """The model that comes with the package."""
+    with ChatLlamaCpp(seed=1) as model:
+        yield model
+
+
+@pytest.fixture(scope="session")
+def solo() -> Iterator[ChatLlamaCpp]:
+    """The same, with no cached prompts: what is asked alone is answered the same to the last bit, always."""
+    with ChatLlamaCpp(seed=1, cached_prompts=0) as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_path: Path) -> Iterator[ChatLlamaCpp]:
+    with ChatLlamaCpp(model_path=tiny_path, seed=1, max_tokens=64) as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+def endless(endless_path: Path) -> Iterator[ChatLlamaCpp]:
+    with ChatLlamaCpp(model_path=endless_path, seed=1, n_ctx=4096, n_cells=8192) as model:
+        yield model
+
+
+@pytest.fixture(params=[SyncFace, AsyncFace], ids=["sync", "async"])
+def face(request: pytest.FixtureRequest) -> Face:
+    """Each test that takes it runs twice: through the sync methods and through the async ones."""
+    made: Face = request.param()
+    return made

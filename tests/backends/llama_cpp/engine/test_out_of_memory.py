@@ -1,0 +1,52 @@
+"""No memory for the weights or the context: an error, and the process goes on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backends.llama_cpp.tiny_gguf import write_tiny_model
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the address space")
+
+OUT_OF_MEMORY = """
+import re, resource, sys
+from pathlib import Path
+from typing import Any
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc.exceptions import ReASCError
+small, path, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
+with ChatLlamaCpp(model_path=small) as model:  # what a small context needs is taken before the limit
+    model.invoke("hi", max_tokens=2)
+used = int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), -1))
+try:
+    ChatLlamaCpp(model_path=path, **options)
+except ReASCError as error:
+    print(type(error).__name__, error)
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+with ChatLlamaCpp(model_path=small) as model:
+    print(model.invoke("hi", max_tokens=2).usage_metadata["output_tokens"])
+"""
+
+
+def out_of_memory(small: Path, path: Path, **options: object) -> str:
+    """What a process prints that has 100 MB left to load a model with, and goes on afterwards."""
+    command = [sys.executable, "-c", OUT_OF_MEMORY, str(small), str(path), repr(options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("\n2\n")
+    return done.stdout
+
+
+def test_no_memory_for_the_context(tiny_path: Path) -> None:
+    said = out_of_memory(tiny_path, tiny_path, n_ctx=2_000_000)
+    assert said.startswith("ModelError llama.cpp cannot make a context of 2,000,000 tokens")
+
+
+@pytest.mark.slow  # a process that loads a model
+def test_no_memory_for_the_weights(tiny_path: Path, tmp_path: Path) -> None:
+    large = write_tiny_model(tmp_path / "large.gguf", hidden=150_000)
+    said = out_of_memory(tiny_path, large)
+    assert said.startswith(f"ModelFileError the model file {large} cannot be read: Cannot allocate memory")

@@ -1,0 +1,208 @@
+"""Model and context parameters reach llama.cpp, and the model still answers; wrong ones are refused in clear words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc_llama_cpp.native.bindings import library
+from langchain_reasc_llama_cpp.native.parameters import ContextParameters, ModelParameters
+from langchain_reasc_llama_cpp.options import CallOptions
+
+from backends.llama_cpp.faces import Face
+from langchain_reasc.exceptions import ConfigurationError, ModelError, ModelFileError
+
+QUESTION = "Kira has 7 roses and buys 12 more. How many roses does Kira have?"
+LIKELY: dict[str, Any] = {"temperature": 0.0, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def answer(shipped: ChatLlamaCpp) -> str:
+    return str(shipped.invoke(QUESTION, temperature=0).content)
+
+
+@pytest.mark.parametrize(
+    ("options", "logged"),
+    [
+        ({"n_batch": 64}, ["n_batch               = 64", "n_ubatch              = 64"]),
+        ({"n_batch": 64, "n_ubatch": 16}, ["n_batch               = 64", "n_ubatch              = 16"]),
+        ({"flash_attn": True}, ["flash_attn            = enabled"]),
+        ({"flash_attn": False}, ["flash_attn            = disabled"]),
+        ({"type_k": "q8_0", "type_v": "q5_1"}, ["K (q8_0)", "V (q5_1)"]),
+        ({"type_k": "bf16", "type_v": "f32", "flash_attn": False}, ["K (bf16)", "V (f32)"]),
+        ({"rope_freq_base": 10_500.0, "rope_freq_scale": 0.99}, ["freq_base             = 10500.0", "= 0.99\n"]),
+        ({"rope_scaling_type": "yarn", "rope_freq_scale": 0.5}, ["n_ctx_train adjusted to 2048"]),
+        (
+            {"rope_scaling_type": "yarn", "rope_freq_scale": 0.5, "yarn_orig_ctx": 600},
+            ["n_ctx_train adjusted to 1200"],
+        ),
+        ({"use_mmap": False}, ["load_mode = none"]),
+        ({"use_mlock": True}, ["load_mode = mmap+mlock"]),
+        ({"use_mmap": False, "use_mlock": True}, ["load_mode = mlock"]),
+        (
+            {"kv_overrides": {"general.name": "Hugo", "llama.context_length": 512}},
+            ["= Hugo", "n_ctx_train           = 512"],
+        ),
+    ],
+)
+def test_what_llama_cpp_logs(capsys: pytest.CaptureFixture[str], options: dict[str, Any], logged: list[str]) -> None:
+    with ChatLlamaCpp(verbose=True, **LIKELY, **options) as model:
+        assert "boxed" in str(model.invoke(QUESTION).content)
+    log = capsys.readouterr().err
+    for line in logged:
+        assert line in log
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_gpu_layers": 1000},
+        {"n_gpu_layers": -1},
+        {"main_gpu": 0, "split_mode": "none"},
+        {"split_mode": "row", "tensor_split": (0.5, 0.5)},
+        {"check_tensors": True},
+        {"n_threads": 2},
+        {"n_threads": 1, "n_threads_batch": 2},
+        {"offload_kqv": False, "op_offload": False, "swa_full": False},
+        {"n_ctx": 300, "n_batch": 20},
+    ],
+)
+def test_what_changes_no_answer(answer: str, options: dict[str, Any]) -> None:
+    with ChatLlamaCpp(**LIKELY, **options) as model:
+        assert model.invoke(QUESTION).content == answer
+        assert set(model.calibration_fingerprint()["sampling"]) == {"temperature", "top_k", "top_p", "min_p"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rope_freq_base": 50.0},
+        {"rope_freq_scale": 0.1},
+        {"rope_scaling_type": "yarn", "rope_freq_scale": 0.5, "yarn_ext_factor": 0.0},
+        {"yarn_attn_factor": 4.0},
+        {"yarn_ext_factor": 1.0, "rope_freq_scale": 0.2, "yarn_beta_fast": 0.01, "yarn_beta_slow": 0.001},
+    ],
+)
+def test_positions_shape_the_distribution(shipped: ChatLlamaCpp, options: dict[str, Any]) -> None:
+    def signals(model: ChatLlamaCpp) -> list[float]:
+        message = model.invoke(QUESTION, temperature=0, max_tokens=8)
+        return list(message.response_metadata["token_signals"]["self_certainty"])
+
+    with ChatLlamaCpp(**LIKELY, **options) as model:
+        assert signals(model) != signals(shipped)
+        assert options.items() <= model.calibration_fingerprint()["sampling"].items()
+
+
+def test_every_context_field_is_written() -> None:
+    llama = library()
+    written = llama.llama_context_default_params()
+    given: dict[str, Any] = {
+        **{"n_batch": 96, "n_ubatch": 32, "n_threads": 3, "n_threads_batch": 5, "swa_full": False},
+        **{"rope_freq_base": 5.0, "rope_freq_scale": 0.5, "yarn_ext_factor": 0.25, "yarn_attn_factor": 2.0},
+        **{
+            "yarn_beta_fast": 30.0,
+            "yarn_beta_slow": 1.5,
+            "yarn_orig_ctx": 77,
+            "offload_kqv": False,
+            "op_offload": False,
+        },
+    }
+    names = {"flash_attn": True, "type_k": "q4_1", "type_v": "iq4_nl", "rope_scaling_type": "longrope"}
+    ContextParameters(**given, **names).apply(llama, written)
+    assert {name: getattr(written, name) for name in given} == given
+    assert (written.flash_attn_type, written.rope_scaling_type) == (1, llama.LLAMA_ROPE_SCALING_TYPE_LONGROPE)
+    assert (written.type_k, written.type_v) == (llama.GGML_TYPE_Q4_1, llama.GGML_TYPE_IQ4_NL)
+    assert set(ContextParameters.model_fields) == {*given, *names}
+
+
+def test_nothing_given_leaves_llama_cpps_defaults() -> None:
+    llama = library()
+    untouched, written = llama.llama_context_default_params(), llama.llama_context_default_params()
+    ContextParameters().apply(llama, written)
+    differing = {n for n, _ in untouched._fields_ if bytes_of(untouched, n) != bytes_of(written, n)}
+    assert differing == {"n_batch"}
+    model, loaded = llama.llama_model_default_params(), llama.llama_model_default_params()
+    assert ModelParameters().apply(llama, loaded) == []
+    assert {n for n, _ in model._fields_ if bytes_of(model, n) != bytes_of(loaded, n)} == {"n_gpu_layers"}
+
+
+def bytes_of(struct: Any, name: str) -> bytes:
+    field = getattr(type(struct), name)
+    return bytes(memoryview(struct).cast("B")[field.offset : field.offset + field.size])
+
+
+def test_every_model_field_is_written() -> None:
+    llama = library()
+    written = llama.llama_model_default_params()
+    overrides = {"a": True, "b": -3, "c": 0.5, "d": "text"}
+    given: dict[str, Any] = {"n_gpu_layers": 12, "main_gpu": 1, "check_tensors": True, "use_extra_bufts": False}
+    other: dict[str, Any] = {"split_mode": "row", "tensor_split": (3, 1), "kv_overrides": overrides}
+    kept = ModelParameters(**given, **other).apply(llama, written)
+    assert len(kept) == 2
+    assert {name: getattr(written, name) for name in given} == given
+    assert written.split_mode == llama.LLAMA_SPLIT_MODE_ROW
+    assert written.tensor_split[:3] == [3, 1, 0]
+    a, b, c, d, end = written.kv_overrides[:5]
+    assert [item.key for item in (a, b, c, d, end)] == [b"a", b"b", b"c", b"d", b""]
+    assert (a.value.val_bool, b.value.val_i64, c.value.val_f64, d.value.val_str) == (True, -3, 0.5, b"text")
+
+
+def test_overridden_metadata_counts_for_us_too(tiny_path: Path, face: Face) -> None:
+    with ChatLlamaCpp(model_path=tiny_path, kv_overrides={"general.sampling.temp": 0.0}, max_tokens=5) as model:
+        assert model.calibration_fingerprint()["sampling"]["temperature"] == 0.0
+        assert face.invoke(model, "hi").content == face.invoke(model, "hi").content
+        assert '"general.sampling.temp": 0.0' in model.calibration_fingerprint()["sampling"]["kv_overrides"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"n_ubatch": 600}, "n_ubatch=600 must not be larger than n_batch=512"),
+        ({"type_v": "q8_0", "flash_attn": False}, "type_v='q8_0' is quantised, which needs flash attention"),
+        ({"type_k": "q9_0"}, "type_k: Input should be 'f32', 'f16', .*got 'q9_0'"),
+        ({"rope_scaling_type": "cubic"}, "rope_scaling_type: .*'yarn'.*got 'cubic'"),
+        ({"rope_freq_base": 0}, "rope_freq_base: .*greater than 0, got 0"),
+        ({"rope_freq_scale": float("nan")}, "rope_freq_scale: .*finite number, got nan"),
+        ({"yarn_orig_ctx": 0}, "yarn_orig_ctx"),
+        ({"n_batch": 0}, "n_batch: .*got 0"),
+        ({"n_threads": 0}, "n_threads: .*got 0"),
+        ({"n_threads_batch": 1000}, "n_threads_batch: .*512, got 1000"),
+        ({"n_gpu_layers": -2}, "n_gpu_layers: .*-1, got -2"),
+        ({"main_gpu": -1}, "main_gpu"),
+        ({"split_mode": "rows"}, "split_mode: .*got 'rows'"),
+        ({"tensor_split": (1, -1)}, "tensor_split.1: .*got -1"),
+        ({"tensor_split": (0, 0)}, "tensor_split gives no GPU any share"),
+        ({"tensor_split": (1,) * 99}, "tensor_split has 99 shares, but llama.cpp can use"),
+        (
+            {"kv_overrides": {"llama.context_length": "many"}},
+            r"llama.context_length must be of type int.*\(1024\).*'many'",
+        ),
+        ({"kv_overrides": {"k" * 200: 1}}, "at most 127 bytes"),
+        ({"kv_overrides": {"general.name": "n" * 200}}, "at most 127 bytes"),
+        ({"lora": {"a.gguf": float("inf")}}, "lora.*finite"),
+        ({"num_ctx": 100}, "unknown option 'num_ctx'; did you mean 'n_ctx'"),
+        ({"gpu_layers": 100}, "did you mean 'n_gpu_layers'"),
+        ({"cache_type_k": "f16"}, "did you mean 'type_k'"),
+        ({"rope_freq_bas": 1.0}, "did you mean 'rope_freq_base'"),
+    ],
+)
+def test_wrong_parameters_are_refused(tiny_path: Path, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        ChatLlamaCpp(model_path=tiny_path, **options)
+
+
+def test_the_readme_lists_every_option() -> None:
+    readme = (Path(__file__).parents[4] / "backends" / "README.md").read_text(encoding="utf-8")
+    listed = readme.split("### Options")[1].split("\n### ")[0]
+    ours = set(ChatLlamaCpp.model_fields) - set(BaseChatModel.model_fields) | {"verbose"}
+    ours |= set(CallOptions.model_fields)
+    assert [name for name in sorted(ours) if f"`{name}`" not in listed] == []
+
+
+def test_what_llama_cpp_itself_refuses(tiny_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ModelFileError, match="wrong number of tensors"):
+        ChatLlamaCpp(model_path=tiny_path, kv_overrides={"llama.block_count": 1})
+    with pytest.raises(ModelError, match=r"K cache type q8_0 with block size 32 does not divide n_embd_head_k=8"):
+        ChatLlamaCpp(model_path=tiny_path, type_k="q8_0", flash_attn=True)
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,227 @@
+"""Sampling options of the model and of a call: they reach the draws, come from the GGUF, and are checked."""
+
+import json
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc_llama_cpp.sampling.fields import SamplingFields
+from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
+
+from backends.llama_cpp.faces import Face
+from backends.llama_cpp.tiny_gguf import write_tiny_model
+from langchain_reasc.calibration.schema import Fingerprint
+from langchain_reasc.exceptions import ConfigurationError
+
+FOUR = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+
+EVERYTHING: dict[str, Any] = {
+    **{"temperature": 0.7, "dynatemp_range": 0.2, "dynatemp_exponent": 1.5, "top_k": 50, "top_p": 0.9, "min_p": 0.01},
+    **{"typical_p": 0.9, "top_n_sigma": 3.0, "xtc_probability": 0.3, "xtc_threshold": 0.2, "repeat_penalty": 1.1},
+    **{"repeat_last_n": 32, "frequency_penalty": 0.1, "presence_penalty": 0.2, "dry_multiplier": 0.8, "dry_base": 2.0},
+    **{
+        "dry_allowed_length": 3,
+        "dry_penalty_last_n": -1,
+        "dry_sequence_breakers": ("\n", "."),
+        "logit_bias": {65: 2.0},
+    },
+}
+
+
+def sampling(model: ChatLlamaCpp, **options: Any) -> dict[str, Any]:
+    found: dict[str, Any] = model.calibration_fingerprint(**options)["sampling"]
+    return found
+
+
+def test_everything_at_once(endless: ChatLlamaCpp, face: Face) -> None:
+    options = {"max_tokens": 40, "seed": 5, **EVERYTHING}
+    first = face.invoke(endless, "hello", **options)
+    assert first.content == face.invoke(endless, "hello", **options).content
+    assert first.content != face.invoke(endless, "hello", max_tokens=40, seed=5).content
+    assert set(EVERYTHING) == set(SamplingParameters.__dataclass_fields__) - {
+        "mirostat",
+        "mirostat_tau",
+        "mirostat_eta",
+    }
+    assert face.invoke(endless, "hello", max_tokens=40, mirostat=2, mirostat_tau=3.0, mirostat_eta=0.2).content
+
+
+def test_each_parameter_has_a_field_and_the_other_way_round() -> None:
+    assert set(SamplingFields.model_fields) - {"seed"} == set(SamplingParameters.__dataclass_fields__)
+    assert SamplingFields().sampling({}) == SamplingParameters()
+    for field in SamplingFields.model_fields.values():
+        assert field.default is None
+
+
+def test_a_banned_token_is_never_said(endless: ChatLlamaCpp, face: Face) -> None:
+    options: dict[str, Any] = {"max_tokens": 60, "temperature": 2.0, "top_k": 0, "seed": 1}
+    letters = {ord(letter): letter for letter in "abcdefghijklmnopqrstuvwxyz"}
+    free = str(face.invoke(endless, "hello", **options).content)
+    assert set(free) & set(letters.values())
+    for ban in (False, -math.inf):
+        banned = str(face.invoke(endless, "hello", logit_bias=dict.fromkeys(letters, ban), **options).content)
+        assert banned
+        assert not set(banned.replace("th", "")) & set(letters.values())
+    assert face.invoke(endless, "hello", logit_bias={"65": 100}, max_tokens=5).content == "AAAAA"
+
+
+def test_nothing_is_said_twice_under_a_huge_presence_penalty(endless: ChatLlamaCpp, face: Face) -> None:
+    options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 60, "signals": (), "logprobs": False}
+    message = face.invoke(endless, "hello", presence_penalty=1e5, repeat_last_n=-1, **options)
+    letters = str(message.content).replace("th", "").replace("\ufffd", "")
+    assert len(set(letters)) == len(letters) > 20
+    assert len(set(str(face.invoke(endless, "hello", **options).content))) < 30
+
+
+def test_the_models_own_options_count_and_a_calls_override_them(endless_path: Path, face: Face) -> None:
+    with ChatLlamaCpp(model_path=endless_path, seed=2, max_tokens=20, logit_bias={65: 100.0}) as model:
+        assert face.invoke(model, "hello").content == "A" * 20
+        assert face.invoke(model, "hello", logit_bias={66: 200.0}).content == "B" * 20
+        assert face.invoke(model.bind(logit_bias={}), "hello").content != "A" * 20
+        again = pickle.loads(pickle.dumps(model))
+        assert again.logit_bias == {65: 100.0}
+        again.close()
+
+
+def test_what_the_gguf_recommends(tmp_path: Path) -> None:
+    recommended: dict[str, float | int | str] = {
+        **{"general.sampling.temp": 0.6, "general.sampling.top_k": 12, "general.sampling.xtc_probability": 0.25},
+        **{"general.sampling.xtc_threshold": 0.125, "general.sampling.penalty_last_n": 16},
+        **{"general.sampling.penalty_repeat": 1.5, "reasc.sampling.typical_p": 0.5, "reasc.sampling.temperature": 0.25},
+    }
+    path = write_tiny_model(tmp_path / "own.gguf", metadata=recommended)
+    with ChatLlamaCpp(model_path=path) as model:
+        expected = FOUR | {"temperature": 0.25, "top_k": 12, "typical_p": 0.5}
+        expected |= {"xtc_probability": 0.25, "xtc_threshold": 0.125, "repeat_penalty": 1.5, "repeat_last_n": 16}
+        expected |= {"frequency_penalty": 0.0, "presence_penalty": 0.0}
+        assert sampling(model) == expected
+        assert sampling(model, typical_p=1, xtc_probability=0, repeat_penalty=1, temperature=0.8, top_k=40) == FOUR
+        # Mirostat, asked for, does without what the GGUF recommends and it replaces.
+        assert sampling(model, mirostat=2)["mirostat"] == 2
+        assert "typical_p" not in sampling(model, mirostat=2)
+
+
+def test_what_the_gguf_recommends_can_be_wrong(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "wrong.gguf", metadata={"general.sampling.top_p": "high"})
+    with pytest.raises(
+        ConfigurationError, match=r"the GGUF recommends .*top_p must be above 0 .*got 'high'; pass others"
+    ):
+        ChatLlamaCpp(model_path=path)
+    with ChatLlamaCpp(model_path=path, top_p=0.5) as model:
+        assert sampling(model)["top_p"] == 0.5
+
+
+def test_a_recommended_mirostat_gives_way(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "miro.gguf", metadata={"general.sampling.mirostat": 2})
+    with ChatLlamaCpp(model_path=path) as model:
+        assert sampling(model)["mirostat"] == 2
+        assert "mirostat" not in sampling(model, typical_p=0.5)
+
+
+def test_a_fingerprint_holds_what_has_an_effect(tiny: ChatLlamaCpp) -> None:
+    assert sampling(tiny) == FOUR
+    idle = {"repeat_last_n": 7, "dry_base": 3.0, "xtc_threshold": 0.3, "mirostat_tau": 1.0, "dynatemp_exponent": 2.0}
+    assert sampling(tiny, **idle, top_n_sigma=-1, repeat_penalty=1.0, xtc_probability=0.0) == FOUR
+    full = sampling(tiny, **EVERYTHING)
+    assert set(full) == set(EVERYTHING)
+    assert full["logit_bias"] == "65:2"
+    stored = Fingerprint(sampling=full).model_dump_json()
+    assert json.loads(stored)["sampling"] == full
+    assert sampling(tiny, logit_bias={5: False, 3: 1.5})["logit_bias"] == "3:1.5 5:-inf"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"temperature": -1}, "temperature: .*greater than or equal to 0, got -1"),
+        ({"temperature": math.nan}, "temperature: .*finite number, got nan"),
+        ({"temperature": math.inf}, "temperature: .*finite number, got inf"),
+        ({"top_k": -3}, "top_k: .*greater than or equal to 0, got -3"),
+        ({"top_k": 1.5}, "top_k: .*integer.*got 1.5"),
+        ({"top_p": 0}, "top_p: .*greater than 0, got 0"),
+        ({"top_p": 1.1}, "top_p: .*less than or equal to 1, got 1.1"),
+        ({"top_p": math.nan}, "top_p: .*got nan"),
+        ({"min_p": 1}, "min_p: .*less than 1, got 1"),
+        ({"min_p": math.nan}, "min_p: .*got nan"),
+        ({"typical_p": 0}, "typical_p: .*greater than 0, got 0"),
+        ({"top_n_sigma": -2}, r"top_n_sigma must be at least 0 \(0 or -1: off\) and finite, got -2"),
+        ({"xtc_probability": 2}, "xtc_probability: .*less than or equal to 1, got 2"),
+        ({"xtc_threshold": -0.1}, "xtc_threshold: .*greater than or equal to 0, got -0.1"),
+        ({"dynatemp_range": -0.1}, "dynatemp_range: .*got -0.1"),
+        ({"repeat_penalty": 0}, "repeat_penalty: .*greater than 0, got 0"),
+        ({"repeat_penalty": 1e9}, "repeat_penalty must be above 0 .*at most 1e6, got 1000000000"),
+        ({"repeat_last_n": -2}, "repeat_last_n: .*-1, got -2"),
+        ({"repeat_last_n": 1 << 40}, "repeat_last_n must be between -1 .*1,048,576"),
+        ({"frequency_penalty": math.inf}, "frequency_penalty: .*got inf"),
+        ({"presence_penalty": 1e7}, "presence_penalty must be between -1e6 and 1e6"),
+        ({"dry_multiplier": -1}, "dry_multiplier: .*got -1"),
+        ({"dry_base": 0.5}, "dry_base: .*1, got 0.5"),
+        ({"dry_allowed_length": 0}, "dry_allowed_length: .*1, got 0"),
+        ({"dry_penalty_last_n": -5}, "dry_penalty_last_n: .*-1, got -5"),
+        (
+            {"dry_sequence_breakers": ("\n", "")},
+            "dry_sequence_breakers must be a tuple of non-empty texts of at most 40 bytes",
+        ),
+        ({"dry_sequence_breakers": ("ü" * 21,)}, "dry_sequence_breakers must be .*at most 40 bytes"),
+        ({"mirostat": 3}, "mirostat: .*0, 1 or 2, got 3"),
+        ({"mirostat_tau": 0}, "mirostat_tau: .*greater than 0, got 0"),
+        ({"mirostat_eta": -1}, "mirostat_eta: .*got -1"),
+        (
+            {"mirostat": 1, "typical_p": 0.5},
+            "mirostat=1 replaces .*typical_p=0.5 would count for nothing; set typical_p=1",
+        ),
+        ({"mirostat": 2, "repeat_penalty": 1.1}, "mirostat=2 replaces .*repeat_penalty=1.1"),
+        ({"mirostat": 2, "dry_multiplier": 1}, "mirostat=2 replaces .*dry_multiplier"),
+        ({"logit_bias": {259: 1}}, "has no token 259; its tokens are 0 to 258"),
+        ({"logit_bias": {-1: 1}}, "logit_bias.-1.*greater than or equal to 0"),
+        ({"logit_bias": {5: math.nan}}, "logit_bias.*got.*nan"),
+        ({"logit_bias": {5: math.inf}}, "logit_bias.*got inf"),
+        ({"logit_bias": {5: True}}, "logit_bias.*a bias is a number, or False to ban the token, got True"),
+        ({"logit_bias": {"cat": 1}}, "logit_bias.cat.*integer"),
+        ({"top_logprobs": 21}, "top_logprobs: .*20, got 21"),
+        ({"seed": -1}, "seed: .*got -1"),
+    ],
+)
+def test_wrong_values(tiny: ChatLlamaCpp, tiny_path: Path, face: Face, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        face.invoke(tiny, "hi", **options)
+    with pytest.raises(ConfigurationError, match=says):
+        ChatLlamaCpp(model_path=tiny_path, **options)
+
+
+@pytest.mark.parametrize("name", sorted(set(SamplingParameters.__dataclass_fields__)))
+def test_nonsense_is_refused_below_the_fields_too(name: str) -> None:
+    for nonsense in (math.nan, "much", None):
+        with pytest.raises(ConfigurationError, match=f"{name} must be .*, got {nonsense!r}"):
+            SamplingParameters(**{name: nonsense})
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("max_new_tokens", "max_tokens"),
+        ("n_predict", "max_tokens"),
+        ("repetition_penalty", "repeat_penalty"),
+        ("top_logprob", "top_logprobs"),
+        ("mirostat_mode", "mirostat"),
+        ("stop_sequences", "stop"),
+        ("typical", "typical_p"),
+        ("dry_mutliplier", "dry_multiplier"),
+    ],
+)
+def test_names_of_other_libraries(tiny: ChatLlamaCpp, face: Face, theirs: str, ours: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"unknown argument '{theirs}'; did you mean '{ours}'"):
+        face.invoke(tiny, "hi", **{theirs: 1})
+
+
+def test_how_logprobs_are_asked_for(tiny: ChatLlamaCpp) -> None:
+    def alternatives(**options: Any) -> int | None:
+        return tiny._options(options).alternatives
+
+    assert alternatives() is None
+    assert alternatives(logprobs=True) == 0
+    assert alternatives(top_logprobs=0) == 0
+    assert alternatives(top_logprobs=5) == alternatives(logprobs=True, top_logprobs=5) == 5

@@ -1,0 +1,121 @@
+"""With a large vocabulary few tokens go through the chain, and the draws are those of the whole vocabulary."""
+
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_reasc_llama_cpp.grammar import grammar_sampler
+from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.native.model import NativeModel
+from langchain_reasc_llama_cpp.sampling import sampler
+from langchain_reasc_llama_cpp.sampling.candidates import Logits
+from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
+
+from backends.llama_cpp.tiny_gguf import write_tiny_model
+
+DRAWS, ROWS = 1500, 300
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NativeModel]:
+    """A model of 20,000 tokens."""
+    words = [f"<{number}>" for number in range(20_000 - 259)]
+    model = NativeModel(write_tiny_model(tmp_path_factory.mktemp("large") / "large.gguf", words=words))
+    assert model.vocabulary_size == 20_000
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def ordinary_and_odd() -> list[Logits]:
+    """As many rows as can be kept; each is drawn from several times."""
+    return list(rows(20_000, ROWS))
+
+
+def rows(size: int, n: int) -> Iterator[Logits]:
+    """Ordinary rows, flat ones, peaked ones, and ones whose logits lie in steps; none has two equal logits."""
+    rng = np.random.default_rng(1)
+    for i in range(n):
+        shape = (
+            lambda: rng.standard_normal(size) * 3,
+            lambda: rng.permutation(size) * 1e-5,
+            lambda: -np.exp(rng.permutation(size) * 1e-3),
+            lambda: rng.permutation(size) * 2e-3 - 30,
+        )[i % 4]
+        yield shape().astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"temperature": 1.5, "top_p": 1.0, "min_p": 0.0},
+        {"temperature": 0.0},
+        {"top_k": 200, "typical_p": 0.7},
+        {"xtc_probability": 0.5, "xtc_threshold": 0.02},
+        {"dynatemp_range": 0.5},
+        {"repeat_penalty": 1.3, "repeat_last_n": 30},
+        {"presence_penalty": 5.0, "frequency_penalty": -0.5, "temperature": 0.0},
+        {"dry_multiplier": 1.0, "dry_allowed_length": 1},
+        {"logit_bias": ((3, 4.0), (7, -np.inf), (19_999, 9.0))},
+        {"logit_bias": ((3, 40.0),), "repeat_penalty": 2.0, "temperature": 0.0},
+    ],
+)
+def test_both_ways_draw_the_same(
+    large: NativeModel, ordinary_and_odd: list[Logits], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    parameters = SamplingParameters(**options)
+    selecting = SamplerChain(parameters, 9, large)
+    monkeypatch.setattr(sampler, "_SELECTS", 1 << 30)
+    whole = SamplerChain(parameters, 9, large)
+    assert selecting._selects and not whole._selects
+    drawn = [(selecting.draw(row), whole.draw(row)) for row in islice(cycle(ordinary_and_odd), DRAWS)]
+    assert [a for a, _ in drawn] == [b for _, b in drawn]
+    assert len({a for a, _ in drawn}) > 1
+    selecting.close()
+    whole.close()
+
+
+def test_equal_logits_come_in_the_order_of_their_ids(large: NativeModel) -> None:
+    row = np.zeros(large.vocabulary_size, dtype=np.float32)
+    chain = SamplerChain(SamplingParameters(top_k=5, top_p=1.0, min_p=0.0), 2, large)
+    assert {chain.draw(row) for _ in range(200)} == {0, 1, 2, 3, 4}
+    chain.close()
+
+
+def test_a_grammar_draws_among_what_it_allows(large: NativeModel) -> None:
+    row = next(rows(large.vocabulary_size, 1))
+    digits = [large.tokenize(digit)[0] for digit in "0123456789"]
+    best = digits[int(row[digits].argmax())]
+    for options in ({"temperature": 0.0}, {}, {"top_k": 0, "temperature": 0.0}, {"repeat_penalty": 1.1, "top_k": 1}):
+        chain = SamplerChain(SamplingParameters(**options), 2, large, Grammar(gbnf="root ::= [0-9]*"))
+        first = chain.draw(row)
+        assert first in digits
+        assert options == {} or first == best
+        assert {chain.draw(row) for _ in range(20)} <= set(digits)
+        chain.close()
+
+
+def test_a_row_that_is_not_finite_ends_nothing(large: NativeModel) -> None:
+    row = np.full(large.vocabulary_size, np.nan, dtype=np.float32)
+    for options in ({}, {"temperature": 0.0}, {"typical_p": 0.5, "top_k": 0}, {"mirostat": 1}, {"top_n_sigma": 1.0}):
+        chain = SamplerChain(SamplingParameters(**options), 2, large)
+        assert 0 <= chain.draw(row) < large.vocabulary_size
+        chain.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"repeat_penalty": 1.3}])
+def test_a_look_at_the_likeliest_is_enough(
+    large: NativeModel, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    grammar = Grammar(gbnf="root ::= [^5]*")  # which leaves about half of the tokens
+    drawn = []
+    for likeliest in (grammar_sampler._LIKELIEST, 1 << 30):
+        monkeypatch.setattr(grammar_sampler, "_LIKELIEST", likeliest)
+        chain = SamplerChain(SamplingParameters(**options), 2, large, grammar)
+        drawn.append([chain.draw(row) for row in rows(large.vocabulary_size, 40)])
+        chain.close()
+    assert drawn[0] == drawn[1]
+    assert not any(b"5" in large.written(token) for token in drawn[0])

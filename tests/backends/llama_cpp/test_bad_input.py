@@ -1,0 +1,223 @@
+"""Every wrong input has its own clear error, and the process lives."""
+
+import pickle
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
+from langchain_reasc_llama_cpp.native import bindings
+from langchain_reasc_llama_cpp.native.gguf_file import read_header
+
+from backends.llama_cpp.faces import Face
+from backends.llama_cpp.tiny_gguf import write_tiny_model
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    ContextOverflowError,
+    MissingExtraError,
+    ModelClosedError,
+    ModelFileError,
+)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"there is no model file .*gone\.gguf"):
+        ChatLlamaCpp(model_path=tmp_path / "gone.gguf")
+
+
+def test_a_directory(tiny_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"is a directory; .*\(tiny\.gguf\)"):
+        ChatLlamaCpp(model_path=tiny_path.parent)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(b"", "empty"), (b"PK\x03\x04 a zip", "not a GGUF"), (b"GG", "not a GGUF")]
+)
+def test_not_a_gguf(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match=says):
+        ChatLlamaCpp(model_path=path)
+
+
+@pytest.mark.parametrize("tenths", range(10))
+@pytest.mark.parametrize("which", ["shipped", "tiny"])
+def test_a_file_cut_short(tmp_path: Path, tiny_path: Path, which: str, tenths: int) -> None:
+    whole = (embedded_model_path() if which == "shipped" else tiny_path).read_bytes()
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(whole[: max(4, len(whole) * tenths // 10)])
+    with pytest.raises(ModelFileError, match="truncated"):
+        ChatLlamaCpp(model_path=path)
+
+
+def test_one_missing_byte_is_seen(tmp_path: Path, tiny_path: Path) -> None:
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(tiny_path.read_bytes()[:-1])
+    with pytest.raises(ModelFileError, match=r"truncated: tensor 'output.weight' ends at byte"):
+        read_header(path)
+
+
+@pytest.mark.parametrize(
+    ("at", "new", "says"),
+    [
+        (4, struct.pack("<I", 1), "version 1"),
+        (4, struct.pack(">I", 3), "big-endian"),
+        (8, struct.pack("<Q", 1 << 60), "damaged|truncated"),
+        (16, struct.pack("<Q", 1 << 60), "damaged|truncated"),
+        (24, struct.pack("<Q", 1 << 60), "name of"),
+    ],
+)
+def test_a_damaged_header(tmp_path: Path, tiny_path: Path, at: int, new: bytes, says: str) -> None:
+    content = bytearray(tiny_path.read_bytes())
+    content[at : at + len(new)] = new
+    path = tmp_path / "damaged.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match=says):
+        read_header(path)
+
+
+def test_noise_in_the_header_never_escapes_as_another_error(tmp_path: Path, tiny_path: Path) -> None:
+    content = tiny_path.read_bytes()
+    path = tmp_path / "noise.gguf"
+    for at in range(4, 1500, 7):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0xA5]) + content[at + 1 :])
+        try:
+            read_header(path)
+        except ModelFileError as error:
+            assert str(path) in str(error)
+
+
+def test_a_model_llama_cpp_refuses(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "odd.gguf", architecture="nonesuch")
+    with pytest.raises(ModelFileError, match=r"llama\.cpp cannot load .*nonesuch"):
+        ChatLlamaCpp(model_path=path)
+
+
+def test_no_chat_template(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "bare.gguf", chat_template=None)
+    with pytest.raises(ModelFileError, match=r"no chat template; pass chat_template"):
+        ChatLlamaCpp(model_path=path)
+    with ChatLlamaCpp(model_path=path, chat_template="{{ messages[0]['content'] }}:", max_tokens=3) as model:
+        assert model.invoke("hi").usage_metadata["input_tokens"] == 3  # type: ignore[index]
+
+
+def test_a_broken_chat_template(tiny_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="not valid Jinja"):
+        ChatLlamaCpp(model_path=tiny_path, chat_template="{% for %}")
+
+
+def test_a_template_that_refuses_says_so(tiny_path: Path, face: Face) -> None:
+    template = "{{ raise_exception('roles must alternate') }}"
+    with (
+        ChatLlamaCpp(model_path=tiny_path, chat_template=template) as model,
+        pytest.raises(ConfigurationError, match="roles must alternate"),
+    ):
+        face.invoke(model, "hi")
+
+
+def test_a_template_cannot_reach_out_of_its_sandbox(tiny_path: Path) -> None:
+    template = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
+    with (
+        ChatLlamaCpp(model_path=tiny_path, chat_template=template) as model,
+        pytest.raises(ConfigurationError, match="unsafe"),
+    ):
+        model.invoke("hi")
+
+
+def test_no_tokenizer(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "mute.gguf", tokenizer="no_vocab")
+    with pytest.raises(ModelFileError, match="no tokenizer"):
+        ChatLlamaCpp(model_path=path)
+
+
+def test_a_prompt_longer_than_the_context(tiny_path: Path, face: Face) -> None:
+    with ChatLlamaCpp(model_path=tiny_path, n_ctx=64) as model:
+        long: list[BaseMessage] = [HumanMessage("x" * 100)]
+        counted = model.get_num_tokens_from_messages(long)
+        with pytest.raises(ContextOverflowError, match=rf"prompt has {counted} tokens, but the context holds 64"):
+            face.invoke(model, long)
+        with pytest.raises(ContextOverflowError):
+            face.sample(model, long, n=2)
+        assert face.invoke(model, "hi", max_tokens=2).content is not None
+
+
+def test_no_messages(tiny: ChatLlamaCpp, face: Face) -> None:
+    with pytest.raises(ConfigurationError, match="no messages"):
+        face.sample(tiny, [], n=1)
+
+
+def test_an_empty_prompt(tiny_path: Path, face: Face) -> None:
+    with (
+        ChatLlamaCpp(model_path=tiny_path, chat_template="{{ messages[0]['content'] }}") as model,
+        pytest.raises(ConfigurationError, match="empty prompt"),
+    ):
+        face.invoke(model, "")
+
+
+def test_an_image(tiny: ChatLlamaCpp, face: Face) -> None:
+    image = HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}])
+    with pytest.raises(ConfigurationError, match=r"message 1 holds a block of type 'image_url'"):
+        face.invoke(tiny, [image])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"n_paralel": 4}, "unknown option 'n_paralel'; did you mean 'n_parallel'"),
+        ({"zzz": 4}, "unknown option 'zzz'; choose from"),
+        ({"n_parallel": 256}, "n_parallel: .*96, got 256"),
+        ({"n_ctx": 0}, "n_ctx"),
+        ({"n_ctx": 4_000_000_000}, "n_ctx"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"top_k": -1}, "top_k"),
+        ({"signals": ("entropy",)}, "unknown signal"),
+        ({"stop": ["ok", ""]}, "stop string"),
+        ({"max_tokens": "many"}, "max_tokens: .*'many'"),
+    ],
+)
+def test_wrong_options_of_the_model_are_refused(tiny_path: Path, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        ChatLlamaCpp(model_path=tiny_path, **options)
+
+
+def test_a_closed_model(tiny_path: Path, face: Face) -> None:
+    model = ChatLlamaCpp(model_path=tiny_path)
+    model.close()
+    model.close()
+    for use in (
+        lambda: face.invoke(model, "hi"),
+        lambda: face.stream(model, "hi"),
+        lambda: face.sample(model, "hi", n=2),
+        lambda: model.get_num_tokens("hi"),
+    ):
+        with pytest.raises(ModelClosedError, match=r"tiny\.gguf is closed"):
+            use()
+
+
+def test_a_pickled_model_is_loaded_again(tiny_path: Path) -> None:
+    with ChatLlamaCpp(model_path=tiny_path, seed=3, max_tokens=6) as model:
+        dumped = pickle.dumps(model)
+        assert len(dumped) < 2000  # the configuration, not the model
+        with pickle.loads(dumped) as again:
+            assert again.invoke("hi").content == model.invoke("hi").content
+            assert again._engine is not model._engine
+
+
+def test_llama_cpp_is_not_installed(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    bindings._library.cache_clear()
+    try:
+        with pytest.raises(MissingExtraError, match=r"pip install 'langchain-reasc\[llama-cpp\]'"):
+            ChatLlamaCpp(model_path=tiny_path)
+    finally:
+        monkeypatch.undo()
+        bindings.library()
+
+
+def test_huggingface_hub_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-reasc\[huggingface\]'"):
+        ChatLlamaCpp.from_hugging_face("someone/model", "model.gguf")

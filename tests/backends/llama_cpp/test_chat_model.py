@@ -1,0 +1,223 @@
+"""What LangChain users expect of a chat model; every behaviour through the sync and the async methods."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGeneration
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+from backends.llama_cpp.faces import Face, SyncFace, merged
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.token_signals import SIGNALS
+
+QUESTION = (
+    "Jack has saved 3 dollars. Jack works 2 more hours for 5 dollars an hour. How many dollars does Jack have now?"
+)
+
+
+def text_of(message: AIMessage) -> str:
+    assert isinstance(message.content, str)
+    return message.content
+
+
+def test_a_response_says_all_about_itself(shipped: ChatLlamaCpp, face: Face) -> None:
+    message = face.invoke(shipped, QUESTION)
+    metadata, usage = message.response_metadata, message.usage_metadata
+    assert text_of(message)
+    assert metadata["finish_reason"] == "stop"
+    assert metadata["model_name"] == "word_problems.gguf"
+    assert usage is not None
+    assert usage["input_tokens"] == shipped.get_num_tokens_from_messages([HumanMessage(QUESTION)])
+    assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    signals = metadata["token_signals"]
+    assert set(signals) == set(SIGNALS)
+    # The end token was drawn too, and has its signals.
+    assert {len(values) for values in signals.values()} == {usage["output_tokens"]}
+    assert usage["output_tokens"] == len(shipped.get_token_ids(text_of(message))) + 1
+    assert metadata["token_signals_info"] == {"vocabulary_size": shipped._engine.model.vocabulary_size, "top_k": 20}
+
+
+def test_messages_can_be_stored(shipped: ChatLlamaCpp, face: Face) -> None:
+    message = face.invoke(shipped, QUESTION)
+    again = AIMessage.model_validate(json.loads(json.dumps(message.model_dump())))
+    assert again.response_metadata == message.response_metadata
+    assert pickle.loads(pickle.dumps(message)) == message
+
+
+def test_a_stream_adds_up_to_the_response(solo: ChatLlamaCpp, face: Face) -> None:
+    whole = face.invoke(solo, QUESTION)
+    chunks = face.stream(solo, QUESTION)
+    total = merged(chunks)
+    assert total.content == whole.content
+    assert len(chunks) > 10
+    assert sum(bool(chunk.response_metadata.get("token_signals")) for chunk in chunks) == 1
+    assert total.response_metadata["token_signals"] == whole.response_metadata["token_signals"]
+    assert total.response_metadata["finish_reason"] == "stop"
+    assert total.response_metadata["model_name"] == "word_problems.gguf"
+    assert total.usage_metadata is not None
+    assert whole.usage_metadata is not None
+    assert total.usage_metadata["output_tokens"] == whole.usage_metadata["output_tokens"]
+
+
+def test_tokens_are_reported_as_they_come(shipped: ChatLlamaCpp, face: Face) -> None:
+    class Heard(BaseCallbackHandler):
+        def __init__(self) -> None:
+            self.tokens: list[str] = []
+
+        def on_llm_new_token(self, token: Any, **_: Any) -> None:
+            self.tokens.append(token)
+
+    heard = Heard()
+    total = merged(face.stream(shipped, QUESTION, config={"callbacks": [heard]}))
+    assert "".join(heard.tokens) == total.content
+    assert len([token for token in heard.tokens if token]) > 10
+
+
+def test_generate_gives_n_and_the_prompt_is_billed_once(shipped: ChatLlamaCpp, face: Face) -> None:
+    question = f"{type(face).__name__} asks: {QUESTION}"  # each face asks something new
+    result = face.generate(shipped, [[HumanMessage(question)], [HumanMessage(QUESTION)]], n=3)
+    assert [len(generations) for generations in result.generations] == [3, 3]
+    messages: list[Any] = [cast(ChatGeneration, generation).message for generation in result.generations[0]]
+    assert len({message.content for message in messages}) > 1
+    cached = [message.usage_metadata["input_token_details"]["cache_read"] for message in messages]
+    prompt = messages[0].usage_metadata["input_tokens"]
+    assert cached[0] < prompt
+    assert cached[1:] == [prompt, prompt]
+
+
+def test_batch_answers_each_input(shipped: ChatLlamaCpp, face: Face) -> None:
+    questions = [f"Kira has {n} roses. Kira buys 2 roses. How many roses does Kira have?" for n in range(3, 8)]
+    together = face.batch(shipped, questions, temperature=0.0)
+    alone = [face.invoke(shipped, question, temperature=0.0) for question in questions]
+    assert [m.content for m in together] == [m.content for m in alone]
+    assert len({m.content for m in together}) > 2
+
+
+def test_the_model_works_in_a_chain(shipped: ChatLlamaCpp, face: Face) -> None:
+    chain = ChatPromptTemplate.from_messages([("user", "{question}")]) | shipped | StrOutputParser()
+    answer: Any = face.invoke(chain, {"question": QUESTION})
+    assert answer == face.invoke(shipped, QUESTION).content
+
+
+def test_max_tokens_cuts(shipped: ChatLlamaCpp, face: Face) -> None:
+    whole = text_of(face.invoke(shipped, QUESTION))
+    cut = face.invoke(shipped, QUESTION, max_tokens=5)
+    assert cut.response_metadata["finish_reason"] == "length"
+    assert cut.usage_metadata is not None
+    assert cut.usage_metadata["output_tokens"] == 5
+    assert whole.startswith(text_of(cut))
+    bound = shipped.bind(max_tokens=5)
+    assert face.invoke(bound, QUESTION).content == cut.content
+
+
+@pytest.mark.parametrize("how", ["argument", "field"])
+def test_stop_strings_end_the_response_before_them(shipped: ChatLlamaCpp, face: Face, how: str) -> None:
+    whole = text_of(face.invoke(shipped, QUESTION))
+    middle = len(whole) // 2
+    stop = whole[middle : middle + 4]
+    wanted = whole[: whole.index(stop)]
+    model = shipped if how == "argument" else shipped.model_copy(update={"stop": [stop, "never"]})
+    options: dict[str, Any] = {"stop": [stop, "never"]} if how == "argument" else {}
+    message = face.invoke(model, QUESTION, **options)
+    assert message.content == wanted
+    assert message.response_metadata["finish_reason"] == "stop"
+    assert merged(face.stream(model, QUESTION, **options)).content == wanted
+    [(_, sample)] = face.sample(model, QUESTION, n=1, **options)
+    assert sample.content == wanted
+
+
+def test_a_seed_fixes_the_response_and_its_absence_does_not(shipped: ChatLlamaCpp, face: Face) -> None:
+    fixed = {face.invoke(shipped, QUESTION).content for _ in range(3)}
+    assert len(fixed) == 1
+    assert face.invoke(shipped, QUESTION, seed=5).content == face.invoke(shipped, QUESTION, seed=5).content
+    free = shipped.model_copy(update={"seed": None})
+    drawn = [face.invoke(free, QUESTION) for _ in range(6)]
+    assert len({message.content for message in drawn}) > 1
+    first = drawn[0]
+    again = face.invoke(free, QUESTION, seed=first.response_metadata["seed"])
+    assert again.content == first.content
+
+
+def test_both_faces_give_the_same(solo: ChatLlamaCpp, face: Face) -> None:
+    reference = SyncFace()
+    assert face.invoke(solo, QUESTION).content == reference.invoke(solo, QUESTION).content
+    ours, theirs = (dict(f.sample(solo, QUESTION, n=5)) for f in (face, reference))
+    assert {i: m.content for i, m in ours.items()} == {i: m.content for i, m in theirs.items()}
+    for message in (*ours.values(), *theirs.values()):
+        assert message.response_metadata.pop("timing")
+    assert all(ours[i].response_metadata == theirs[i].response_metadata for i in range(5))
+
+
+def test_sampling_parameters_of_the_file_are_the_default(tiny_path: Path, tmp_path: Path, face: Face) -> None:
+    from backends.llama_cpp.tiny_gguf import write_tiny_model
+
+    greedy = write_tiny_model(tmp_path / "greedy.gguf", metadata={"reasc.sampling.temperature": 0.0})
+    with ChatLlamaCpp(model_path=greedy, max_tokens=12) as model:
+        assert model.calibration_fingerprint()["sampling"]["temperature"] == 0
+        assert face.invoke(model, "hi", seed=1).content == face.invoke(model, "hi", seed=2).content
+        assert face.invoke(model, "hi", seed=1, temperature=1.0).content != face.invoke(model, "hi", seed=2).content
+    with ChatLlamaCpp(model_path=tiny_path) as model:
+        sampling = model.calibration_fingerprint()["sampling"]
+        assert sampling == {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+
+
+def test_roles_reach_the_template(shipped: ChatLlamaCpp) -> None:
+    messages = [
+        SystemMessage("Be brief."),
+        HumanMessage("Hi"),
+        AIMessage("Hello"),
+        HumanMessage([{"type": "text", "text": "2+2?"}]),
+    ]
+    rendered = b"".join(shipped._engine.model._render(t, special=True) for t in shipped._prompt(messages))
+    assert rendered.decode() == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+        "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_usage_is_counted_by_langchain(shipped: ChatLlamaCpp, face: Face) -> None:
+    counter = UsageMetadataCallbackHandler()
+    message = face.invoke(shipped, QUESTION, config={"callbacks": [counter]})
+    assert counter.usage_metadata["word_problems.gguf"] == message.usage_metadata
+
+
+def test_signals_are_a_choice(shipped: ChatLlamaCpp, face: Face) -> None:
+    assert "token_signals" not in face.invoke(shipped, QUESTION, signals=()).response_metadata
+    some = face.invoke(shipped, QUESTION, signals=("token_logprob",)).response_metadata["token_signals"]
+    everything = face.invoke(shipped, QUESTION).response_metadata["token_signals"]
+    assert list(some) == ["token_logprob"]
+    assert some["token_logprob"] == pytest.approx(everything["token_logprob"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"temprature": 0.1}, "did you mean 'temperature'"),
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"min_p": 1}, "min_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"seed": -1}, "seed"),
+        ({"signals": ("entropy",)}, "unknown signal 'entropy'"),
+        ({"stop": [""]}, "stop string"),
+    ],
+)
+def test_wrong_options_of_a_call_are_refused(
+    shipped: ChatLlamaCpp, face: Face, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        face.invoke(shipped, QUESTION, **options)
+    with pytest.raises(ConfigurationError, match=says):
+        face.sample(shipped, QUESTION, n=2, **options)
+
+
+def test_a_stream_carries_one_response(shipped: ChatLlamaCpp, face: Face) -> None:
+    with pytest.raises(ConfigurationError, match="n=2"):
+        face.stream(shipped, QUESTION, n=2)

@@ -1,0 +1,131 @@
+"""What is recorded of a tool call's tokens by llama.cpp, and which of them decide; sync and async."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+from pydantic import BaseModel, Field
+
+from backends.llama_cpp.faces import Face, merged
+from backends.llama_cpp.tiny_gguf import write_tiny_model
+from backends.llama_cpp.tools.tool_templates import HERMES, LLAMA
+from langchain_reasc import Measure, ReASCRunnable, calibrate
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.models.logprobs.deciding import deciding_tokens, spelled_by
+from langchain_reasc.pools.record import record_pool
+
+MEAN = Measure("token_logprob", "mean")
+
+
+class Weather(BaseModel):
+    """The weather at a place."""
+
+    city: str = Field(max_length=6, description="where")
+    days: int = Field(ge=1, le=9)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = ["<tool_call>", '{"name": "Weather"']
+    return write_tiny_model(tmp_path_factory.mktemp("deciding") / "tools.gguf", words=words, context=4096, ends=False)
+
+
+@pytest.fixture(scope="module", params=["hermes", "llama", "instructed", "shipped"])
+def model(request: pytest.FixtureRequest, path: Path) -> Iterator[Any]:
+    """Random models, whose tokens are bytes, and the shipped one, each held to calls by a grammar."""
+    template = {"hermes": HERMES, "llama": LLAMA}.get(request.param)
+    options = {} if request.param == "shipped" else {"model_path": path, "chat_template": template}
+    with ChatLlamaCpp(seed=1, **options) as made:
+        yield made.bind_tools([Weather], tool_choice="Weather", max_tokens=200)
+
+
+def check(message: AIMessage) -> None:
+    """The tokens that decide spell the name and the arguments, and their signals are what is read."""
+    [call] = message.tool_calls
+    spelled, text = spelled_by(message.response_metadata), message.response_metadata["generated_text"]["text"]
+    assert spelled is not None and b"".join(spelled).decode() == text
+    mask = deciding_tokens(spelled, message.tool_calls)
+    assert mask is not None
+    begin = next(re.finditer(r'"(?:arguments|parameters)"\s*:\s*', text)).end()
+    arguments, end = json.JSONDecoder(strict=False).raw_decode(text, begin)
+    assert arguments == call["args"]
+    kept = b"".join(piece for piece, keep in zip(spelled, mask, strict=True) if keep).decode()
+    assert kept.endswith(text[begin:end])
+    assert kept.removesuffix(text[begin:end]) in ("Weather", '{"name": "Weather"')  # which is one token
+    signals = np.array(message.response_metadata["token_signals"]["token_logprob"])
+    reading = read_signals(message, of_calls=True)
+    np.testing.assert_allclose(reading.signals["token_logprob"], signals[mask], rtol=1e-5)
+    assert 0 < mask.sum() < len(signals) - 10
+
+
+def test_the_tokens_of_a_call_are_told_from_the_others(model: Any, face: Face) -> None:
+    for seed in range(3):
+        check(face.invoke(model, "Will it rain?", seed=seed))
+    check(merged(face.stream(model, "Will it rain?")))
+
+
+def test_several_calls(path: Path, face: Face) -> None:
+    with ChatLlamaCpp(model_path=path, chat_template=HERMES, max_tokens=1000) as made:
+        message = face.invoke(made.bind_tools([Weather], tool_choice="any"), "Will it rain?")
+    spelled = spelled_by(message.response_metadata)
+    assert spelled is not None and len(message.tool_calls) > 1
+    mask = deciding_tokens(spelled, message.tool_calls)
+    assert mask is not None
+    kept = b"".join(piece for piece, keep in zip(spelled, mask, strict=True) if keep).decode()
+    assert kept.count("Weather") == kept.count('"city"') == len(message.tool_calls)
+    assert "<tool_call>" not in kept
+
+
+def test_what_the_tokens_spell_is_recorded_of_any_response_with_signals(path: Path, face: Face) -> None:
+    with ChatLlamaCpp(model_path=path, chat_template=HERMES, max_tokens=20) as made:
+        for bound in (made, made.bind_tools([Weather]), made.bind_tools([Weather], tool_choice="any")):
+            metadata = face.invoke(bound, "hi").response_metadata
+            assert len(metadata["generated_text"]["sizes"]) == len(metadata["token_signals"]["token_logprob"]) == 20
+        assert "generated_text" not in face.invoke(made.bind_tools([Weather], signals=()), "hi").response_metadata
+
+
+def test_calls_are_weighed_by_their_own_tokens(model: Any) -> None:
+    reasc = ReASCRunnable(model=model, calibration="mixture", measure=MEAN, max_samples=3)
+    result = reasc.solve("Will it rain?")
+    assert "generated_text" not in result.message.response_metadata
+    for response in result.responses:
+        message = response.message
+        assert message is not None and response.answer is not None
+        assert response.score == read_signals(message, of_calls=True).score(MEAN)
+        assert response.score != read_signals(message).score(MEAN)
+
+
+class Heard(BaseCallbackHandler):
+    """Keeps what the model said."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+
+    def on_llm_end(self, response: Any, **kwargs: Any) -> None:
+        self.messages += [one.message for generations in response.generations for one in generations]
+
+
+def test_a_calibration_is_made_of_the_same_tokens(model: Any) -> None:
+    heard = Heard()
+    questions = [(f"Will it rain on day {at}?", "no") for at in range(3)]
+    calibration = calibrate(model, questions, measure=MEAN, concurrency=1, config={"callbacks": [heard]})
+    scores = [read_signals(message, of_calls=True).score(MEAN) for message in heard.messages]
+    assert len(scores) == 3 and calibration.mean == pytest.approx(np.mean(scores))
+
+
+def test_a_recording_keeps_the_same_tokens(model: Any, tmp_path: Path) -> None:
+    questions = [LabelledQuestion(f"q{at}", f"Will it rain on day {at}?", "no") for at in range(2)]
+    pool = record_pool(model, questions, tmp_path / "pool.sqlite", samples=2, measure=MEAN)
+    for question in pool.questions:
+        assert pool.signals is not None
+        for response, signals in zip(question.responses, pool.signals.of(question.id), strict=True):
+            assert 0 < np.size(signals["token_logprob"]) < response.completion_tokens - 10
+            assert response.score == pytest.approx(MEAN(signals), rel=1e-4)

@@ -1,0 +1,73 @@
+"""The real llama-server, asked what it supports and sampled by what it said."""
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+
+import pytest
+from langchain_reasc_openai import PRESETS, ChatOpenAICompatible, probe
+from langchain_reasc_openai.probing.asking import Server
+from langchain_reasc_openai.probing.identity import identify
+
+from backends.openai.conftest import AsyncFace, SyncFace
+from langchain_reasc import Measure, ReASCRunnable
+from langchain_reasc.models.logprobs import read_signals
+
+pytest.importorskip("xllamacpp")
+Face = SyncFace | AsyncFace
+QUESTION = "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does Kira need?"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    from servers.llama_server import llama_server
+
+    with llama_server(files("langchain_reasc_llama_cpp") / "embedded" / "word_problems.gguf") as server:  # type: ignore[arg-type]
+        yield server.url
+
+
+def test_it_has_what_its_preset_promises(url: str) -> None:
+    found, promised = probe(url), PRESETS["llama-server"].capabilities
+    assert found.server == "llama-server" and found.models == ("word-problems",)
+    for name in ("n", "logprobs", "top_logprobs", "streamed_logprobs", "streamed_usage", "seed", "samplers"):
+        assert getattr(found, name) == getattr(promised, name), name
+    assert found.notices == ()
+
+
+def test_it_tells_of_its_weights(url: str) -> None:
+    with Server(url) as server:
+        [(model, told)] = identify(server).weights.items()
+    assert model == "word-problems" and all(name in told for name in ("n_params", "size", "n_vocab", "n_embd"))
+
+
+def test_samples_are_repeated_with_their_seeds(url: str, face: Face) -> None:
+    with ChatOpenAICompatible(base_url=url, model="word-problems", seed=5, max_tokens=24, top_k=40) as model:
+        drawn = [
+            {index: message.content for index, message in face.sample(model, QUESTION, n=4, first=first)}
+            for first in (0, 2)
+        ]
+    assert len(set(drawn[0].values())) > 1
+    assert {index: drawn[0][index] for index in (2, 3)} == {index: drawn[1][index] for index in (2, 3)}
+
+
+def test_parameters_reach_the_sampler(url: str, face: Face) -> None:
+    with ChatOpenAICompatible(base_url=url, model="word-problems", temperature=2.0, top_k=1, max_tokens=16) as model:
+        assert len({message.content for _, message in face.sample(model, QUESTION, n=4)}) == 1  # top_k=1: the likeliest
+        free = face.sample(model, QUESTION, n=8, top_k=0, min_p=0.0, max_tokens=64)
+        assert len({message.content for _, message in free}) > 1
+
+
+@pytest.mark.parametrize("k", [5, 20, 50])
+def test_as_many_alternatives_come_back_as_are_asked_for(url: str, face: Face, k: int) -> None:
+    with ChatOpenAICompatible(base_url=url, model="word-problems", max_tokens=8, top_logprobs=k) as model:
+        for message in (face.invoke(model, QUESTION), face.sample(model, QUESTION, n=1)[0][1]):
+            assert read_signals(message).k["top_k"] == k
+
+
+def test_reasc_decides(url: str, face: Face) -> None:
+    with ChatOpenAICompatible(base_url=url, model="word-problems", seed=1, max_tokens=96) as model:
+        reasc = ReASCRunnable(model=model, calibration="mixture", measure=Measure("top_k", "mean", 1), max_samples=8)
+        result = face.solve(reasc, QUESTION)
+    assert result.answer is not None and result.decision.samples <= 8
+    assert all(response.score is not None for response in result.responses if response.used)
+    assert json.loads(result.message.model_dump_json())["response_metadata"]["reasc"]["failed"] == 0

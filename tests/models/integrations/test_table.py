@@ -1,0 +1,51 @@
+"""The table "Chat models" of the backends' README says what is known, and every row of it is tested."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from langchain_reasc.models.integrations import integration_of, registry
+from langchain_reasc.models.integrations.known import KNOWN
+
+from . import test_providers
+from .providers import PROVIDERS, WITH_LOGPROBS
+
+README = (Path(__file__).parents[3] / "backends" / "README.md").read_text()
+SECTION = README[README.index("### Chat models") : README.index("### Your own chat model")]
+ROWS = {row[0].strip("`"): row[1:] for row in re.findall(r"^\| (`\w+`) " + r"\| (.*?) *" * 5 + r"\|$", SECTION, re.M)}
+
+
+def test_every_known_class_has_a_row() -> None:
+    on_openai = {"ChatOpenAI", "AzureChatOpenAI"}
+    elsewhere = {"ChatLlamaCpp", "BaseChatOpenAI", "ChatVertexAI"}
+    assert {path.rpartition(".")[2] for path in KNOWN} - elsewhere | on_openai == set(ROWS)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_says_what_is_known_and_tested(name: str) -> None:
+    signals, k, n, streamed, tests = ROWS[name]
+    provider = PROVIDERS[name]
+    integration = integration_of(provider.model("http://127.0.0.1:9"))
+    assert (name in WITH_LOGPROBS) == bool(integration.logprobs) == (not signals.startswith("none: "))
+    assert k == (str(integration.max_top_logprobs) if integration.logprobs else "")
+    assert k == str(provider.alternatives or "")
+    assert n == ("any" if integration.max_n is None else str(integration.max_n))
+    assert streamed == ("yes" if integration.streams_logprobs else "no")
+    seeded = ["seed"] if provider.seed_of else []
+    assert tests.split(", ") == ["logprobs" if integration.logprobs else "none", "n", *seeded]
+
+
+def test_the_tests_it_names_are_there() -> None:
+    named = set(re.findall(r"`(test_\w+)`", SECTION))
+    assert len(named) == 4
+    assert named <= set(vars(test_providers))
+
+
+def test_the_example_of_a_registration_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+    own = README[README.index("### Your own chat model") :]
+    code = re.findall(r"```python\n(.*?)```", own, re.DOTALL)[0]
+    exec(compile(code, "README.md", "exec"), {})
+    assert registry._registered["my_package.ChatMine"](None).max_top_logprobs == 10
+    assert f'[project.entry-points."{registry.GROUP}"]' in own

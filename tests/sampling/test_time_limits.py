@@ -1,0 +1,146 @@
+"""Samples, and questions, that take too long: they cost themselves, and what has ended decides."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from runnable.fakes import Reply, Scripted
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError, SampleTimeout
+from langchain_reasc.sampling.time_limit import QuestionClock
+from sampling.test_parallel import Stream
+from sampling.test_tracing import Runs
+
+SOON = 0.5  # seconds; on a busy machine too, what does not hang must end by then
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """What a hanging sample waits for; at the end it comes after all, so that no thread stays behind."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def hanging(never: threading.Event, *indices: int) -> Scripted:
+    slow = Reply("it is 42", opens=never, wait_at=2)
+    return Scripted(script=lambda question, index: slow if index in indices else Reply("it is 42"))
+
+
+def solved(runner: Any, never: threading.Event, model: Scripted, config: Any = None, **options: Any) -> Any:
+    try:
+        return runner.solve(ReASCRunnable(model=model, **options), "q", config)
+    finally:
+        never.set()
+
+
+def test_a_sample_that_takes_too_long_costs_only_itself(runner: Any, never: threading.Event) -> None:
+    result = solved(runner, never, hanging(never, 1), sample_timeout=SOON, concurrency=3)
+    assert [response.status for response in result.responses][:4] == ["complete", "failed", "complete", "complete"]
+    assert (result.answer, result.decision.reason) == ("42", "agreement")
+    [error] = result.failures
+    assert isinstance(error, SampleTimeout)
+    assert isinstance(error, TimeoutError)
+    assert f"sample_timeout={SOON:g} s" in str(error)
+    assert result.responses[1].message.text == "it is"  # paid for, so kept
+
+
+def test_the_first_sample_may_take_too_long(runner: Any, never: threading.Event) -> None:
+    result = solved(runner, never, hanging(never, 0), sample_timeout=SOON, concurrency=1)
+    assert (result.answer, result.decision.samples) == ("42", 4)
+
+
+def test_what_has_ended_decides_when_the_question_has_had_its_time(runner: Any, never: threading.Event) -> None:
+    result = solved(runner, never, hanging(never, 1, 3, 5), timeout=SOON, concurrency=6)
+    assert (result.answer, result.decision.reason, result.decision.samples) == ("42", "timeout", 3)
+    assert len(result.responses) == 6  # no second wave
+    assert {f"timeout={SOON:g} s" in str(error) for error in result.failures} == {True}
+
+
+def test_a_question_without_any_answer_in_time_is_an_error(runner: Any, never: threading.Event) -> None:
+    with pytest.raises(SampleTimeout, match=rf"took longer than timeout={SOON} s"):
+        solved(runner, never, hanging(never, *range(16)), timeout=SOON, sample_timeout=60)
+
+
+def test_a_decision_in_time_is_not_disturbed(runner: Any, never: threading.Event) -> None:
+    result = solved(runner, never, hanging(never), timeout=60, sample_timeout=60)
+    assert (result.decision.reason, result.failures) == ("agreement", ())
+
+
+def test_models_that_sample_in_parallel_are_cancelled(runner: Any, never: threading.Event) -> None:
+    runs = Runs()
+    model = Blocking(script=None, never=never, blocks={2})
+    result = solved(runner, never, model, {"callbacks": [runs]}, sample_timeout=SOON, concurrency=3)
+    assert [response.status for response in result.responses][:3] == ["complete", "complete", "failed"]
+    assert isinstance(result.failures[0], SampleTimeout)
+    assert result.responses[2].message.text == "it is 1"
+    assert "error" in {runs.ended[run_id] for run_id in runs.of("model")}
+
+
+@pytest.mark.parametrize("option", ["timeout", "sample_timeout"])
+def test_a_limit_is_above_zero(option: str) -> None:
+    with pytest.raises(ConfigurationError, match=option):
+        ReASCRunnable(model=Scripted(script=lambda question, index: Reply()), **{option: 0})
+
+
+def test_the_shorter_limit_holds() -> None:
+    now = iter([0.0, 1.0, 8.0, 8.0, 12.0, 12.0])
+    clock = QuestionClock(question=10, sample=5, clock=lambda: next(now))
+    first, second = clock.wave(), clock.wave()
+    assert first is not None
+    assert second is not None
+    assert (first.seconds, second.seconds) == (5, 2)
+    assert not clock.over
+    assert clock.over
+    assert QuestionClock(question=None, sample=None).wave() is None
+
+
+@pytest.mark.parametrize(("seconds", "launched"), [(1e-9, 2), (1000.0, 4)])
+def test_a_time_budget_bounds_what_is_launched_and_cuts_nothing_off(runner: Any, seconds: float, launched: int) -> None:
+    model = Scripted(script=lambda question, index: Reply(f"the answer is {index}"))
+    result = runner.solve(ReASCRunnable(model=model, max_samples=4, concurrency=2, time_budget=seconds), "q")
+    assert [response.status for response in result.responses] == ["complete"] * launched
+    assert result.decision.reason == "budget"
+    with pytest.raises(ConfigurationError, match="time_budget"):
+        ReASCRunnable(model=model, time_budget=0)
+
+
+class Blocking(Scripted):
+    """Samples in parallel; some are not handed over before they are cancelled."""
+
+    never: Any = None
+    blocks: set[int] = set()  # noqa: RUF012
+
+    def sample(self, messages: Any, *, n: int, first: int = 0, **kwargs: Any) -> "BlockingStream":
+        return BlockingStream(list(range(first, first + n)), self.blocks)
+
+    asample = sample
+
+
+class BlockingStream(Stream):
+    """Hands over what is asked for, the blocked ones when it is cancelled."""
+
+    def __init__(self, indices: list[int], blocks: set[int]) -> None:
+        super().__init__([*(i for i in indices if i not in blocks), *(i for i in indices if i in blocks)], set())
+        self.blocks, self.event = blocks, threading.Event()
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._pairs()
+
+    async def __aiter__(self) -> Any:
+        pairs = self._pairs()
+        while (pair := await asyncio.to_thread(next, pairs, None)) is not None:
+            yield pair
+
+    def _pairs(self) -> Iterator[Any]:
+        while self.waiting:
+            if self.waiting[0] in self.blocks:
+                assert self.event.wait(10)
+            yield next(Stream.__iter__(self))
+
+    def cancel(self) -> None:
+        super().cancel()
+        self.event.set()

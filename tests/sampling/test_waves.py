@@ -1,0 +1,194 @@
+"""Waves: cut off within a chunk, failures alone, every paid token counted, nothing left behind."""
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from runnable.fakes import PROMPT_TOKENS, TIMEOUT, Reply, Scripted, saying
+
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
+from langchain_reasc.models.cutoff import Cutoff, read
+from langchain_reasc.models.inputs import to_messages
+from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.sampling import Wave, draw
+
+MESSAGES = to_messages("q")
+DOWN = Reply("", error=ConnectionError("down"))
+
+
+def test_stop_cuts_running_streams_off_within_one_chunk(runner: Any) -> None:
+    first, rest = threading.Event(), threading.Event()
+    endless = Reply("a b c", endless=True, opens=rest, wait_at=3)
+    model = saying(Reply("done", opens=first), endless, endless)
+
+    def then(sample: Any) -> None:
+        if sample.index == 0:
+            wave.cutoff.stop()
+            rest.set()
+
+    begun = threading.Thread(daemon=True, target=lambda: _when_blocked(model, 2, first))
+    begun.start()
+    wave = Wave(PreparedModel.of(model), MESSAGES, range(3), {})
+    samples = runner.wave(wave, then=then)
+    begun.join(TIMEOUT)
+    assert [sample.status for sample in samples] == ["complete", "cancelled", "cancelled"]
+    for sample in samples[1:]:
+        assert sample.message.text in ("a b c", "a b c c")
+        assert model.log.tokens["q", sample.index] <= 4
+    assert model.log.live == 0
+
+
+def _when_blocked(model: Scripted, n: int, then: threading.Event) -> None:
+    """Set ``then`` once ``n`` samples have said three tokens."""
+    while sum(said >= 3 for said in model.log.tokens.copy().values()) < n:
+        then.wait(0.001)
+    then.set()
+
+
+def test_a_failing_sample_costs_only_itself(runner: Any) -> None:
+    broken = Reply("half a", error=ConnectionError("reset"))
+    model = saying("1", broken, DOWN, "1")
+    samples = runner.wave(Wave(PreparedModel.of(model), MESSAGES, range(4), {}))
+    samples.sort(key=lambda sample: sample.index)
+    assert [sample.status for sample in samples] == ["complete", "failed", "failed", "complete"]
+    assert samples[1].message.text == "half a"
+    assert samples[2].message is None
+    assert isinstance(samples[2].error, ConnectionError)
+
+
+def test_the_decision_is_made_without_the_failed(runner: Any) -> None:
+    result = runner.solve(ReASCRunnable(model=saying("1", DOWN, "1", "1", "1")), "q")
+    assert (result.answer, result.decision.reason, result.decision.samples) == ("1", "agreement", 4)
+    assert [response.used for response in result.responses][:5] == [True, False, True, True, True]
+    assert "1 of 8 samples failed" in result.notices
+    assert result.message.response_metadata["reasc"]["failed"] == 1
+    assert [str(error) for error in result.failures] == ["down"]
+
+
+def test_failures_are_part_of_the_budget(runner: Any) -> None:
+    model = saying("1", "2", DOWN, "3", DOWN, "4")
+    result = runner.solve(ReASCRunnable(model=model, max_samples=6), "q")
+    assert len(model.log.calls) == 6
+    assert (result.answer, result.decision.reason, result.decision.samples) == ("1", "budget", 4)
+    assert result.decision.stop
+
+
+def test_a_first_wave_of_failures_ends_the_matter(runner: Any) -> None:
+    model = saying(DOWN)
+    with pytest.raises(SamplingError, match=r"all 4 samples failed; the first: ConnectionError\('down'\)") as caught:
+        runner.invoke(ReASCRunnable(model=model), "q")
+    assert len(caught.value.failures) == 4
+    assert isinstance(caught.value.__cause__, ConnectionError)
+    assert len(model.log.calls) == 4
+
+
+def test_our_own_errors_come_through_as_they_are(runner: Any) -> None:
+    with pytest.raises(ContextOverflowError, match="too long"):
+        runner.invoke(ReASCRunnable(model=saying(Reply("", error=ContextOverflowError("too long")))), "q")
+
+
+def test_tokens_of_unused_and_cancelled_samples_are_counted(runner: Any) -> None:
+    go = threading.Event()
+    late = Reply("one two three", endless=True, opens=go, wait_at=3)
+    last_used = Reply("the answer is 1", opens=threading.Event())
+    model = saying("1", "1", "1", last_used, "spare 1", late)
+    waiting = threading.Thread(daemon=True, target=lambda: _when_spoken(model, last_used.opens))
+    waiting.start()
+    result = runner.solve(
+        ReASCRunnable(model=model, concurrency=6), "q", on_response=lambda _, decision: decision.stop and go.set()
+    )
+    waiting.join(TIMEOUT)
+    statuses = [response.status for response in result.responses]
+    assert statuses == ["complete"] * 5 + ["cancelled"]
+    assert [response.used for response in result.responses] == [True] * 4 + [False] * 2
+    spoken = sum(model.log.tokens.values())
+    assert result.usage.output_tokens == spoken
+    assert result.usage.unused_output_tokens == spoken - 4 * 4
+    assert result.usage.input_tokens == 6 * PROMPT_TOKENS  # the cancelled one's prompt was paid for, too
+    assert result.usage.estimated  # its tokens were counted, not reported
+    assert result.message.usage_metadata["total_tokens"] == spoken + 6 * PROMPT_TOKENS
+
+
+def _when_spoken(model: Scripted, then: threading.Event) -> None:
+    while model.log.tokens["q", 4] < 5 or model.log.tokens["q", 5] < 3:
+        then.wait(0.001)
+    then.set()
+
+
+@pytest.mark.parametrize(("reported", "estimated"), [(True, False), (False, True)])
+def test_usage_is_estimated_only_where_none_was_reported(runner: Any, reported: bool, estimated: bool) -> None:
+    usage = runner.solve(ReASCRunnable(model=saying(Reply(usage=reported))), "q").usage
+    assert (usage.output_tokens, usage.estimated) == (16, estimated)
+
+
+def test_failed_samples_are_unused_tokens(runner: Any) -> None:
+    model = saying("1", Reply("half of this", error=ConnectionError("reset")), "1", "1", "1")
+    result = runner.solve(ReASCRunnable(model=model, concurrency=5), "q")
+    unused = sum(response.output_tokens for response in result.responses if not response.used)
+    assert result.usage.unused_output_tokens == unused == 3
+
+
+def test_a_model_that_is_not_a_stream_runs_to_its_end(runner: Any) -> None:
+    go = threading.Event()
+    slow = Reply("slow 1", opens=go)
+    model = saying("1", "1", "1", "1", slow)
+    reasc = ReASCRunnable(model=model.with_retry(), concurrency=5)
+    result = runner.solve(reasc, "q", on_response=lambda _, decision: decision.stop and go.set())
+    assert [response.status for response in result.responses] == ["complete"] * 5
+    assert not result.usage.estimated
+
+
+def test_drawing_gives_all_in_launch_order() -> None:
+    model = saying("0", "1", "2", "3", "4")
+    drawn = draw(model, "q", 4, first=1, concurrency=3)
+    assert [(sample.index, sample.message.text[-1]) for sample in drawn] == [(1, "1"), (2, "2"), (3, "3"), (4, "4")]
+    assert model.log.most_live <= 3
+
+
+@pytest.mark.parametrize("wrong", [{"n": 0}, {"n": 2, "concurrency": 0}])
+def test_drawing_nothing_is_a_configuration_error(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"got n=\d, concurrency=\d"):
+        draw(saying("1"), "q", **wrong)
+
+
+def test_a_stream_that_hears_of_the_stop_first_is_cut_off_all_the_same() -> None:
+    """The thread that reads the model may see the stop before the one that waits for it is woken."""
+
+    class Late(Cutoff):
+        def _tell(self, **told: Any) -> None:
+            self._stopped = True
+            time.sleep(0.2)
+            for listener in list(self._listeners.values()):
+                listener()
+
+    cutoff = Late()
+
+    def items() -> Iterator[int]:
+        for item in count(1):
+            if item == 3:
+                threading.Thread(target=cutoff.stop, daemon=True).start()
+            time.sleep(0.005)
+            yield item
+
+    *came, ending = read(items(), cutoff, lambda before: -len(before))
+    assert came == list(range(1, len(came) + 1))
+    assert ending == -len(came)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_nothing_is_asked_of_a_model_once_it_is_given_up(whole: bool) -> None:
+    asked: list[int] = []
+    cutoff = Cutoff()
+    cutoff.give_up()
+    assert list(read((asked.append(1) or 1 for _ in range(3)), cutoff, len, whole=whole)) == [0]
+    assert asked == []
+
+
+def test_a_whole_response_is_waited_for_when_streams_are_cut_off() -> None:
+    cutoff = Cutoff()
+    cutoff.stop()
+    assert list(read(iter([7]), cutoff, len, whole=True)) == [7]
