@@ -1,7 +1,7 @@
 """The chat models that are known, by class; where each figure comes from stands beside it.
 
-``tests/models/integrations`` calls each through its own class, against a server that speaks the provider's wire format; the
-table "Chat models" in ``backends/README.md`` says the same as this one.
+``tests/models/integrations`` calls each through its own class, against a server that speaks the provider's wire format;
+the table "Chat models" in ``backends/README.md`` says the same as this one.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ from langchain_reasc.models.integrations.integration import Integration
 __all__ = ["KNOWN", "unknown"]
 
 
-# No call of theirs leaves a request on the model or its clients: tests/models/integrations/test_own_copies.py looks, but for
-# ChatVertexAI, of which its code was read.
+# No call of theirs leaves a request on the model or its clients: tests/models/integrations/test_own_copies.py looks,
+# but for ChatVertexAI, of which its code was read.
 _Shared = partial(Integration, own_copy=False)
 _COUNTING: Final = (FakeListChatModel, FakeMessagesListChatModel)  # find their next response by what calls left
 
