@@ -1,34 +1,29 @@
-"""One decode step after the other, for all requests together."""
+"""One step after the other, for all requests together: schedule, run, postprocess."""
 
 import time
+from collections.abc import Iterable
 from collections.abc import Sequence as Many
 
 import numpy as np
-import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfidenceError, ModelError, ReASCError
-from langchain_reasc_llama_cpp.confidence.recorder import Wanted
 from langchain_reasc_llama_cpp.engine.context import CacheFull, Chunk, DecodeContext, Logits
-from langchain_reasc_llama_cpp.engine.job import Feed, Job, Sequence
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
 from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache
 from langchain_reasc_llama_cpp.engine.report import Report
 from langchain_reasc_llama_cpp.engine.request import Failed, Finished, GenerationRequest
-from langchain_reasc_llama_cpp.engine.scheduler import Scheduler
-from langchain_reasc_llama_cpp.engine.text import TextAssembler
+from langchain_reasc_llama_cpp.engine.scheduler import Plan, Scheduler
+from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
 __all__ = ["Decoder"]
 
-_PREFILL_SHARE = 8
-"""While answers are being generated, a step carries at most this fraction of ``n_batch`` as prompt tokens."""
-
 
 class Decoder:
     """Continuous batching. Used by the engine's thread only.
 
-    Each step carries one token of every live sequence and, beside them, a piece of the prompts that are coming in.
+    Each step carries one token of every running sample and, beside them, a piece of the prompts that are coming in.
     Requests join and leave between steps.
     """
 
@@ -46,16 +41,17 @@ class Decoder:
         Args:
             model: the loaded model.
             context: a context of that model.
-            n_parallel: sequences decoded together at most.
+            n_parallel: samples decoded together at most.
             cached_prompts: prompts kept after their request.
             overlapped: whether to compute signals in a thread of their own, while the next step decodes.
         """
         self._model, self._context = model, context
         self._cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)
         self._prompts = PromptCache(self._cells, size=cached_prompts, whole_only=model.is_recurrent)
-        self._scheduler = Scheduler(self._cells, self._prompts, n_parallel=n_parallel)
+        self._scheduler = Scheduler(self._cells, self._prompts, n_parallel=n_parallel, n_batch=context.n_batch)
         self._report = Report(n_parallel, model, overlapped=overlapped)
-        self._misfits: list[tuple[Job, ReASCError]] = []
+        self._arranged: list[Sequence] = []  # whose rows the context is ready for
+        self._failures: dict[SequenceGroup, ReASCError] = {}  # found in this step
         self._arrived = 0
 
     @property
@@ -65,152 +61,123 @@ class Decoder:
 
     def add(self, request: GenerationRequest) -> None:
         """Take a request; its turn comes by the scheduler's rules."""
-        self._scheduler.add(Job(request, self._arrived))
+        self._scheduler.add(SequenceGroup(request, self._arrived))
         self._arrived += 1
 
     def step(self) -> None:
-        """Let in whoever may come, decode once, and draw the next token of every live sequence.
+        """Do what the scheduler plans: draw first tokens, decode once, draw the next token of every running sample.
 
         Raises:
             ModelError: llama.cpp failed; call :meth:`fail`.
         """
-        for sequence in self._scheduler.admit(self._begin):
-            self._first_token(sequence)
-        while self._misfits:
-            job, error = self._misfits.pop()
-            self._leave(job, Failed(error))
-        if not self._scheduler.decoding and not self._scheduler.feeds:
-            return
-        logits, chunks = self._decode()
-        rows = list(self._scheduler.decoding)
-        drawn = logits[: len(rows)]
-        at = len(rows)
-        for chunk, feed in chunks:
-            if self._scheduler.fed(feed, len(chunk.tokens)) and isinstance(feed.owner, Job):
-                self._prompt_ready(feed.owner, logits[at])
-                at += 1
-        for sequence in rows:
-            assert sequence.slot is not None
-            self._cells.grow(sequence.slot)
-        if rows:
-            self._draw(drawn, rows)
+        plan = self._scheduler.schedule()
+        if plan.starting:
+            self._start(plan)
+        if plan.rows or plan.chunks:
+            logits = self._run(plan)
+            self._postprocess(plan, logits)
+        self._end_failed(plan)
 
     def drop_cancelled(self) -> None:
         """End the requests that were cancelled: what was begun comes out as it is, the rest never cost anything."""
-        for job in self._scheduler.jobs():
-            if job.request.cancelled:
-                self._leave(job, self._report.cancelled(job))
-        self._give_up({})
+        cancelled = [group for group in self._scheduler.groups() if group.request.cancelled]
+        self._reject(self._report.settle())
+        for group in cancelled:
+            if group not in self._failures:
+                self._report.cancelled(group)
+                self._leave(group, Finished())
+        self._end_failed()
 
     def fail(self, error: Exception) -> None:
         """End everything that has begun with an error, and forget the cache: nobody knows what is in it."""
-        jobs = self._scheduler.jobs()
-        for job in [job for job in jobs if job.begun is not None] or jobs:
-            self._leave(job, Failed(error))
+        groups = self._scheduler.groups()
+        for group in [group for group in groups if group.begun is not None] or groups:
+            self._leave(group, Failed(error))
+        self._failures.clear()
+        self._arranged.clear()
         self._prompts.clear()
         self._cells.clear()
 
     def close(self, error: Exception) -> None:
         """End everything with an error."""
-        for job in self._scheduler.jobs():
-            self._leave(job, Failed(error))
+        for group in self._scheduler.groups():
+            self._leave(group, Failed(error))
         self._report.close()
 
-    def _begin(self, job: Job, index: int) -> Sequence | None:
-        request = job.request
-        try:
-            sampler = SamplerChain(request.sampling, job.salt + request.seed + index, self._model, request.grammar)
-        except ReASCError as error:
-            self._misfits.append((job, error))
-            return None
-        wanted = Wanted(request.signals, request.top_k_signal, request.logprobs)
-        return Sequence(job, index, TextAssembler(request.stop), sampler, wanted)
-
-    def _first_token(self, sequence: Sequence) -> None:
-        """A first token is drawn from the prompt's own logits, without a decode."""
-        prompt = sequence.job.prompt
-        assert prompt is not None and prompt.logits is not None
-        self._scheduler.start(sequence)
-        self._draw(prompt.logits[None], [sequence])
-
-    def _prompt_ready(self, job: Job, logits: npt.NDArray[np.float32]) -> None:
-        assert job.prompt is not None
-        job.prompt.logits = logits.copy()
-        job.ready = job.ready or time.perf_counter()
-
-    def _decode(self) -> tuple[Logits, list[tuple[Chunk, Feed]]]:
-        while True:
-            chunks = self._chunks() if self._scheduler.feeds else []
-            cells = len(self._scheduler.decoding) + sum(len(chunk.tokens) for chunk, _ in chunks)
-            if not self._scheduler.make_room(cells):
-                self._set_back()
+    def _start(self, plan: Plan) -> None:
+        """Draw first tokens from prompts' own logits; whoever ends with it takes no part in the decode."""
+        for sequence in plan.starting:
+            group = sequence.group
+            if sequence.status is not Status.RUNNING or group in self._failures or group.prompt is None:
                 continue
-            if self._scheduler.rearranged:
-                rows = self._scheduler.decoding
-                self._context.arrange([s.slot.id for s in rows if s.slot], [s.slot.length for s in rows if s.slot])
-                self._scheduler.rearranged = False
-            tokens = [sequence.tokens[-1] for sequence in self._scheduler.decoding]
+            request, logits = group.request, group.prompt.logits
+            assert logits is not None
             try:
-                return self._context.decode(tokens, [chunk for chunk, _ in chunks]), chunks
-            except CacheFull:
-                self._set_back()
+                sequence.sampler = SamplerChain(
+                    request.sampling, group.salt + request.seed + sequence.index, self._model, request.grammar
+                )
+            except ReASCError as error:
+                self._failures[group] = error
+                continue
+            sequence.began = time.perf_counter()
+            self._draw(logits[None], [sequence])
+        self._end_failed(plan)
+        plan.rows = [sequence for sequence in plan.rows if sequence.status is Status.RUNNING]
 
-    def _chunks(self) -> list[tuple[Chunk, Feed]]:
-        """The pieces of prompts that go into this step."""
-        rows, whole = len(self._scheduler.decoding), self._context.n_batch
-        budget = max(1, whole // _PREFILL_SHARE) if rows else whole
-        budget = min(budget, whole - rows)
-        chunks: list[tuple[Chunk, Feed]] = []
-        for feed in self._scheduler.feeds:
-            size = min(feed.left, budget)
-            if size < 1:
-                break
-            last = size == feed.left and isinstance(feed.owner, Job)
-            tokens = feed.tokens[feed.done : feed.done + size]
-            chunks.append((Chunk(feed.slot.id, tokens, feed.start + feed.done, last), feed))
-            budget -= size
-        return chunks
+    def _run(self, plan: Plan) -> Logits:
+        """Decode; returns a row of logits for each of the plan's rows, then for each prompt that is whole now."""
+        while plan.rows or plan.chunks:
+            if plan.rows != self._arranged:
+                slots = [sequence.slot for sequence in plan.rows if sequence.slot]
+                self._context.arrange([slot.id for slot in slots], [slot.length for slot in slots])
+                self._arranged = plan.rows
+            chunks = [
+                Chunk(
+                    prefill.slot.id,
+                    prefill.tokens[prefill.done : prefill.done + size],
+                    prefill.start + prefill.done,
+                    logits=size == prefill.left and prefill.sequence is None,
+                )
+                for prefill, size in plan.chunks
+            ]
+            try:
+                return self._context.decode([sequence.tokens[-1] for sequence in plan.rows], chunks)
+            except CacheFull:  # llama.cpp counts otherwise where its windows slide
+                self._scheduler.give_way(plan)
+        return np.empty((0, self._model.vocabulary_size), dtype=np.float32)
 
-    def _set_back(self) -> None:
-        if self._scheduler.set_back() is None:
-            raise ModelError("the KV cache cannot hold even one sequence; make n_ctx or n_cells larger")
+    def _postprocess(self, plan: Plan, logits: Logits) -> None:
+        """Count what was decoded, and draw the next token of each row."""
+        self._scheduler.advance(plan, logits)
+        if plan.rows:
+            self._draw(logits[: len(plan.rows)], plan.rows)
 
     def _draw(self, logits: Logits, sequences: Many[Sequence]) -> None:
-        """Draw the next token of each sequence from its row of logits; those that end leave at once."""
+        """Draw the next token of each sample from its row of logits; those that end leave at once."""
         tokens: list[int] = []
-        failed: dict[Sequence, ReASCError] = {}
-        for sequence, row in zip(sequences, logits, strict=True):
+        drawn: list[int] = []
+        for at, sequence in enumerate(sequences):
+            assert sequence.sampler is not None
             try:
-                tokens.append(sequence.sampler.draw(row))
+                tokens.append(sequence.sampler.draw(logits[at]))
+                drawn.append(at)
             except ReASCError as error:
-                failed[sequence] = error
-        if failed:
-            kept = [row for row, sequence in enumerate(sequences) if sequence not in failed]
-            logits, sequences = logits[kept], [sequences[row] for row in kept]
-        self._report.record(logits, tokens, sequences)
+                self._failures[sequence.group] = error
+        if len(drawn) < len(sequences):
+            logits, sequences = logits[drawn], [sequences[at] for at in drawn]
+        self._reject(self._report.record(logits, tokens, sequences))
         for sequence, token in zip(sequences, tokens, strict=True):
             try:
                 self._take(sequence, token)
             except ReASCError as error:
-                failed[sequence] = error
-        if failed or self._report.unsound:
-            self._give_up(failed)
-
-    def _give_up(self, failed: dict[Sequence, ReASCError]) -> None:
-        """End the requests of sequences that cannot go on; the others do."""
-        for sequence in self._report.take_unsound():
-            failed.setdefault(sequence, ConfidenceError(f"the logits of {self._model.path.name} are not finite"))
-        for sequence, error in failed.items():
-            self._leave(sequence.job, Failed(error))
+                self._failures[sequence.group] = error
 
     def _take(self, sequence: Sequence, token: int) -> None:
-        """Add a drawn token to its sequence, and end it where it ends."""
-        if not sequence.tokens:
-            sequence.began = time.perf_counter()
+        """Add a drawn token to its sample, and end it where it ends."""
         piece, ends = self._model.piece(token)
         sequence.tokens.append(token)
         sequence.text.push(piece)
-        request = sequence.job.request
+        request = sequence.group.request
         if ends or sequence.text.stopped:
             self._finish(sequence, "stop")
         elif len(sequence.tokens) >= request.max_tokens:
@@ -219,22 +186,40 @@ class Decoder:
             self._report.text(sequence)
 
     def _finish(self, sequence: Sequence, reason: str) -> None:
-        job = sequence.job
-        self._report.ended(sequence, reason)
-        self._scheduler.release(sequence, keep=len(job.request.samples) == 1)  # a conversation may go on from it
-        sequence.sampler.close()
-        job.unfinished -= 1
-        if not job.unfinished:
-            self._leave(job, Finished())
-
-    def _leave(self, job: Job, last: Finished | Failed) -> None:
-        """Take a job out, and say the last word about it."""
-        if job.left:
+        group = sequence.group
+        self._reject(self._report.settle())
+        if group in self._failures:
             return
-        job.left = True
-        begun = [*job.live, *job.set_back]
-        self._scheduler.remove(job)
+        self._report.ended(sequence, reason)
+        self._scheduler.release(sequence, keep=len(group.request.samples) == 1)  # a conversation may go on from it
+        sequence.close()
+        group.unfinished -= 1
+        if not group.unfinished:
+            self._leave(group, Finished())
+
+    def _reject(self, unsound: Iterable[Sequence]) -> None:
+        """Note samples whose logits were not finite."""
+        for sequence in unsound:
+            error = ConfidenceError(f"the logits of {self._model.path.name} are not finite")
+            self._failures.setdefault(sequence.group, error)
+
+    def _end_failed(self, plan: Plan | None = None) -> None:
+        """End the requests of samples that cannot go on; the others do."""
+        for group in plan.failed if plan else ():
+            self._failures[group] = ModelError(
+                "the KV cache cannot hold even one sequence; make n_ctx or n_cells larger"
+            )
+        while self._failures:
+            self._leave(*self._failures.popitem())
+
+    def _leave(self, group: SequenceGroup, last: Finished | ReASCError | Failed) -> None:
+        """Take a request out, and say the last word about it."""
+        if group.left:
+            return
+        group.left = True
+        begun = list(group.begun_samples)
+        self._scheduler.remove(group)
         for sequence in begun:
             self._report.drop(sequence)
-            sequence.sampler.close()
-        job.request.emit(last)
+            sequence.close()
+        group.request.emit(Failed(last) if isinstance(last, ReASCError) else last)

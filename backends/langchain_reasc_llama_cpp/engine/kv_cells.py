@@ -34,10 +34,10 @@ class KvMemory(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """Neighbouring cells with the same holders."""
+    """Neighbouring cells that the same sequences hold: ``ref_count`` of them."""
 
     size: int
-    holders: int = 1
+    ref_count: int = 1
 
 
 @dataclass(eq=False, slots=True)
@@ -88,7 +88,7 @@ class KvCells:
         self._open.add(slot)
         if parent is not None and length:
             for run in self._first(parent, length):
-                run.holders += 1
+                run.ref_count += 1
                 slot.runs.append(run)
             self._memory.share(parent.id, slot.id, -1 if length == parent.length else length)
         return slot
@@ -96,18 +96,23 @@ class KvCells:
     def grow(self, slot: Slot, tokens: int = 1) -> None:
         """Count tokens that were decoded into a sequence."""
         self.used += tokens
-        if slot.runs and slot.runs[-1].holders == 1:
+        if slot.runs and slot.runs[-1].ref_count == 1:
             slot.runs[-1].size += tokens
         else:
             slot.runs.append(Run(tokens))
+
+    def grow_each(self, slots: Iterable[Slot]) -> None:
+        """Count one token more in each of these sequences."""
+        for slot in slots:
+            self.grow(slot)
 
     def close(self, slot: Slot) -> None:
         """Forget a sequence; cells that others hold too stay."""
         self._open.remove(slot)
         self._free.append(slot.id)
         for run in slot.runs:
-            run.holders -= 1
-            if not run.holders:
+            run.ref_count -= 1
+            if not run.ref_count:
                 self.used -= run.size
         slot.runs.clear()
         self._memory.forget(slot.id)
@@ -147,7 +152,7 @@ class KvCells:
         return taken
 
     def _cut(self, run: Run, at: int) -> None:
-        rest = Run(run.size - at, run.holders)
+        rest = Run(run.size - at, run.ref_count)
         run.size = at
         for slot in self._open:
             if run in slot.runs:

@@ -17,17 +17,17 @@ _WORTH_SHARING = 16
 
 @dataclass(eq=False)
 class CachedPrompt:
-    """A prompt in the KV cache, on its way there, or set aside.
+    """A prompt in the KV cache, on its way there, or swapped out.
 
     Attributes:
-        slot: the sequence that holds it; None while it is set aside.
+        slot: the sequence that holds it; None while it is swapped out.
         tokens: the prompt's tokens, and those of the response to it where there was only one.
         done: how many of them are in the cache.
         length: how many of them are the prompt's.
         logits: shape (V,), after the prompt's last token; None until that was decoded.
-        pins: how many requests use it now; only without any may it be set aside or dropped.
-        awaited: how many requests come back to it at their next turn; what somebody else could use goes first.
-        state: a copy of what the cache holds of it, in main memory, once it was set aside.
+        ref_count: how many requests use it now; only without any may it be swapped out or dropped.
+        waiters: how many requests come back to it at their next turn; what somebody else could use goes first.
+        swapped: a copy of what the cache held of it, in main memory, once it was swapped out.
     """
 
     slot: Slot | None
@@ -35,9 +35,9 @@ class CachedPrompt:
     done: int = 0
     length: int = field(init=False)
     logits: npt.NDArray[np.float32] | None = None
-    pins: int = 0
-    awaited: int = 0
-    state: State | None = None
+    ref_count: int = 0
+    waiters: int = 0
+    swapped: State | None = None
 
     def __post_init__(self) -> None:
         """The response comes later, if at all."""
@@ -48,8 +48,8 @@ class PromptCache:
     """The prompts that are kept, least recently used first.
 
     Every decode step attends over all cells up to the last one in use, whomever they belong to (``make bench``,
-    "attention"). So idle prompts are set aside, in main memory, as soon as another one comes in, and are put back when
-    they are wanted: that is a copy, and far faster than a prefill.
+    "attention"). So idle prompts are swapped out to main memory as soon as another one comes in, and swapped in when they
+    are wanted: that is a copy, and far faster than a prefill.
 
     Attributes:
         size: how many prompts are kept that nobody uses or waits for; together they hold no more tokens than the KV
@@ -77,31 +77,33 @@ class PromptCache:
         return self._longest(tokens)[1]
 
     def open(self, tokens: Tokens) -> CachedPrompt:
-        """A pinned prompt: the same one as before where it is there, else a new one that shares what it can."""
+        """A prompt with one reference more: the one that is there, or else a new one that shares what it can."""
         known, length = self._longest(tokens)
-        if known is not None and not self._in_cells(known):
+        if known is not None and not self._swap_in(known):
             known, length = None, 0
         if known is None or length < len(tokens):
             known = self._continued(known, length, tokens)
-        known.pins += 1
+        elif length < known.done and not known.ref_count:
+            self._cut(known)
+        known.ref_count += 1
         self._touch(known)
-        self.set_aside()
+        self.swap_out()
         return known
 
     def release(self, prompt: CachedPrompt) -> None:
-        """Take a pin away; what nobody uses stays while there is place for it."""
-        prompt.pins -= 1
+        """Take a reference away; what nobody uses stays while there is place for it."""
+        prompt.ref_count -= 1
         if prompt not in self._prompts:
             return  # everything was forgotten meanwhile
         self._touch(prompt)
-        if not prompt.pins and not prompt.done:
+        if not prompt.ref_count and not prompt.done:
             self._drop(prompt)
         self.trim()
 
     def trim(self) -> None:
         """Drop what there is no place for: first what nobody waits for, and of that what was used longest ago."""
-        idle = sorted((each for each in self._prompts if not each.pins), key=lambda each: each.awaited > 0)
-        spare = sum(not each.awaited for each in idle)
+        idle = sorted((each for each in self._prompts if not each.ref_count), key=lambda each: each.waiters > 0)
+        spare = sum(not each.waiters for each in idle)
         while spare > self.size or sum(each.done for each in idle) > self._cells.capacity:
             self._drop(idle.pop(0))
             spare -= 1
@@ -112,18 +114,18 @@ class PromptCache:
             self._cells.close(slot)
             return
         self._cells.close(prompt.slot)
-        prompt.slot, prompt.state = slot, None
+        prompt.slot, prompt.swapped = slot, None
         prompt.tokens = np.concatenate((prompt.tokens[: prompt.length], np.array(response, dtype=np.int32)))
         prompt.done = len(prompt.tokens)
 
-    def set_aside(self, *, but: CachedPrompt | None = None) -> bool:
-        """Copy idle prompts to main memory and free their cells; False when there are none."""
+    def swap_out(self, *, but: CachedPrompt | None = None) -> bool:
+        """Copy prompts that nobody refers to to main memory and free their cells; False when there are none."""
         freed = False
         for prompt in self._prompts:
-            if prompt.pins or prompt.slot is None or prompt is but:
+            if prompt.ref_count or prompt.slot is None or prompt is but:
                 continue
-            if prompt.state is None:
-                prompt.state = self._cells.save(prompt.slot)
+            if prompt.swapped is None:
+                prompt.swapped = self._cells.save(prompt.slot)
             self._cells.close(prompt.slot)
             prompt.slot, freed = None, True
         return freed
@@ -132,29 +134,36 @@ class PromptCache:
         """Forget every prompt, when their cells are gone."""
         self._prompts.clear()
 
-    def _in_cells(self, prompt: CachedPrompt) -> bool:
-        """Put a prompt back that was set aside; False when there is no room."""
+    def _swap_in(self, prompt: CachedPrompt) -> bool:
+        """See to it that a prompt has its cells; False when there is no room."""
         if prompt.slot is not None:
             return True
-        assert prompt.state is not None
+        assert prompt.swapped is not None
         if self._cells.room < prompt.done or not self._cells.sequences_left:
-            self.set_aside()
+            self.swap_out()
         if self._cells.room >= prompt.done and self._cells.sequences_left:
-            prompt.slot = self._cells.restore(prompt.state, prompt.done)
+            prompt.slot = self._cells.restore(prompt.swapped, prompt.done)
         return prompt.slot is not None
 
     def _continued(self, known: CachedPrompt | None, length: int, tokens: Tokens) -> CachedPrompt:
         """A new prompt that begins like a known one."""
         if not self._cells.sequences_left:
-            self.set_aside(but=known)
+            self.swap_out(but=known)
         slot = self._cells.open(known.slot if known else None, length)
-        if known is not None and length == known.done and not known.pins:
+        if known is not None and length == known.done and not known.ref_count:
             self._drop(known)  # the new one holds all of it
         elif known is not None:
             self._touch(known)
         prompt = CachedPrompt(slot, tokens, done=length)
         self._prompts.append(prompt)
         return prompt
+
+    def _cut(self, prompt: CachedPrompt) -> None:
+        """Forget the response to a prompt that is asked again: whoever continues the prompt attends over it, too."""
+        assert prompt.slot is not None
+        whole, prompt.slot = prompt.slot, self._cells.open(prompt.slot, prompt.length)
+        self._cells.close(whole)
+        prompt.tokens, prompt.done, prompt.swapped = prompt.tokens[: prompt.length], prompt.length, None
 
     def _longest(self, tokens: Tokens) -> tuple[CachedPrompt | None, int]:
         best, longest = None, 0

@@ -1,238 +1,333 @@
-"""Who decodes next: which requests come in, which samples give way when the cache is full."""
+"""What the next step does: who comes in, who decodes, what is prefilled, who gives way."""
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from langchain_reasc_llama_cpp.engine.job import Feed, Job, Sequence
+from langchain_reasc_llama_cpp.engine.context import Logits
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
-from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt, PromptCache, common_prefix
-from langchain_reasc_llama_cpp.engine.turns import Turns
+from langchain_reasc_llama_cpp.engine.policy import TurnPolicy
+from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache, common_prefix
+from langchain_reasc_llama_cpp.engine.sequences import Prefill, Sequence, SequenceGroup, Status
 
-__all__ = ["Scheduler"]
+__all__ = ["Plan", "Scheduler"]
 
 _WORTH_WAITING = 32
 """A prompt waits for one that is being prefilled when it can share this many more tokens afterwards."""
+_PREFILL_SHARE = 8
+"""While answers are being generated, a step carries at most this fraction of ``n_batch`` as prompt tokens."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one step does, in this order.
+
+    Attributes:
+        starting: samples that first draw a token from their prompt's logits, which needs no decode.
+        rows: samples that decode one token each, in the order of their rows; those that are starting among them.
+        chunks: pieces of prompts, or of what preempted samples had generated, each with its size.
+        preempted: samples, and prompts on their way, that gave their cells back for this step.
+        failed: a request that does not fit even alone; whoever runs the plan removes it.
+    """
+
+    starting: list[Sequence] = field(default_factory=list)
+    rows: list[Sequence] = field(default_factory=list)
+    chunks: list[tuple[Prefill, int]] = field(default_factory=list)
+    preempted: list[Sequence | SequenceGroup] = field(default_factory=list)
+    failed: list[SequenceGroup] = field(default_factory=list)
 
 
 class Scheduler:
     """Gives slots and KV cells to the samples of all requests.
 
-    The cache is not reserved for the worst case: when it is full, the youngest sample gives its cells back and waits,
-    keeping its tokens and its sampler, to go on later where it was. The oldest always runs, so all end.
+    These hold between two steps (``tests/backends/llama_cpp/engine/test_invariants.py`` looks for an order of events in
+    which they do not):
 
-    Attributes:
-        decoding: sequences that take part in every step, in the order of their rows.
-        feeds: prompts and resuming sequences on their way into the cache.
-        rearranged: whether ``decoding`` has changed since whoever looks at it set this to False.
+    - **Cells.** ``KvCells.used`` is exactly what the slots hold, shared cells counted once, and never above capacity. It
+      is not reserved for the worst case: when it is full, the youngest sample is preempted. Once no request is left, all
+      cells but those of kept prompts are free, and these go as soon as room is wanted.
+    - **Slots.** A sample holds one if and only if it is RUNNING or in PREFILL, at most ``n_parallel`` do, and each
+      sequence id belongs to one slot.
+    - **References.** A prompt's ``ref_count`` is the number of requests whose ``prompt`` it is, its ``waiters`` of those
+      whose ``kept`` it is. Whoever has a live sample holds its prompt, so nobody's beginning is swapped out beneath it.
+    - **Status.** Each sample of a request that has not left is in just one place: ``waiting``, ``preempted``, among the
+      rows, in a prefill, or FINISHED.
+    - **Turns.** Nobody gets a second turn while another waits for the first of the same round, and nobody passes a
+      sample that was preempted.
+    - **Nobody starves.** The oldest request with a live sample is never preempted, so it ends; so everyone becomes the
+      oldest.
     """
 
-    def __init__(self, cells: KvCells, prompts: PromptCache, *, n_parallel: int) -> None:
-        self.decoding: list[Sequence] = []
-        self.feeds: list[Feed] = []
-        self.rearranged = True
+    def __init__(self, cells: KvCells, prompts: PromptCache, *, n_parallel: int, n_batch: int) -> None:
+        """Make it, with nobody there.
+
+        Args:
+            cells: the KV cache.
+            prompts: the prompts in it.
+            n_parallel: how many samples have a slot at most.
+            n_batch: how many tokens a step carries at most.
+        """
+        self.running: list[Sequence] = []
+        self.prefills: list[Prefill] = []
         self._cells, self._prompts = cells, prompts
-        self._new: deque[Job] = deque()
-        self._active: list[Job] = []
+        self._slots, self._n_batch = n_parallel, n_batch
+        self._new: deque[SequenceGroup] = deque()
+        self._active: list[SequenceGroup] = []
+        self._pending = 0  # samples that want a slot
+        self._taken = 0  # slots
         self._full = False  # nobody fits until something is released
-        self._turns = Turns(n_parallel)
+        self._policy = TurnPolicy(n_parallel)
 
     @property
     def busy(self) -> bool:
         """Whether there is anything to do."""
         return bool(self._new or self._active)
 
-    def jobs(self) -> list[Job]:
-        """Every job, the oldest first."""
-        return sorted([*self._active, *self._new], key=lambda job: job.order)
+    def groups(self) -> list[SequenceGroup]:
+        """Every request, the oldest first."""
+        return sorted([*self._active, *self._new], key=lambda group: group.order)
 
-    def add(self, job: Job) -> None:
-        """Queue a job. It joins the turn that is on now: those before it are over for everybody."""
-        self._turns.join(job)
-        self._new.append(job)
+    def add(self, group: SequenceGroup) -> None:
+        """Queue a request."""
+        self._policy.join(group)
+        self._new.append(group)
+        self._pending += group.pending
 
-    def remove(self, job: Job) -> None:
-        """Take a job out that has ended, was cancelled or failed; its slots and its pin are free at once."""
-        for sequence in list(job.live):
-            self.release(sequence)
-        self.feeds = [feed for feed in self.feeds if feed.owner is not job]
-        self._unpin(job)
-        self._come_back(job)
-        (self._active if job in self._active else self._new).remove(job)
-        self._full = False
+    def schedule(self) -> Plan:
+        """Decide what the next step does; who comes in or gives way for it has done so when this returns."""
+        plan = Plan()
+        if self._pending:
+            self._admit(plan)
+        self._fit(plan)
+        return plan
 
-    def admit(self, begin: Callable[[Job, int], Sequence | None]) -> Iterator[Sequence]:
-        """Let in whoever may come: yields sequences that are to draw their first token from the prompt's logits.
+    def give_way(self, plan: Plan) -> None:
+        """Change a plan for which there is no room: the youngest is preempted, or fails where nobody else is there."""
+        victim = self._preempt()
+        if victim is not None:
+            plan.preempted.append(victim)
+            self._fit(plan)
+        else:
+            plan.failed += {each.group for each in (*self.running, *self.prefills)}
+            plan.rows, plan.chunks = [], []
+
+    def advance(self, plan: Plan, logits: Logits) -> None:
+        """Count what a plan has decoded; prompts that are whole now have their logits.
 
         Args:
-            begin: makes the sequence of a job's sample; None where that cannot be.
+            plan: what was run.
+            logits: shape (rows + prompts that became whole, V), in this order.
         """
-        if not self._new and not any(job.pending for job in self._active):
-            return
-        if not self.decoding and not self.feeds:
-            self._full = False  # whoever is oldest always fits alone
-        passed: list[Job] = []
-        while not self._full and (job := self._turns.next(self._active, next(iter(self._new), None), passed)):
-            if job.prompt is None and not self._bring_in(job):
-                passed.append(job)
+        self._cells.grow_each([sequence.slot for sequence in plan.rows if sequence.slot])
+        at = len(plan.rows)
+        for prefill, size in plan.chunks:
+            prefill.done += size
+            self._cells.grow(prefill.slot, size)
+            if prefill.sequence is None:
+                assert prefill.group.prompt is not None
+                prefill.group.prompt.done = prefill.done
+            if prefill.left:
                 continue
-            assert job.prompt is not None
-            if job.prefilling:
-                continue
-            if self._fits(job, len(job.set_back[0].tokens) if job.set_back else 0):
-                sequence = self._join(job, job.prompt, begin)
-                if sequence is None:
-                    passed.append(job)
-                elif sequence.tokens:
-                    self._resume(sequence, job.prompt.length)
-                else:
-                    yield sequence
-
-    def start(self, sequence: Sequence) -> None:
-        """Let a sequence take part from the next step on."""
-        self.decoding.append(sequence)
-        self.rearranged = True
-
-    def fed(self, feed: Feed, tokens: int) -> bool:
-        """Count tokens that were decoded; True when they were the last."""
-        feed.done += tokens
-        self._cells.grow(feed.slot, tokens)
-        if isinstance(feed.owner, Job):
-            assert feed.owner.prompt is not None
-            feed.owner.prompt.done = feed.done
-        if feed.left:
-            return False
-        self.feeds.remove(feed)
-        self._full = False
-        if isinstance(feed.owner, Sequence):
-            self.start(feed.owner)
-        return True
+            self.prefills.remove(prefill)
+            self._full = False
+            if prefill.sequence is not None:
+                self._run(prefill.sequence)
+            else:
+                self._prompt_ready(prefill.group, logits[at])
+                at += 1
 
     def release(self, sequence: Sequence, *, keep: bool = False) -> None:
-        """Take a sequence out; its slot is free at once.
+        """Take a sample out that has ended; its slot is free at once.
 
         Args:
             sequence: a live one.
             keep: let the prompt cache have its cells, as the prompt's only response.
         """
-        job, slot = sequence.job, sequence.slot
-        assert slot is not None
-        job.live.remove(sequence)
-        if sequence in self.decoding:
-            self.decoding.remove(sequence)
-            self.rearranged = True
-        else:
-            self.feeds = [feed for feed in self.feeds if feed.owner is not sequence]
-        sequence.slot = None
-        if keep and job.prompt is not None:
-            self._prompts.extend(job.prompt, slot, sequence.tokens[: slot.length - job.prompt.length])
-        else:
-            self._cells.close(slot)
-        if not job.live:
-            self._unpin(job)
+        self._release(sequence, Status.FINISHED, keep=keep)
+
+    def remove(self, group: SequenceGroup) -> None:
+        """Take a request out that has ended, was cancelled or failed; what it held is free at once."""
+        self._pending -= group.pending
+        for sequence in (*group.waiting, *group.preempted):
+            sequence.status = Status.FINISHED
+        group.waiting.clear()
+        for sequence in list(group.live):
+            self.release(sequence)
+        self.prefills = [prefill for prefill in self.prefills if prefill.group is not group]
+        self._let_go(group)
+        self._come_back(group)
+        (self._active if group in self._active else self._new).remove(group)
         self._full = False
 
-    def make_room(self, cells: int, *, keep: Job | None = None) -> bool:
-        """Set idle prompts aside until so many cells are free; False when those in use leave fewer."""
+    # Who comes in.
+
+    def _admit(self, plan: Plan) -> None:
+        """Let in whoever may come."""
+        if not self.running and not self.prefills:
+            self._full = False  # whoever is oldest always fits alone
+        passed: list[SequenceGroup] = []
+        while not self._full and self._taken < self._slots:
+            group = self._policy.next(self._active, self._new[0] if self._new else None, passed)
+            if group is None:
+                return
+            if group.prompt is None and not self._bring_in(group):
+                passed.append(group)
+            elif not group.prefilling and self._fits(group, len(group.preempted[0].tokens) if group.preempted else 0):
+                self._join(group, plan)
+
+    def _bring_in(self, group: SequenceGroup) -> bool:
+        """Take a reference to a request's prompt, and begin to prefill what is missing; False when it has to wait."""
+        tokens = group.request.prompt
+        shared = self._prompts.shared(tokens)
+        coming = (prefill.tokens for prefill in self.prefills if prefill.sequence is None)
+        if any(common_prefix(other, tokens) - shared >= _WORTH_WAITING for other in coming):
+            return False
+        prompt = group.prompt = self._prompts.open(tokens)
+        self._come_back(group)
+        missing = len(tokens) - prompt.done
+        if not self._fits(group, missing):
+            self._let_go(group)
+            return False
+        group.begun = group.begun or time.perf_counter()
+        if group.prefilled is None:
+            group.prefilled = missing
+        if prompt.logits is not None:
+            group.ready = group.ready or group.begun
+        else:
+            assert prompt.slot is not None
+            self.prefills.append(Prefill(group, None, prompt.slot, tokens, prompt.done))
+        if group not in self._active:
+            self._new.remove(group)
+            self._active.append(group)
+        return True
+
+    def _join(self, group: SequenceGroup, plan: Plan) -> None:
+        """Give a slot to the next sample of a request."""
+        prompt = group.prompt
+        assert prompt is not None
+        assert prompt.slot is not None
+        sequence = (group.preempted or group.waiting).popleft()
+        if not sequence.tokens:
+            self._policy.began(group)
+        self._pending -= 1
+        self._taken += 1
+        sequence.slot = self._cells.open(prompt.slot, prompt.length)
+        group.live.append(sequence)
+        if len(sequence.tokens) > 1:
+            sequence.status = Status.PREFILL
+            again = np.array(sequence.tokens[:-1], dtype=np.int32)
+            self.prefills.append(Prefill(group, sequence, sequence.slot, again, 0, prompt.length))
+            return
+        if not sequence.tokens:
+            plan.starting.append(sequence)
+        self._run(sequence)
+
+    def _run(self, sequence: Sequence) -> None:
+        sequence.status = Status.RUNNING
+        self.running.append(sequence)
+
+    def _prompt_ready(self, group: SequenceGroup, logits: Logits) -> None:
+        assert group.prompt is not None
+        group.prompt.logits = logits.copy()
+        group.ready = group.ready or time.perf_counter()
+
+    # Who has room.
+
+    def _fit(self, plan: Plan) -> None:
+        """Fill in who decodes and what is prefilled; when that is too much, somebody gives way."""
+        plan.rows = self.running.copy()
+        plan.chunks = self._chunks() if self.prefills else []
+        if not self._make_room(len(plan.rows) + sum(size for _, size in plan.chunks)):
+            self.give_way(plan)
+
+    def _chunks(self) -> list[tuple[Prefill, int]]:
+        """The pieces that go into a step, the oldest first."""
+        rows, whole = len(self.running), self._n_batch
+        budget = min(max(1, whole // _PREFILL_SHARE), whole - rows) if rows else whole
+        chunks: list[tuple[Prefill, int]] = []
+        for prefill in self.prefills:
+            size = min(prefill.left, budget)
+            if size < 1:
+                break
+            chunks.append((prefill, size))
+            budget -= size
+        return chunks
+
+    def _fits(self, group: SequenceGroup, tokens: int) -> bool:
+        """Whether so many tokens more fit, beside the next of everyone who is live and what is on its way already."""
+        coming = sum(prefill.left for prefill in self.prefills) + len(self.running) + 1
+        self._full = not self._make_room(tokens + coming, keep=group)
+        return not self._full
+
+    def _make_room(self, cells: int, *, keep: SequenceGroup | None = None) -> bool:
+        """Swap idle prompts out until so many cells are free; False when those in use leave fewer."""
         while self._cells.room < cells:
-            if not self._prompts.set_aside() and not self._unpin_idle(keep):
+            if not self._prompts.swap_out() and not self._let_idle_go(keep):
                 return False
         return True
 
-    def set_back(self) -> Sequence | Job | None:
+    def _let_idle_go(self, keep: SequenceGroup | None) -> bool:
+        """Let the prompts of requests go that wait with nothing live; they look theirs up again at their turn."""
+        idle = [
+            group
+            for group in self._active
+            if group.prompt and not group.live and not group.prefilling and group is not keep
+        ]
+        for group in idle:
+            self._let_go(group)
+        return bool(idle)
+
+    def _preempt(self) -> Sequence | SequenceGroup | None:
         """Make the youngest give its cells back; None when only one is left."""
-        prefilling = [feed.owner for feed in self.feeds if isinstance(feed.owner, Job)]
-        live = [sequence for job in self._active for sequence in job.live]
-        if len(live) + len(prefilling) < 2:
+        prompts = [prefill for prefill in self.prefills if prefill.sequence is None]
+        live = [sequence for group in self._active for sequence in group.live]
+        if len(live) + len(prompts) < 2:
             return None
-        job = max(prefilling, key=lambda job: job.order, default=None)
+        prompt = max(prompts, key=lambda prefill: prefill.group.order, default=None)
         youngest = max(live, key=lambda sequence: sequence.age, default=None)
-        if job is not None and (youngest is None or youngest.job.order < job.order):
-            self.feeds = [feed for feed in self.feeds if feed.owner is not job]
-            self._unpin(job)
+        if prompt is not None and (youngest is None or youngest.group.order < prompt.group.order):
+            self.prefills.remove(prompt)
+            self._let_go(prompt.group)
             self._full = True
-            return job
+            return prompt.group
         assert youngest is not None
-        self.release(youngest)
-        youngest.job.set_back.appendleft(youngest)
+        self._release(youngest, Status.PREEMPTED)
+        youngest.group.preempted.appendleft(youngest)
+        self._pending += 1
         self._full = True  # until another has ended
         return youngest
 
-    def _join(self, job: Job, prompt: CachedPrompt, begin: Callable[[Job, int], Sequence | None]) -> Sequence | None:
-        """Give a slot to the next sample of a job."""
-        assert prompt.slot is not None
-        sequence = job.set_back.popleft() if job.set_back else begin(job, job.waiting.popleft())
-        if sequence is None:
-            return None
-        if not sequence.tokens:
-            self._turns.began(job)
-        sequence.slot = self._cells.open(prompt.slot, prompt.length)
-        job.live.append(sequence)
-        return sequence
-
-    def _bring_in(self, job: Job) -> bool:
-        """Pin a job's prompt, and begin to prefill what is missing of it; False when it has to wait."""
-        tokens = job.request.prompt
-        shared = self._prompts.shared(tokens)
-        if any(
-            common_prefix(feed.tokens, tokens) - shared >= _WORTH_WAITING
-            for feed in self.feeds
-            if isinstance(feed.owner, Job)
-        ):
-            return False
-        prompt = job.prompt = self._prompts.open(tokens)
-        self._come_back(job)
-        if not self._fits(job, len(tokens) - prompt.done):
-            self._unpin(job)
-            return False
-        if job.begun is None:
-            job.begun = time.perf_counter()
-        if prompt.logits is None:
-            assert prompt.slot is not None
-            self.feeds.append(Feed(job, prompt.slot, tokens, prompt.done))
-        elif job.ready is None:
-            job.ready = job.begun
-        if job.prefilled is None:
-            job.prefilled = 0 if prompt.logits is not None else len(tokens) - prompt.done
-        if job not in self._active:
-            self._new.remove(job)
-            self._active.append(job)
-        return True
-
-    def _resume(self, sequence: Sequence, start: int) -> None:
-        assert sequence.slot is not None
-        if len(sequence.tokens) == 1:
-            self.start(sequence)
+    def _release(self, sequence: Sequence, status: Status, *, keep: bool = False) -> None:
+        group, slot = sequence.group, sequence.slot
+        assert slot is not None
+        if sequence.status is Status.RUNNING:
+            self.running.remove(sequence)
         else:
-            again = np.array(sequence.tokens[:-1], dtype=np.int32)
-            self.feeds.append(Feed(sequence, sequence.slot, again, 0, start))
+            self.prefills = [prefill for prefill in self.prefills if prefill.sequence is not sequence]
+        sequence.status, sequence.slot = status, None
+        group.live.remove(sequence)
+        self._taken -= 1
+        if keep and group.prompt is not None:
+            self._prompts.extend(group.prompt, slot, sequence.tokens[: slot.length - group.prompt.length])
+        else:
+            self._cells.close(slot)
+        if not group.live:
+            self._let_go(group)
+        self._full = False
 
-    def _fits(self, job: Job, tokens: int) -> bool:
-        """Whether so many tokens more fit, beside the next of everyone who is live and what is on its way already."""
-        coming = sum(feed.left for feed in self.feeds) + len(self.decoding) + 1
-        self._full = not self.make_room(tokens + coming, keep=job)
-        return not self._full
-
-    def _unpin_idle(self, keep: Job | None) -> bool:
-        """Let the prompts of jobs go that wait with nothing live; they look theirs up again when their turn comes."""
-        idle = [job for job in self._active if job.prompt and not job.live and not job.prefilling]
-        for job in idle:
-            if job is not keep:
-                self._unpin(job)
-        return any(job is not keep for job in idle)
-
-    def _unpin(self, job: Job) -> None:
-        prompt, job.prompt = job.prompt, None
+    def _let_go(self, group: SequenceGroup) -> None:
+        """Give a request's reference to its prompt back; it is remembered while the request waits for another turn."""
+        prompt, group.prompt = group.prompt, None
         if prompt is not None:
-            if job.pending and job.parked is None:
-                job.parked = prompt
-                prompt.awaited += 1
+            if group.pending and group.kept is None:
+                group.kept = prompt
+                prompt.waiters += 1
             self._prompts.release(prompt)
 
-    def _come_back(self, job: Job) -> None:
-        prompt, job.parked = job.parked, None
+    def _come_back(self, group: SequenceGroup) -> None:
+        prompt, group.kept = group.kept, None
         if prompt is not None:
-            prompt.awaited -= 1
+            prompt.waiters -= 1
             self._prompts.trim()

@@ -24,14 +24,14 @@ def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
 
 def generated(model: ChatLlamaCpp) -> int:
     """Tokens of the samples that are being decoded now."""
-    return sum(len(sequence.tokens) for sequence in model._engine._worker._decoder._scheduler.decoding)
+    return sum(len(sequence.tokens) for sequence in model._engine._worker._decoder._scheduler.running)
 
 
 def test_requests_share_decode_steps(model: ChatLlamaCpp) -> None:
     context = model._engine.context
     with model.sample("one", n=2, max_tokens=3000) as first, model.sample("two", n=2, max_tokens=3000) as second:
         wait_until_decoding(model)
-        while not model._engine._worker._decoder._scheduler.decoding[3:]:
+        while not model._engine._worker._decoder._scheduler.running[3:]:
             time.sleep(0.001)
         before, steps, seconds = context.decoded, context.steps, context.decode_seconds
         while context.steps < steps + 200:

@@ -83,7 +83,7 @@ def test_a_thousand_requests_cancelled_at_random(endless_path: Path) -> None:
             time.sleep(0.01)
         assert not decoder.busy
         assert len(decoder._prompts) <= 16
-        decoder._prompts.set_aside()
+        decoder._prompts.swap_out()
         assert (decoder._cells.used, decoder._cells.sequences_left) == (0, 2 * 8 + 2)
 
 

@@ -77,7 +77,7 @@ def test_what_a_longer_prompt_holds_is_not_kept_twice() -> None:
     assert cache._cells.used == 50
 
 
-def test_idle_prompts_are_set_aside_when_another_comes_in_and_put_back_when_wanted() -> None:
+def test_idle_prompts_are_swap_out_when_another_comes_in_and_put_back_when_wanted() -> None:
     cache = new_cache()
     first = prefilled(cache, list(range(40)))
     cache.release(first)
@@ -90,7 +90,7 @@ def test_idle_prompts_are_set_aside_when_another_comes_in_and_put_back_when_want
     assert (second.slot, cache._cells.used) == (None, 40)
 
 
-def test_a_prompt_that_was_set_aside_is_shared_in_part() -> None:
+def test_a_prompt_that_was_swap_out_is_shared_in_part() -> None:
     cache = new_cache()
     cache.release(prefilled(cache, list(range(40))))
     cache.release(prefilled(cache, list(range(500, 540))))
@@ -117,8 +117,8 @@ def test_the_least_recently_used_goes_first_and_what_is_pinned_stays() -> None:
     assert len(cache) == 3  # two kept, one pinned
     assert cache.shared(np.array([0, *range(100, 130)], dtype=np.int32)) == 0
     assert cache.shared(np.array([1, *range(100, 130)], dtype=np.int32)) == 31
-    assert cache.set_aside()
-    assert not cache.set_aside()
+    assert cache.swap_out()
+    assert not cache.swap_out()
     assert pinned.slot is not None
     assert cache._cells.used == pinned.slot.length == 31
 
@@ -184,7 +184,7 @@ def test_reuse_changes_no_answer(endless_path: Path, face: Face) -> None:
     assert answers() == answers(cached_prompts=0)
 
 
-def test_what_was_set_aside_comes_back_as_it_was(endless_path: Path, face: Face) -> None:
+def test_what_was_swap_out_comes_back_as_it_was(endless_path: Path, face: Face) -> None:
     exact = {"type_k": "f32", "type_v": "f32"}
     with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, seed=1, max_tokens=30, **exact) as model:
         context = model._engine.context

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 import numpy as np
-from langchain_reasc_llama_cpp.engine.job import Job, Sequence
+from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
 from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest
@@ -132,7 +132,7 @@ def test_a_prompt_is_prefilled_once_however_many_requests_take_turns() -> None:
     course.finish(5)
     assert course.prefilled == sum(len(job.request.prompt) for job in jobs)
     assert len(course.prompts) == 2
-    assert not any(prompt.awaited for prompt in course.prompts._prompts)
+    assert not any(prompt.waiters for prompt in course.prompts._prompts)
 
 
 def test_what_cancelled_requests_waited_for_is_not_kept() -> None:
@@ -231,7 +231,7 @@ def test_everything_ends_however_small_the_cache() -> None:
         for n, prompt in ((3, 30), (1, 20), (5, 10), (2, 30), (1, 1)):
             course.add(n, prompt)
         course.finish(30)
-        course.prompts.set_aside()
+        course.prompts.swap_out()
         assert (course.cells.used, course.cells.sequences_left) == (0, 10)
 
 
