@@ -209,7 +209,7 @@ class Scheduler:
         assert prompt is not None
         assert prompt.slot is not None
         sequence = (group.preempted or group.waiting).popleft()
-        if not sequence.tokens:
+        if sequence.status is Status.WAITING:
             self._policy.began(group)
         self._pending -= 1
         self._taken += 1

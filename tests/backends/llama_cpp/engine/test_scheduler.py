@@ -1,30 +1,30 @@
 """Who joins, who leaves, who waits, who is set back: the rules, without a model."""
 
-from typing import Any, cast
-
 import numpy as np
-from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
 from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest
-from langchain_reasc_llama_cpp.engine.scheduler import Scheduler
-from langchain_reasc_llama_cpp.engine.text import TextAssembler
+from langchain_reasc_llama_cpp.engine.scheduler import Plan, Scheduler
+from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
 from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
 
 from backends.llama_cpp.engine.test_kv_cells import Ledger
 
 
 class Course:
-    """Decode steps that only count: every sequence gets a token, every prompt its next piece."""
+    """Steps without a model: every row gets a token, every prompt its next piece."""
 
-    def __init__(self, *, n_parallel: int = 4, capacity: int = 1000, piece: int = 100) -> None:
-        self.cells = KvCells(Ledger(), capacity=capacity, n_sequences=2 * n_parallel + 2)
-        self.prompts = PromptCache(self.cells, size=2)
-        self.scheduler = Scheduler(self.cells, self.prompts, n_parallel=n_parallel)
-        self.piece, self.jobs, self.prefilled = piece, 0, 0
+    def __init__(self, *, n_parallel: int = 4, capacity: int = 1000, n_batch: int = 800, kept: int = 2) -> None:
+        self.ledger = Ledger()
+        self.cells = KvCells(self.ledger, capacity=capacity, n_sequences=2 * n_parallel + 2)
+        self.prompts = PromptCache(self.cells, size=kept)
+        self.scheduler = Scheduler(self.cells, self.prompts, n_parallel=n_parallel, n_batch=n_batch)
+        self.groups: list[SequenceGroup] = []
+        self.prefilled = 0
 
-    def add(self, n: int, prompt: int | list[int] = 10) -> Job:
-        tokens = [self.jobs * 1000 + i for i in range(prompt)] if isinstance(prompt, int) else prompt
+    def add(self, n: int, prompt: int | list[int] = 10) -> SequenceGroup:
+        first = len(self.groups) * 1000
+        tokens = [first + i for i in range(prompt)] if isinstance(prompt, int) else prompt
         request = GenerationRequest(
             prompt=np.array(tokens, dtype=np.int32),
             samples=range(n),
@@ -33,36 +33,36 @@ class Course:
             max_tokens=10**6,
             emit=lambda _event: None,
         )
-        job = Job(request, self.jobs)
-        self.jobs += 1
-        self.scheduler.add(job)
-        return job
+        group = SequenceGroup(request, len(self.groups))
+        self.groups.append(group)
+        self.scheduler.add(group)
+        return group
 
-    def step(self) -> None:
-        for sequence in self.scheduler.admit(begin):
-            self.scheduler.start(sequence)
+    def step(self, *, too_full: bool = False) -> Plan:
+        """One step; ``too_full``: llama.cpp finds no room for what was planned first."""
+        plan = self.scheduler.schedule()
+        if too_full and (plan.rows or plan.chunks):
+            self.scheduler.give_way(plan)
+        for sequence in plan.starting:
+            if sequence.status is Status.RUNNING:  # not preempted again for the same step
+                sequence.tokens.append(0)
+        for slot, tokens in [(row.slot, 1) for row in plan.rows] + [(each.slot, size) for each, size in plan.chunks]:
+            assert slot is not None
+            self.ledger.grow(slot.id, tokens)
+        self.prefilled += sum(size for _, size in plan.chunks)
+        self.scheduler.advance(plan, np.zeros((len(plan.rows) + len(plan.chunks), 2), dtype=np.float32))
+        for sequence in plan.rows:
             sequence.tokens.append(0)
-        feeds = [(feed, min(feed.left, self.piece)) for feed in self.scheduler.feeds]
-        rows = list(self.scheduler.decoding)
-        while not self.scheduler.make_room(len(rows) + sum(size for _, size in feeds)):
-            assert self.scheduler.set_back() is not None
-            rows = list(self.scheduler.decoding)
-            feeds = [(feed, size) for feed, size in feeds if feed in self.scheduler.feeds]
-        for feed, size in feeds:
-            self.prefilled += size
-            if self.scheduler.fed(feed, size) and isinstance(feed.owner, Job):
-                assert feed.owner.prompt is not None
-                feed.owner.prompt.logits = np.zeros(2, dtype=np.float32)
-        for sequence in rows:
-            assert sequence.slot is not None
-            self.cells.grow(sequence.slot)
-            sequence.tokens.append(0)
+        for group in plan.failed:
+            self.scheduler.remove(group)
+        return plan
 
-    def end(self, sequence: Sequence) -> None:
-        self.scheduler.release(sequence)
-        sequence.job.unfinished -= 1
-        if not sequence.job.unfinished:
-            self.scheduler.remove(sequence.job)
+    def end(self, sequence: Sequence, *, keep: bool = False) -> None:
+        group = sequence.group
+        self.scheduler.release(sequence, keep=keep)
+        group.unfinished -= 1
+        if not group.unfinished:
+            self.scheduler.remove(group)
 
     def finish(self, most: int) -> int:
         """Let every sequence end after ``most`` tokens; returns the steps until nothing was left."""
@@ -70,30 +70,25 @@ class Course:
             if not self.scheduler.busy:
                 return steps
             self.step()
-            for sequence in list(self.scheduler.decoding):
+            for sequence in list(self.scheduler.running):
                 if len(sequence.tokens) >= most:
                     self.end(sequence)
         raise AssertionError("it never ended")
 
 
-def begin(job: Job, index: int) -> Sequence:
-    unused = cast(Any, None)
-    return Sequence(job, index, TextAssembler(), sampler=unused, wanted=unused)
-
-
-def live(*jobs: Job) -> list[list[int]]:
-    return [sorted(sequence.index for sequence in job.live) for job in jobs]
+def live(*groups: SequenceGroup) -> list[list[int]]:
+    return [sorted(sequence.index for sequence in group.live) for group in groups]
 
 
 def test_samples_join_in_order_and_as_others_end() -> None:
     course = Course(n_parallel=2)
-    job = course.add(5)
+    group = course.add(5)
     course.step()
     course.step()
-    assert live(job) == [[0, 1]]
-    course.end(job.live[0])
+    assert live(group) == [[0, 1]]
+    course.end(group.live[0])
     course.step()
-    assert live(job) == [[1, 2]]
+    assert live(group) == [[1, 2]]
 
 
 def test_slots_are_shared_by_all_requests() -> None:
@@ -111,40 +106,40 @@ def test_slots_are_shared_by_all_requests() -> None:
 
 def test_requests_take_turns_the_oldest_first() -> None:
     course = Course(n_parallel=4)
-    jobs = [course.add(4) for _ in range(3)]
+    groups = [course.add(4) for _ in range(3)]
     for _ in range(3):
         course.step()
-    assert live(*jobs) == [[0, 1], [0, 1], []]  # half the slots each
+    assert live(*groups) == [[0, 1], [0, 1], []]  # half the slots each
     for _ in range(2):
-        course.end(jobs[0].live[0])
+        course.end(groups[0].live[0])
         course.step()
         course.step()
-    assert live(*jobs) == [[], [0, 1], [0, 1]]  # whose first turn it is, before anybody's second
+    assert live(*groups) == [[], [0, 1], [0, 1]]  # whose first turn it is, before anybody's second
     for _ in range(2):
-        course.end(jobs[1].live[0])
+        course.end(groups[1].live[0])
         course.step()
-    assert live(*jobs) == [[2, 3], [], [0, 1]]
+    assert live(*groups) == [[2, 3], [], [0, 1]]
 
 
 def test_a_prompt_is_prefilled_once_however_many_requests_take_turns() -> None:
     course = Course(n_parallel=2)  # a sample each turn, and only two prompts are kept that nobody waits for
-    jobs = [course.add(4) for _ in range(12)]
+    groups = [course.add(4) for _ in range(12)]
     course.finish(5)
-    assert course.prefilled == sum(len(job.request.prompt) for job in jobs)
+    assert course.prefilled == sum(len(group.request.prompt) for group in groups)
     assert len(course.prompts) == 2
     assert not any(prompt.waiters for prompt in course.prompts._prompts)
 
 
 def test_what_cancelled_requests_waited_for_is_not_kept() -> None:
     course = Course(n_parallel=2)
-    jobs = [course.add(4) for _ in range(5)]
+    groups = [course.add(4) for _ in range(5)]
     for _ in range(9):
         course.step()
-        for sequence in list(course.scheduler.decoding):
+        for sequence in list(course.scheduler.running):
             course.end(sequence)
-    assert sum(job.parked is not None for job in jobs) > 2
-    for job in jobs:
-        course.scheduler.remove(job)
+    assert sum(group.kept is not None for group in groups) > 2
+    for group in groups:
+        course.scheduler.remove(group)
     assert len(course.prompts) == 2
 
 
@@ -153,21 +148,21 @@ def test_one_who_comes_late_does_not_wait_for_those_with_many() -> None:
     many = [course.add(500), course.add(500)]
     for _ in range(200):
         course.step()
-        for sequence in list(course.scheduler.decoding)[:1]:
+        for sequence in list(course.scheduler.running)[:1]:
             course.end(sequence)
     late = course.add(1)
     ended = 0
     while not late.live:
         course.step()
-        for sequence in list(course.scheduler.decoding)[:1]:
-            if sequence.job in many:
+        for sequence in list(course.scheduler.running)[:1]:
+            if sequence.group in many:
                 course.end(sequence)
                 ended += 1
     assert ended <= 6
 
 
 def test_prompts_come_in_beside_running_samples() -> None:
-    course = Course(piece=10)
+    course = Course(n_batch=80)
     running = course.add(2)
     course.step()
     course.step()
@@ -181,12 +176,12 @@ def test_prompts_come_in_beside_running_samples() -> None:
 
 
 def test_a_prompt_waits_for_one_it_can_share() -> None:
-    course = Course(piece=20)
+    course = Course(n_batch=20)
     shared = list(range(60))
     first, second, other = course.add(1, [*shared, 100]), course.add(1, [*shared, 200]), course.add(1)
     course.step()
-    assert [job.prompt is None for job in (first, second, other)] == [False, True, True]
-    for _ in range(5):
+    assert [group.prompt is None for group in (first, second, other)] == [False, True, True]
+    for _ in range(20):
         course.step()
     assert second.prompt is not None
     assert second.prefilled is not None
@@ -194,30 +189,30 @@ def test_a_prompt_waits_for_one_it_can_share() -> None:
     assert len(other.live) == 1
 
 
-def test_the_youngest_is_set_back_and_goes_on_when_another_has_ended() -> None:
+def test_the_youngest_is_preempted_and_goes_on_when_another_has_ended() -> None:
     course = Course(n_parallel=3, capacity=70)
-    job = course.add(3)
-    while not job.set_back:
+    group = course.add(3)
+    while not group.preempted:
         course.step()
-    back = job.set_back[0]
+    back = group.preempted[0]
     assert back.index == 2
     held = len(back.tokens)
     course.step()
-    assert live(job) == [[0, 1]]  # it would only be set back again
-    course.end(job.live[0])
+    assert live(group) == [[0, 1]]  # it would only be set back again
+    course.end(group.live[0])
     for _ in range(3):
         course.step()
-    assert live(job) == [[1, 2]]
+    assert live(group) == [[1, 2]]
     assert len(back.tokens) > held
 
 
-def test_nobody_passes_one_who_was_set_back() -> None:
+def test_nobody_passes_one_who_was_preempted() -> None:
     course = Course(n_parallel=4, capacity=100)
     old = course.add(2, prompt=20)
     course.step()
     course.step()
     young = course.add(2, prompt=20)
-    while not young.set_back:
+    while not young.preempted:
         course.step()
     late = course.add(1, prompt=2)
     course.step()
@@ -227,7 +222,7 @@ def test_nobody_passes_one_who_was_set_back() -> None:
 
 def test_everything_ends_however_small_the_cache() -> None:
     for capacity in (61, 75, 100, 200):
-        course = Course(n_parallel=4, capacity=capacity, piece=7)
+        course = Course(n_parallel=4, capacity=capacity, n_batch=56)
         for n, prompt in ((3, 30), (1, 20), (5, 10), (2, 30), (1, 1)):
             course.add(n, prompt)
         course.finish(30)
@@ -246,10 +241,10 @@ def test_kept_prompts_give_way_to_work() -> None:
     assert course.prompts.shared(np.arange(40, dtype=np.int32)) == 0  # both would be more than the cache holds
 
 
-def test_the_last_one_is_never_set_back() -> None:
+def test_the_last_one_is_never_preempted() -> None:
     course = Course()
-    job = course.add(1)
+    group = course.add(1)
     course.step()
     course.step()
-    assert len(job.live) == 1
-    assert course.scheduler.set_back() is None
+    assert len(group.live) == 1
+    assert course.scheduler._preempt() is None
