@@ -12,7 +12,7 @@ from langchain_reasc.method.row_statistics import WhichStatistics, row_statistic
 from langchain_reasc.method.token_signals import signals_from_statistics, statistics_for
 from langchain_reasc_llama_cpp.confidence.token_logprobs import TokenLogprobs
 
-__all__ = ["Measured", "Wanted", "measure"]
+__all__ = ["Measured", "Wanted", "measure", "wants"]
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -34,6 +34,12 @@ class Wanted:
     def __bool__(self) -> bool:
         """Whether anything is wanted."""
         return bool(self.signals) or self.logprobs is not None
+
+
+@lru_cache(maxsize=64)
+def wants(signals: tuple[str, ...] = (), k: int = 20, logprobs: int | None = None) -> Wanted:
+    """A :class:`Wanted`, the same object for the same wishes: who wants the same is found out for every token."""
+    return Wanted(signals, k, logprobs)
 
 
 @dataclass(frozen=True, slots=True)

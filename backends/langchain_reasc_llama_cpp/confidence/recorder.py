@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfidenceError
 from langchain_reasc.method.row_statistics import CHUNK
-from langchain_reasc_llama_cpp.confidence.measurement import Measured, Wanted, measure
+from langchain_reasc_llama_cpp.confidence.measurement import Measured, Wanted, measure, wants
 from langchain_reasc_llama_cpp.confidence.token_logprobs import LogprobWriter, TokenLogprobs
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
-__all__ = ["Owner", "Recorder", "Wanted"]
+__all__ = ["Owner", "Recorder", "Wanted", "wants"]
 
 Rows = npt.NDArray[np.float32]
 
@@ -56,7 +56,7 @@ class Recorder(Generic[OwnerT]):
     step: for models on a GPU, which leave the processor idle. The numbers are the same.
 
     A row that is not finite concerns its owner only: :meth:`record` and :meth:`flush` return such owners as they are
-    found, and :meth:`signals` and :meth:`logprobs` raise for them.
+    found, and :meth:`signals` and :meth:`logprobs_since` raise for them.
     """
 
     def __init__(self, n_slots: int, model: NativeModel, *, overlapped: bool = False) -> None:
@@ -88,15 +88,18 @@ class Recorder(Generic[OwnerT]):
         Raises:
             ConfigurationError: an unknown signal, or its ``k`` is below 1.
         """
-        start = 0
-        for wanted, run in groupby(owners, key=attrgetter("wanted")):
-            stop = start + len(list(run))
-            if wanted:
+        first = owners[0].wanted if owners else None
+        if first is not None and all(owner.wanted is first for owner in owners):
+            self._take(first, logits, chosen, owners)
+        else:
+            start = 0
+            for wanted, run in groupby(owners, key=attrgetter("wanted")):
+                stop = start + len(list(run))
                 self._take(wanted, logits[start:stop], chosen[start:stop], owners[start:stop])
-            start = stop
+                start = stop
         if self._worker is not None and not self._gathers:
             self._measure_blocks()
-        return self._reported()
+        return self._reported() if self._unsound else []
 
     def flush(self) -> list[OwnerT]:
         """Find what is gathered, or wait for it; afterwards every owner has all its numbers. Returns as `record`."""
@@ -119,16 +122,10 @@ class Recorder(Generic[OwnerT]):
             raise _not_finite()
         return dict(zip(names, rows.tolist(), strict=True))
 
-    def logprobs(self, owner: OwnerT) -> list[dict[str, Any]] | None:
-        """One entry per token of this sequence, after :meth:`flush`; None where none were wanted.
-
-        Raises:
-            ConfidenceError: the model's logits were not finite.
-        """
-        return self._written(owner, 0)
-
     def logprobs_since(self, owner: OwnerT, start: int) -> list[dict[str, Any]] | None:
-        """Entries of the tokens recorded so far, from the ``start``-th on; flushes what wants the same.
+        """Entries of the tokens recorded so far, from the ``start``-th on; None where none were wanted.
+
+        Flushes what wants the same.
 
         Raises:
             ConfidenceError: the model's logits were not finite.
@@ -154,6 +151,8 @@ class Recorder(Generic[OwnerT]):
             self._worker.shutdown()
 
     def _take(self, wanted: Wanted, logits: Rows, chosen: Sequence[int], owners: Sequence[OwnerT]) -> None:
+        if not wanted:
+            return
         if not self._gathers and self._worker is None:
             self._hand_out(measure(logits, chosen, wanted, self._scratch), owners)
             return

@@ -52,6 +52,7 @@ class DecodeContext:
         n_batch: tokens one decode takes at most; never fewer than there are sequences.
         n_sequences: how many sequence ids there are.
         handle: the ``llama_context *``; None once closed.
+        address: the same as a number.
         decode_seconds: time spent inside ``llama_decode`` so far.
         decoded: tokens given to ``llama_decode`` so far.
         steps: calls of ``llama_decode`` so far.
@@ -97,6 +98,7 @@ class DecodeContext:
         except BaseException:
             self.close()
             raise
+        self.address: int = ctypes.cast(self.handle, ctypes.c_void_p).value or 0
         self._memory = self._llama.llama_get_memory(self.handle)
         self.cells: int = self._llama.llama_n_ctx(self.handle)
         function = ctypes.cast(self._llama.llama_get_logits_ith, ctypes.c_void_p).value or 0
@@ -171,7 +173,8 @@ class DecodeContext:
             self._llama.llama_free(handle)
 
     def _decode(self, size: int) -> None:
-        self._batch.n_tokens = size
+        if size != self._size:
+            self._batch.n_tokens = self._size = size
         begun = time.perf_counter()
         code = self._llama.llama_decode(self.handle, self._batch)
         self.decode_seconds += time.perf_counter() - begun
@@ -203,6 +206,7 @@ class DecodeContext:
         # One pointer per token, each to that token's own entry of the array of sequences.
         self._pointers = (self._sequences.ctypes.data + 4 * np.arange(size)).astype(np.uintp)
         int32, int8 = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_int8)
+        self._size = 0
         self._batch = llama.llama_batch(
             n_tokens=0,
             token=self._tokens.ctypes.data_as(int32),

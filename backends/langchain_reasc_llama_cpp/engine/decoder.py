@@ -19,6 +19,8 @@ from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 
 __all__ = ["Decoder"]
 
+_NONE = -1
+
 
 class Decoder:
     """Continuous batching. Used by the engine's thread only.
@@ -46,6 +48,7 @@ class Decoder:
             overlapped: whether to compute signals in a thread of their own, while the next step decodes.
         """
         self._model, self._context = model, context
+        self._piece = model.piece
         self._cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)
         self._prompts = PromptCache(self._cells, size=cached_prompts, whole_only=model.is_recurrent)
         self._scheduler = Scheduler(self._cells, self._prompts, n_parallel=n_parallel, n_batch=context.n_batch)
@@ -114,13 +117,17 @@ class Decoder:
             assert logits is not None
             try:
                 sequence.sampler = SamplerChain(
-                    request.sampling, group.salt + request.seed + sequence.index, self._model, request.grammar
+                    request.sampling,
+                    group.salt + request.seed + sequence.index,
+                    self._model,
+                    request.grammar,
+                    context=self._context.address,
                 )
             except ReASCError as error:
                 self._failures[group] = error
                 continue
             sequence.began = time.perf_counter()
-            self._draw(logits[None], [sequence])
+            self._draw(logits[None], [sequence], decoded=False)
         self._end_failed(plan)
         plan.rows = [sequence for sequence in plan.rows if sequence.status is Status.RUNNING]
 
@@ -150,22 +157,28 @@ class Decoder:
         """Count what was decoded, and draw the next token of each row."""
         self._scheduler.advance(plan, logits)
         if plan.rows:
-            self._draw(logits[: len(plan.rows)], plan.rows)
+            self._draw(logits[: len(plan.rows)], plan.rows, decoded=True)
 
-    def _draw(self, logits: Logits, sequences: Many[Sequence]) -> None:
-        """Draw the next token of each sample from its row of logits; those that end leave at once."""
+    def _draw(self, logits: Logits, sequences: Many[Sequence], *, decoded: bool) -> None:
+        """Draw the next token of each sample from its row of logits; those that end leave at once.
+
+        Args:
+            logits: shape (n, V).
+            sequences: the n samples.
+            decoded: whether these are the first rows of the last decode.
+        """
         tokens: list[int] = []
-        drawn: list[int] = []
         for at, sequence in enumerate(sequences):
-            assert sequence.sampler is not None
             try:
-                tokens.append(sequence.sampler.draw(logits[at]))
-                drawn.append(at)
+                tokens.append(sequence.sampler.draw(logits[at], at if decoded else -1))  # type: ignore[union-attr]
             except ReASCError as error:
                 self._failures[sequence.group] = error
-        if len(drawn) < len(sequences):
-            logits, sequences = logits[drawn], [sequences[at] for at in drawn]
-        self._reject(self._report.record(logits, tokens, sequences))
+                tokens.append(_NONE)
+        if _NONE in tokens:
+            drawn = [at for at, token in enumerate(tokens) if token != _NONE]
+            logits, sequences, tokens = logits[drawn], [sequences[at] for at in drawn], [tokens[at] for at in drawn]
+        if unsound := self._report.record(logits, tokens, sequences):
+            self._reject(unsound)
         for sequence, token in zip(sequences, tokens, strict=True):
             try:
                 self._take(sequence, token)
@@ -174,13 +187,13 @@ class Decoder:
 
     def _take(self, sequence: Sequence, token: int) -> None:
         """Add a drawn token to its sample, and end it where it ends."""
-        piece, ends = self._model.piece(token)
-        sequence.tokens.append(token)
-        sequence.text.push(piece)
-        request = sequence.group.request
-        if ends or sequence.text.stopped:
+        piece, ends = self._piece(token)
+        tokens, request = sequence.tokens, sequence.group.request
+        tokens.append(token)
+        stopped = sequence.text.push(piece)
+        if ends or stopped:
             self._finish(sequence, "stop")
-        elif len(sequence.tokens) >= request.max_tokens:
+        elif len(tokens) >= request.max_tokens:
             self._finish(sequence, "length")
         elif request.stream:
             self._report.text(sequence)

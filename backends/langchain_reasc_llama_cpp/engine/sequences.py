@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.confidence.recorder import Wanted
+from langchain_reasc_llama_cpp.confidence.recorder import Wanted, wants
 from langchain_reasc_llama_cpp.engine.kv_cells import Slot
 from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest
@@ -120,7 +120,7 @@ class SequenceGroup:
     def __post_init__(self) -> None:
         """Every sample waits."""
         request = self.request
-        wanted = Wanted(request.signals, request.top_k_signal, request.logprobs)
+        wanted = wants(request.signals, request.top_k_signal, request.logprobs)
         self.waiting = deque(Sequence(self, index, wanted, TextAssembler(request.stop)) for index in request.samples)
         self.unfinished = len(self.waiting)
         # One seed for many prompts would tie their samples together: the same draw picks each first token.

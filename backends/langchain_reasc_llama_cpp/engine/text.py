@@ -24,15 +24,16 @@ class TextAssembler:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.stopped = False
 
-    def push(self, piece: bytes) -> None:
-        """Append a token's bytes; sets :attr:`stopped` when they complete a stop string."""
-        begin = max(0, len(self._bytes) - self._longest + 1)
+    def push(self, piece: bytes) -> bool:
+        """Append a token's bytes; returns :attr:`stopped`, which is set when they complete a stop string."""
         self._bytes += piece
         if self._stop:
+            begin = max(0, len(self._bytes) - len(piece) - self._longest + 1)
             found = [at for s in self._stop if (at := self._bytes.find(s, begin)) >= 0]
             if found:
                 del self._bytes[min(found) :]
                 self.stopped = True
+        return self.stopped
 
     def delta(self, *, final: bool = False) -> str:
         """Text that can be shown since the last call; ``final`` gives out everything that was held back."""

@@ -36,7 +36,13 @@ class SamplerChain:
     """
 
     def __init__(
-        self, parameters: SamplingParameters, seed: int, model: NativeModel, grammar: Grammar | None = None
+        self,
+        parameters: SamplingParameters,
+        seed: int,
+        model: NativeModel,
+        grammar: Grammar | None = None,
+        *,
+        context: int = 0,
     ) -> None:
         """Make the chain.
 
@@ -45,6 +51,7 @@ class SamplerChain:
             seed: the random seed, taken modulo :data:`SEEDS`.
             model: the model whose logits are drawn from.
             grammar: what the drawn tokens must spell; None: anything.
+            context: the address of the ``llama_context`` that rows are decoded in; 0: they come from elsewhere.
 
         Raises:
             ConfigurationError: ``logit_bias`` names a token that the model does not have, or the grammar is malformed.
@@ -53,7 +60,7 @@ class SamplerChain:
         llama = self._llama = library()
         self._selects = _selected(parameters, model)
         brief = self._selects > 0 or model.vocabulary_size < _SELECTS
-        self._apply, self._accept = _functions(brief)
+        self._apply, self._accept, self._sample = _functions(brief)
         self._candidates = model.candidates
         self._biased = [token for token, _ in parameters.logit_bias] + [*model.suppressed]
         self._banned = [token for token, bias in parameters.logit_bias if bias == -np.inf] + [*model.suppressed]
@@ -63,20 +70,27 @@ class SamplerChain:
         self._largest = model.vocabulary_size // _SHARE
         self._takes_best = parameters.greedy and not self._biased and self._recent is None
         self._grammar = None if grammar is None else GrammarSampler(grammar, model)
+        self._context = (
+            0 if not brief or self._selects or self._biased or grammar or not _plain(parameters) else context
+        )
         self._handle = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
         for sampler in stages(llama, parameters, seed, model):
             llama.llama_sampler_chain_add(self._handle, sampler)
         self._chain = ctypes.cast(self._handle, ctypes.c_void_p).value
 
-    def draw(self, row: Logits) -> int:
+    def draw(self, row: Logits, place: int = -1) -> int:
         """Draw a token, and remember it for penalties and the grammar.
 
         Args:
             row: raw logits, shape (V,), contiguous. Not modified.
+            place: which row of the last decode it is; below 0: of none.
 
         Raises:
             ModelError: the grammar, or the ban of tokens, leaves nothing to draw.
         """
+        if place >= 0 and self._context:  # a small vocabulary: llama.cpp reads its own logits faster than numpy can
+            drawn: int = self._sample(self._chain, self._context, place)
+            return drawn
         token = self._pick(row)
         if self._grammar is not None:
             token = self._permitted(row, token, self._grammar)
@@ -175,16 +189,23 @@ def _window(parameters: SamplingParameters) -> int | None:
     return None if min(sizes) < 0 else max(sizes)
 
 
+def _plain(parameters: SamplingParameters) -> bool:
+    """Whether there always is a token to draw, so that ``llama_sampler_sample`` need not abort the process."""
+    special = parameters.greedy or parameters.mirostat or parameters.penalises or parameters.dry or parameters.xtc
+    return not special and not parameters.top_n_sigma and parameters.typical_p >= 1
+
+
 @cache
-def _functions(brief: bool) -> tuple[Any, Any]:
-    """``llama_sampler_apply`` and ``_accept``; brief calls keep the GIL, since getting it back can take longer."""
+def _functions(brief: bool) -> tuple[Any, Any, Any]:
+    """``llama_sampler_apply``, ``_accept``, ``_sample``; brief calls keep the GIL: getting it back can take longer."""
     llama = library()
-    apply, accept = (
+    apply, accept, sample = (
         ctypes.cast(function, ctypes.c_void_p).value or 0
-        for function in (llama.llama_sampler_apply, llama.llama_sampler_accept)
+        for function in (llama.llama_sampler_apply, llama.llama_sampler_accept, llama.llama_sampler_sample)
     )
     kind = ctypes.PYFUNCTYPE if brief else ctypes.CFUNCTYPE
     return (
         kind(None, ctypes.c_void_p, ctypes.c_void_p)(apply),
         ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(accept),
+        ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(sample),
     )

@@ -86,7 +86,7 @@ def check_against_float64(recorder: Recorder[Sample], sample: Sample) -> None:
     assert tuple(found) == sample.wanted.signals
     for name, values in found.items():
         np.testing.assert_allclose(values, wanted[name], atol=1e-4, rtol=0, err_msg=name)
-    entries = recorder.logprobs(sample)
+    entries = recorder.logprobs_since(sample, 0)
     if sample.wanted.logprobs is None:
         assert entries is None
         return
@@ -121,9 +121,9 @@ def test_company_and_threads_change_no_bit(make: Make, vocabulary: int) -> None:
         for row, token in zip(sample.rows, sample.tokens, strict=True):
             alone.record(row[None], [token], [single])
         alone.flush()
-        signals, logprobs = together.signals(sample), together.logprobs(sample)
+        signals, logprobs = together.signals(sample), together.logprobs_since(sample, 0)
         assert signals == alone.signals(single) == overlapped.signals(threaded)
-        assert logprobs == alone.logprobs(single) == overlapped.logprobs(threaded)
+        assert logprobs == alone.logprobs_since(single, 0) == overlapped.logprobs_since(threaded, 0)
 
 
 @pytest.mark.parametrize("overlapped", [False, True], ids=["at once", "overlapped"])
@@ -149,7 +149,7 @@ def test_a_broken_row_fails_its_own_sequence_only(make: Make, vocabulary: int, b
         with pytest.raises(ConfidenceError, match="not finite"):
             recorder.signals(samples[2])
         with pytest.raises(ConfidenceError, match="not finite"):
-            recorder.logprobs(samples[2])
+            recorder.logprobs_since(samples[2], 0)
     for sample in (samples[0], samples[1], samples[3]):
         check_against_float64(recorder, sample)
 
@@ -159,7 +159,7 @@ def test_a_broken_row_is_found_by_logprobs_alone(make: Make) -> None:
     recorder.record(np.full((1, 64), np.nan, dtype=np.float32), [9], [sample])
     assert recorder.flush() == [sample]
     with pytest.raises(ConfidenceError, match="not finite"):
-        recorder.logprobs(sample)
+        recorder.logprobs_since(sample, 0)
 
 
 def test_impossible_alternatives_are_reported_and_fail_nothing(make: Make) -> None:
@@ -169,7 +169,7 @@ def test_impossible_alternatives_are_reported_and_fail_nothing(make: Make) -> No
     logits[0, [4, 9]] = 0
     assert recorder.record(logits, [9], [sample]) == []
     assert recorder.flush() == []
-    entries = recorder.logprobs(sample)
+    entries = recorder.logprobs_since(sample, 0)
     assert entries is not None
     assert [other["logprob"] for other in entries[0]["top_logprobs"]] == pytest.approx([-np.log(2)] * 2 + [-9999.0])
 
@@ -217,7 +217,7 @@ def test_logprobs_come_in_pieces_while_streaming(make: Make, vocabulary: int, ov
             pieces += new
     recorder.flush()
     assert recorder.logprobs_since(samples[2], 0) is None
-    whole = recorder.logprobs(samples[0])
+    whole = recorder.logprobs_since(samples[0], 0)
     assert whole is not None
     assert whole[:28] == pieces
     for sample in samples:
@@ -228,7 +228,7 @@ def test_an_empty_sequence_has_empty_signals(make: Make) -> None:
     recorder, sample = make(64), Sample(Wanted(("top_k",), 20, 2))
     assert recorder.flush() == []
     assert recorder.signals(sample) == {"top_k": []}
-    assert recorder.logprobs(sample) == []
+    assert recorder.logprobs_since(sample, 0) == []
 
 
 def test_nothing_wanted_allocates_no_block(make: Make) -> None:

@@ -123,7 +123,7 @@ class Requests(RuleBasedStateMachine):
         """Nobody starves, and nothing is left behind."""
         if not hasattr(self, "course"):
             return
-        for _ in range(20_000):
+        for _ in range(3_000):
             if not self.course.scheduler.busy:
                 break
             self.one_step()
