@@ -18,6 +18,10 @@ from langchain_reasc_llama_cpp.native.parameters import ContextParameters
 __all__ = ["CacheFull", "Chunk", "DecodeContext"]
 
 _NO_ROOM: Final = 1  # llama_decode: no KV cells for the batch; the memory is as it was
+_BY_FOUR: Final = ("Q4_0", "Q4_K", "Q2_K", "IQ4_NL", "MXFP4")
+"""Formats that llama.cpp repacks for x86. Their kernels multiply four rows in the time of two, and what is left over row
+by row; so two or three rows left over go faster with others beside them that nobody wants."""
+_IDLE: Final = (0, 0, 2, 1)  # rows beside, by rows left over
 
 Logits = npt.NDArray[np.float32]
 
@@ -76,16 +80,17 @@ class DecodeContext:
         self._llama = library()
         self._vocabulary_size = model.vocabulary_size
         self.n_sequences = n_sequences
+        self._pads = model.repacked and not model.on_gpu and model.quantization.startswith(_BY_FOUR)
         settings = self._llama.llama_context_default_params()
         settings.n_ctx = cells
-        settings.n_seq_max = n_sequences
+        settings.n_seq_max = n_sequences + self._pads  # the last holds idle rows
         # Logits are wanted for one token per sequence at most: without this, buffers are sized for n_batch × V floats.
-        settings.n_outputs_max = n_sequences
+        settings.n_outputs_max = n_sequences + max(_IDLE) * self._pads
         settings.n_threads = settings.n_threads_batch = n_threads
         settings.kv_unified = True
         settings.no_perf = True
         parameters.apply(self._llama, settings)
-        settings.n_batch = self.n_batch = max(settings.n_batch, n_sequences)
+        settings.n_batch = self.n_batch = max(settings.n_batch, n_sequences + max(_IDLE))
         log.forget()
         self.handle: Any = self._llama.llama_init_from_model(model.handle, settings)
         if not self.handle:
@@ -140,9 +145,13 @@ class DecodeContext:
             self._sequences[begin:end] = chunk.sequence
             self._wanted[begin:end] = 0
             self._wanted[end - 1] = chunk.logits
-        self._decode(end)
+        if self._pads and end == rows > 2 and _IDLE[rows % 4]:
+            wanted = self._decode_beside(rows, _IDLE[rows % 4])
+        else:
+            self._decode(end)
+            wanted = rows + sum(chunk.logits for chunk in chunks)
         self._positions[:rows] += 1
-        return self._logits(rows + sum(chunk.logits for chunk in chunks) if chunks else rows)
+        return self._logits(wanted)[: wanted if chunks else rows]
 
     def share(self, source: int, target: int, length: int) -> None:
         """Let a sequence begin with the first ``length`` tokens of another (-1: all): cells are shared, not copied."""
@@ -171,6 +180,22 @@ class DecodeContext:
         handle, self.handle = self.handle, None
         if handle is not None:
             self._llama.llama_free(handle)
+
+    def _decode_beside(self, rows: int, idle: int) -> int:
+        """Decode rows with idle ones beside them, where there is room for these; returns how many had logits."""
+        end = rows + idle
+        self._tokens[rows:end] = 0
+        self._positions[rows:end] = range(idle)
+        self._sequences[rows:end] = self.n_sequences
+        self._wanted[rows:end] = 1
+        try:
+            self._decode(end)
+        except CacheFull:
+            self._decode(rows)
+            return rows
+        self.forget(self.n_sequences)
+        self.decoded -= idle
+        return end
 
     def _decode(self, size: int) -> None:
         if size != self._size:

@@ -48,8 +48,8 @@ class PromptCache:
     """The prompts that are kept, least recently used first.
 
     Every decode step attends over all cells up to the last one in use, whomever they belong to (``make bench``,
-    "attention"). So idle prompts are swapped out to main memory as soon as another one comes in, and swapped in when they
-    are wanted: that is a copy, and far faster than a prefill.
+    "attention"). So idle prompts are swapped out to main memory as soon as another one comes in, and swapped in when
+    they are wanted: that is a copy, and far faster than a prefill.
 
     Attributes:
         size: how many prompts are kept that nobody uses or waits for; together they hold no more tokens than the KV

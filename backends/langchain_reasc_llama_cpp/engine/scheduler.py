@@ -45,19 +45,19 @@ class Scheduler:
     These hold between two steps (``tests/backends/llama_cpp/engine/test_invariants.py`` looks for an order of events in
     which they do not):
 
-    - **Cells.** ``KvCells.used`` is exactly what the slots hold, shared cells counted once, and never above capacity. It
-      is not reserved for the worst case: when it is full, the youngest sample is preempted. Once no request is left, all
-      cells but those of kept prompts are free, and these go as soon as room is wanted.
+    - **Cells.** ``KvCells.used`` is exactly what the slots hold, shared cells counted once, and never above capacity.
+      It is not reserved for the worst case: when it is full, the youngest sample is preempted. Once no request is left,
+      all cells but those of kept prompts are free, and these go as soon as room is wanted.
     - **Slots.** A sample holds one if and only if it is RUNNING or in PREFILL, at most ``n_parallel`` do, and each
       sequence id belongs to one slot.
-    - **References.** A prompt's ``ref_count`` is the number of requests whose ``prompt`` it is, its ``waiters`` of those
-      whose ``kept`` it is. Whoever has a live sample holds its prompt, so nobody's beginning is swapped out beneath it.
+    - **References.** A prompt's ``ref_count`` is the number of requests whose ``prompt`` it is, and its ``waiters`` of
+      those whose ``kept`` it is. Whoever has a live sample holds its prompt, so nobody's beginning is swapped out
+      beneath it.
     - **Status.** Each sample of a request that has not left is in just one place: ``waiting``, ``preempted``, among the
       rows, in a prefill, or FINISHED.
-    - **Turns.** Nobody gets a second turn while another waits for the first of the same round, and nobody passes a
-      sample that was preempted.
-    - **Nobody starves.** The oldest request with a live sample is never preempted, so it ends; so everyone becomes the
-      oldest.
+    - **Turns.** Of those whose prompt is there, nobody begins a sample while another has an earlier turn; and nobody
+      begins one while a sample that was preempted waits.
+    - **Nobody starves.** The oldest live sample is never preempted, so it ends; so everyone becomes the oldest.
     """
 
     def __init__(self, cells: KvCells, prompts: PromptCache, *, n_parallel: int, n_batch: int) -> None:

@@ -33,7 +33,7 @@ def entries_of(model: NativeModel, logits: npt.NDArray[np.float32], tokens: list
     for row, token in zip(logits, tokens, strict=True):
         recorder.record(row[None], [token], [sample])
     recorder.flush()
-    found = recorder.logprobs(sample)
+    found = recorder.logprobs_since(sample, 0)
     assert found is not None
     return found
 
@@ -139,7 +139,7 @@ def test_the_methods_reader_finds_the_recorded_signals_in_the_payload(shipped: C
     for row in logits:
         recorder.record(row[None], [int(row.argmax() if scale > 3 else rng.integers(row.size))], [sample])
     recorder.flush()
-    content, recorded = recorder.logprobs(sample), recorder.signals(sample)
+    content, recorded = recorder.logprobs_since(sample, 0), recorder.signals(sample)
     read = token_signals_of(AIMessage("x", response_metadata={"logprobs": {"content": content}}))
     if scale == 30:  # servers' "too unlikely to report" is read as -50, and here some alternatives are
         recorded = {"token_logprob": recorded["token_logprob"]}
