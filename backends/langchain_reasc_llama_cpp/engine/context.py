@@ -19,8 +19,8 @@ __all__ = ["CacheFull", "Chunk", "DecodeContext"]
 
 _NO_ROOM: Final = 1  # llama_decode: no KV cells for the batch; the memory is as it was
 _BY_FOUR: Final = ("Q4_0", "Q4_K", "Q2_K", "IQ4_NL", "MXFP4")
-"""Formats that llama.cpp repacks for x86. Their kernels multiply four rows in the time of two, and what is left over row
-by row; so two or three rows left over go faster with others beside them that nobody wants."""
+"""Formats that llama.cpp repacks for x86. Their kernels multiply four rows in the time of two, and what is left over
+row by row; so two or three rows left over go faster with others beside them that nobody wants."""
 _IDLE: Final = (0, 0, 2, 1)  # rows beside, by rows left over
 
 Logits = npt.NDArray[np.float32]
@@ -231,8 +231,8 @@ class DecodeContext:
         # One pointer per token, each to that token's own entry of the array of sequences.
         self._pointers = (self._sequences.ctypes.data + 4 * np.arange(size)).astype(np.uintp)
         int32, int8 = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_int8)
-        self._size = 0
-        self._batch = llama.llama_batch(
+        self._size: int = 0
+        self._batch: Any = llama.llama_batch(
             n_tokens=0,
             token=self._tokens.ctypes.data_as(int32),
             pos=self._positions.ctypes.data_as(int32),

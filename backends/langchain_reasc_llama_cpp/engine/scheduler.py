@@ -110,7 +110,7 @@ class Scheduler:
             plan.preempted.append(victim)
             self._fit(plan)
         else:
-            plan.failed += {each.group for each in (*self.running, *self.prefills)}
+            plan.failed += {each.group for each in self.running} | {each.group for each in self.prefills}
             plan.rows, plan.chunks = [], []
 
     def advance(self, plan: Plan, logits: Logits) -> None:
