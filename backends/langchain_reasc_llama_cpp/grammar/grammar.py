@@ -14,14 +14,14 @@ class Grammar:
     """Rules that every token of a response must keep to.
 
     Attributes:
-        gbnf: rules in llama.cpp's notation, from a user; empty: ``lark`` has them.
+        gbnf: rules in llama.cpp's notation, from a user; None: ``lark`` has them.
         root: the rule of ``gbnf`` that a response begins with.
         lark: texts in llguidance's notation, to each of which a response must keep.
         triggers: texts that switch the grammar on, from the text's own first byte; empty: it holds from the first
             token.
     """
 
-    gbnf: str = ""
+    gbnf: str | None = None
     root: str = "root"
     lark: tuple[str, ...] = ()
     triggers: tuple[str, ...] = ()

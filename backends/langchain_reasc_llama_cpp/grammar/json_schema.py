@@ -18,6 +18,8 @@ _MOST_DEFINED: Final = 1000  # llguidance recurses from one definition to the ne
 _MAPS: Final = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 _SINGLE: Final = ("items", "additionalProperties")
+_TYPED: Final = {"$ref", "enum", "const"}
+_IMPLIED: Final = {"items": "array", "prefixItems": "array", "properties": "object"}  # or any other type would do too
 _NAMES: Final = ("$id", "$schema")  # what "#" would point into
 
 _STRING: Final = r'"([^"\\]|\\.)*"'
@@ -65,6 +67,8 @@ class _Moved:
                 made[key][name] = self.of(part)
         if len(self._all_of(schema)) > 1:
             made |= self._united(schema)
+        if "type" not in made and not made.keys() & _TYPED:
+            made |= {"type": kind for key, kind in _IMPLIED.items() if key in schema}
         if closed and isinstance(made.get("properties"), dict) and "$ref" not in made:
             made.setdefault("additionalProperties", False)
         return made
@@ -153,7 +157,9 @@ def check_schema(written: str, name: str) -> None:
 def _fault(outer: dict[str, Any], at: str) -> str:
     """Why the part of a schema that is there cannot be a grammar; empty where it can."""
     matcher = guidance().LLMatcher
-    return " ".join(matcher.validate_grammar(f"start: {json_rule({'$ref': f'#/outer{at}'} | outer)}").split())
+    grammar = matcher.grammar_from_json_schema({"$ref": f"#/outer{at}"} | outer, overrides=_OPTIONS)
+    wrong, said = matcher.validate_grammar_with_warnings(grammar)  # a warning is what pydantic is left to check
+    return " ".join(said[0].split()) if wrong else ""
 
 
 def _escaped(name: str) -> str:

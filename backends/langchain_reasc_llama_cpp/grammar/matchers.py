@@ -41,7 +41,7 @@ class Matchers:
         if not matcher.is_error():
             matcher.compute_bitmask()  # finds out whether there is a way to begin
         if matcher.is_stopped() and not matcher.is_accepting():
-            why = " ".join(matcher.get_error().split()) or "no text keeps to it"
+            why = matcher.get_error().split("\n")[0] or "no text keeps to it"
             raise ConfigurationError(f"the grammar cannot be used: {why}")
         return matcher
 
@@ -81,7 +81,7 @@ def matchers(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
 
 
 def _texts(grammar: Grammar, model: NativeModel) -> tuple[str, ...]:
-    if not grammar.gbnf:
+    if grammar.gbnf is None:
         return grammar.lark
     ends = [token for token, (_, ends) in enumerate(model.pieces()) if ends]
     return (lark_of(grammar.gbnf, root=grammar.root, tokenize=model.tokenize, ends=ends),)

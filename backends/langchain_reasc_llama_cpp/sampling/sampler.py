@@ -90,8 +90,6 @@ class SamplerChain:
         handle, self._handle = self._handle, None
         if handle is not None:
             self._llama.llama_sampler_free(handle)
-        if self._grammar is not None:
-            self._grammar.close()
 
     def _pick(self, row: Logits) -> int:
         if self._takes_best:
