@@ -58,8 +58,9 @@ class _Reader:
         self._skip(lines=True)
         while self._at < len(self._text):
             self._rule()
-        for name, (made, self._at) in self._named.items():
+        for name, (made, at) in self._named.items():
             if made not in self._rules:
+                self._at = at
                 self._fail(f"there is no rule {name!r}")
         if root not in self._named:
             rules = ", ".join(sorted(self._named)) or "none at all"

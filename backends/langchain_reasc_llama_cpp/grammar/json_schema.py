@@ -25,9 +25,7 @@ _NAMES: Final = ("$id", "$schema")  # what "#" would point into
 _STRING: Final = r'"([^"\\]|\\.)*"'
 _NUMBER: Final = r"[0-9]{1,17}(\.[0-9]{1,17})?([eE][+\-]?[0-9]{1,2})?"
 _OTHERS: Final = rf'([^0-9"]|{_STRING})*'
-SHORT_NUMBERS: Final = (
-    f'{NO_FORCING}start: /(?s:({_OTHERS}{_NUMBER}[^0-9eE."])*{_OTHERS}({_NUMBER})?)/'
-)
+SHORT_NUMBERS: Final = f'{NO_FORCING}start: /(?s:({_OTHERS}{_NUMBER}[^0-9eE."])*{_OTHERS}({_NUMBER})?)/'
 """A grammar of texts whose numbers, outside of strings, fit into a double: JSON's own may go on for ever."""
 
 
@@ -68,7 +66,7 @@ class _Moved:
         if len(self._all_of(schema)) > 1:
             made |= self._united(schema)
         if "type" not in made and not made.keys() & _TYPED:
-            made |= {"type": kind for key, kind in _IMPLIED.items() if key in schema}
+            made.update(("type", kind) for key, kind in _IMPLIED.items() if key in schema)
         if closed and isinstance(made.get("properties"), dict) and "$ref" not in made:
             made.setdefault("additionalProperties", False)
         return made

@@ -31,8 +31,14 @@ class Matchers:
         if grammar not in self._made:
             if len(self._made) >= _MOST_KEPT:
                 self._made.clear()
-            self._made[grammar] = [self._matcher(text) for text in _texts(grammar, model)]
+            self._made[grammar] = [self._matcher(text) for text in self._texts(grammar, model)]
         return self._made[grammar]
+
+    def _texts(self, grammar: Grammar, model: NativeModel) -> tuple[str, ...]:
+        if grammar.gbnf is None:
+            return grammar.lark
+        ends = self.tokenizer.eos_tokens
+        return (lark_of(grammar.gbnf, root=grammar.root, tokenize=model.tokenize, ends=ends),)
 
     def _matcher(self, text: str) -> Any:
         llguidance = guidance()
@@ -78,13 +84,6 @@ def matchers(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
             _KNOWN[model] = Matchers(model)
         known = _KNOWN[model]
         return [made.deep_copy() for made in known.made(grammar, model)], known.tokenizer
-
-
-def _texts(grammar: Grammar, model: NativeModel) -> tuple[str, ...]:
-    if grammar.gbnf is None:
-        return grammar.lark
-    ends = [token for token, (_, ends) in enumerate(model.pieces()) if ends]
-    return (lark_of(grammar.gbnf, root=grammar.root, tokenize=model.tokenize, ends=ends),)
 
 
 class _Vocabulary:

@@ -10,9 +10,9 @@ from typing import Any
 from langchain_reasc.exceptions import ModelClosedError, ModelFileError
 from langchain_reasc_llama_cpp.native import lora, safe_kernels
 from langchain_reasc_llama_cpp.native.bindings import library, log
+from langchain_reasc_llama_cpp.native.candidates import Candidates
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue, read_header
 from langchain_reasc_llama_cpp.native.parameters import ModelParameters
-from langchain_reasc_llama_cpp.native.candidates import Candidates
 
 __all__ = ["NativeModel"]
 

@@ -14,8 +14,8 @@ from langchain_reasc.method.top_candidates import top_candidates
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.grammar.grammar_sampler import GrammarSampler
 from langchain_reasc_llama_cpp.native.bindings import library
-from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.native.candidates import Logits
+from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.parameters import SEEDS, SamplingParameters
 from langchain_reasc_llama_cpp.sampling.stages import stages
 

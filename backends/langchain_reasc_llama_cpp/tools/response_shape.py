@@ -63,9 +63,7 @@ class ResponseShape:
 
 
 @lru_cache(maxsize=64)
-def _lark(
-    form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, response: str | None
-) -> tuple[str, ...]:
+def _lark(form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, response: str | None) -> tuple[str, ...]:
     """A grammar of calls (name and JSON schema each), or a JSON response, or either; and one of its numbers."""
     rules: dict[str, str] = {}
     if response is not None:
@@ -89,9 +87,7 @@ def _call(form: ToolFormat, calls: tuple[tuple[str, str], ...]) -> str:
     for number, (name, schema) in enumerate(calls):
         arguments[str(number)] = within(json.loads(schema), f"/$defs/{number}")
         members = {"name": {"const": name}, form.arguments: {"$ref": f"#/$defs/{number}"}}
-        objects.append(
-            {"type": "object", "properties": members, "required": [*members], "additionalProperties": False}
-        )
+        objects.append({"type": "object", "properties": members, "required": [*members], "additionalProperties": False})
     return json_rule({"anyOf": objects, "$defs": arguments})
 
 

@@ -1,19 +1,21 @@
 """Draws keep to a grammar; a bad one is a clear error; llama.cpp neither prints nor ends the process."""
 
+import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
-from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.native.candidates import Logits
+from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
 
 from backends.llama_cpp.tiny_gguf import write_tiny_model
-from langchain_reasc.exceptions import ConfigurationError, ModelError
+from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, ModelClosedError, ModelError
 
 WORDS = ("<call>", ">{", 'x<call>{"', "}</call>")
 
@@ -72,6 +74,33 @@ def test_another_root_and_tokens_by_name(native: NativeModel) -> None:
     assert got.startswith("<|im_start|>")
     assert got.endswith("b<|im_end|>")
     assert "a" not in got[len("<|im_start|>") :]
+
+
+def test_a_longer_match_is_not_always_the_right_one(native: NativeModel) -> None:
+    """llguidance's lexer would go on with the longest of several texts; a grammar of characters knows no lexer."""
+    either = Grammar(gbnf='root ::= "a" "bc" | "ab" "d" | [a-z]* "9" | "th" | [^a] . [\\n-\\x7F]{2}')
+    for text in ("abc", "abd", "abab9", "th", "ü\né"[:2] + "zz"):
+        assert written(native, wanting(native, text, "<|im_end|>"), either) == f"{text}<|im_end|>"
+    nested = Grammar(gbnf='root ::= "(" (root | left)* ")"\nleft ::= left "," | "x"{2,}')
+    assert written(native, wanting(native, "((xx,,)xxx)", "<|im_end|>"), nested) == "((xx,,)xxx)<|im_end|>"
+
+
+def test_a_grammar_lives_as_long_as_its_model(tmp_path: Path) -> None:
+    model = NativeModel(write_tiny_model(tmp_path / "short.gguf"))
+    gone = weakref.ref(model)
+    SamplerChain(SamplingParameters(), 1, model, Grammar(gbnf='root ::= "a"')).close()
+    model.close()
+    with pytest.raises(ModelClosedError):
+        model.pieces()
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+def test_llguidance_is_named_where_it_is_missing(native: NativeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(MissingExtraError, match=r"llguidance.*langchain-reasc\[llama-cpp\]"):
+        SamplerChain(SamplingParameters(), 1, native, Grammar(gbnf='root ::= "quite new"'))
 
 
 def test_nothing_left_is_an_error(native: NativeModel) -> None:
