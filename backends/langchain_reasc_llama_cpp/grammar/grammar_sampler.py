@@ -24,7 +24,8 @@ class GrammarSampler:
             ConfigurationError: the grammar is malformed, or no text keeps to it.
         """
         self._model = model
-        self._matchers, tokenizer = matchers(grammar, model)
+        made, tokenizer = matchers(grammar, model)
+        self._matchers = [matcher.deep_copy() for matcher in made]
         self._watch = TriggerWatch(grammar.triggers, model, tokenizer.greedy_tokenize) if grammar.triggers else None
         self._begun: list[int] | None = None  # what the token asked about would switch the grammar on with
 

@@ -27,7 +27,7 @@ class Matchers:
         self._made: dict[Grammar, list[Any]] = {}
 
     def made(self, grammar: Grammar, model: NativeModel) -> list[Any]:
-        """The matchers of a grammar at its beginning; they are not changed, but copied."""
+        """The matchers of a grammar at its beginning."""
         if grammar not in self._made:
             if len(self._made) >= _MOST_KEPT:
                 self._made.clear()
@@ -69,7 +69,7 @@ def guidance() -> Any:
 
 
 def matchers(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
-    """A response's matchers, and the tokenizer they are for. Safe from any thread.
+    """A grammar's matchers, to be copied for each response, and the tokenizer they are for. Safe from any thread.
 
     A model's first takes about a second for a vocabulary of 150,000; whoever makes a request does it, so that the
     thread that decodes need not.
@@ -83,7 +83,7 @@ def matchers(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
         if model not in _KNOWN:
             _KNOWN[model] = Matchers(model)
         known = _KNOWN[model]
-        return [made.deep_copy() for made in known.made(grammar, model)], known.tokenizer
+        return known.made(grammar, model), known.tokenizer
 
 
 class _Vocabulary:
