@@ -63,7 +63,7 @@ class _Moved:
             else:
                 made[key] = made[key].copy() if made[key] is schema[key] else made[key]
                 made[key][name] = self.of(part)
-        if len(self._all_of(schema)) > 1:
+        if len(_members(schema)) + ("properties" in schema) > 1 and _members(schema):
             made |= self._united(schema)
         if "type" not in made and not made.keys() & _TYPED:
             made.update(("type", kind) for key, kind in _IMPLIED.items() if key in schema)
@@ -73,12 +73,10 @@ class _Moved:
 
     def _united(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Members may each have what the others list, and nothing that none of them does."""
-        members = [self._pointed_at(member) for member in self._all_of(schema)]
-        names = {name: True for member in (*members, schema) for name in _listed(member)}
+        members = [self.of(self._pointed_at(member), closed=False) for member in _members(schema)]
         own = {name: self.of(part) for name, part in _listed(schema).items()}
-        return {"allOf": [self.of(member, closed=False) for member in members]} | (
-            {"properties": names | own} if names else {}
-        )
+        names = dict.fromkeys((name for member in members for name in _listed(member)), True)
+        return {"allOf": members} | ({"properties": names | own} if names or own else {})
 
     def _pointed_at(self, schema: Any) -> Any:
         """What a schema that is nothing but a reference points at, as far as it can be found."""
@@ -95,10 +93,10 @@ class _Moved:
             schema = found
         return schema
 
-    @staticmethod
-    def _all_of(schema: dict[str, Any]) -> list[Any]:
-        members = schema.get("allOf")
-        return members if isinstance(members, list) else []
+
+def _members(schema: dict[str, Any]) -> list[Any]:
+    found = schema.get("allOf")
+    return found if isinstance(found, list) else []
 
 
 def _listed(schema: Any) -> dict[str, Any]:
@@ -131,7 +129,10 @@ def check_schema(written: str, name: str) -> None:
         ConfigurationError: it cannot; the message names the part that is at fault.
     """
     schema = json.loads(written)
-    outer = {"outer": within(schema, "/outer")}
+    try:
+        outer = {"outer": within(schema, "/outer")}
+    except RecursionError:
+        raise ConfigurationError(f"the JSON schema ({name}) is nested too deeply, or an allOf holds itself") from None
     if written.count('"$ref"') > _MOST_DEFINED:
         raise ConfigurationError(f"the JSON schema ({name}) has more than {_MOST_DEFINED:,} references; simplify it")
     if not (why := _fault(outer, "")):

@@ -77,6 +77,14 @@ SCHEMAS: dict[str, Any] = {
             "b": {"properties": {"kind": {"const": "b"}}, "required": ["kind"], "additionalProperties": False},
         },
     },
+    "one of a kind": {
+        "allOf": [{"$ref": "#/$defs/a"}],
+        "properties": {"y": {"enum": [True]}},
+        "required": ["x", "y", "w"],
+        "$defs": {
+            "a": {"properties": {"x": {"enum": [1]}}, "allOf": [{"properties": {"w": {"enum": [2]}}}, {"minItems": 1}]}
+        },
+    },
     "both": {
         "$id": "https://example.com/both",
         "allOf": [{"$ref": "#/$defs/a%20b"}, {"properties": {"y": {"$ref": "#/properties/z"}}, "required": ["y"]}],
@@ -134,6 +142,7 @@ def test_numbers_are_finite(model: ChatLlamaCpp) -> None:
         ({"enum": []}, "empty"),
         ({"$ref": "#"}, "stack level exceeded"),
         ({"$defs": {f"{i}": {"$ref": f"#/$defs/{i + 1}"} for i in range(9000)}}, "more than 1,000 references"),
+        ({"allOf": [{"$ref": "#"}, {"type": "object"}]}, "an allOf holds itself"),
         (nested(300), "recursion limit"),
     ],
 )
