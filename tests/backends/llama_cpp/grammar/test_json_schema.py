@@ -59,7 +59,7 @@ SCHEMAS: dict[str, Any] = {
         "required": ["a"],
         "maxProperties": 9,
     },
-    "long": {"type": "string", "minLength": 3, "maxLength": 1500},
+    "long": {"type": "string", "minLength": 3, "maxLength": 3000},
     "a number": {"type": "number"},
     "an integer": {"type": "integer"},
     "a pattern": {"type": "string", "pattern": r"^\D[a-c]{2}\"$"},
@@ -105,7 +105,7 @@ def nested(times: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
     """A random model that does not know how to end."""
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=8192, max_tokens=4000, temperature=1.5, signals=()) as made:
+    with ChatLlamaCpp(model_path=endless_path, n_ctx=4096, max_tokens=1200, temperature=1.5, signals=()) as made:
         yield made
 
 
