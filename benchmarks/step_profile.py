@@ -21,7 +21,7 @@ __all__ = ["our_share"]
 _SAMPLES: Final = 8
 _WAITING: Final = "acquire"  # of a lock: the engine has nothing to do
 _MODULES: Final = {
-    "drawing tokens": ("candidates", "grammar_sampler", "sampler", "stages", "top_candidates"),
+    "drawing tokens": ("candidates", "grammar_sampler", "trigger", "sampler", "stages", "top_candidates"),
     "signals": ("measurement", "recorder", "row_statistics", "token_logprobs", "token_signals"),
     "text of tokens": ("text", "model"),
     "batch and logits": ("context", "bindings"),

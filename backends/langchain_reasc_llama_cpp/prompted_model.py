@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
 from langchain_reasc_llama_cpp.engine.request import Event, GenerationRequest
 from langchain_reasc_llama_cpp.engine.streams import MakeRequest
+from langchain_reasc_llama_cpp.grammar.matchers import matchers
 from langchain_reasc_llama_cpp.loaded_model import LoadedModel
 from langchain_reasc_llama_cpp.messages import MessageMaker
 from langchain_reasc_llama_cpp.options import CallOptions, checked_stop
@@ -78,6 +79,8 @@ class PromptedModel(LoadedModel):
         options = self._options(overrides)
         tools = Tools.of(options.tools, options.tool_choice, options.parallel_tool_calls)
         shape = ResponseShape.of(self._template.form, tools, options.response_format, options.grammar)
+        if shape.grammar is not None:
+            matchers(shape.grammar, self._engine.model)  # here, so that the thread that decodes finds it made
         vocabulary = self._engine.model.vocabulary_size
         info = {"vocabulary_size": vocabulary, "top_k": min(options.top_k_signal, vocabulary)}
         return Call(options=options, shape=shape, maker=MessageMaker(self.model_name, info, shape.reader))

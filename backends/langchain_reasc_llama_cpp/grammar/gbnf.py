@@ -1,65 +1,73 @@
-"""Checks a GBNF grammar before llama.cpp reads it, whose parser writes its complaints to stderr.
+"""Reads GBNF, llama.cpp's notation of grammars, and writes it in llguidance's.
 
-Follows ``llama_grammar_parser`` in llama.cpp's src/llama-grammar.cpp.
+Every character becomes a lexeme of its own and every group a rule: llguidance's lexer takes the longest match, which a
+grammar of characters knows nothing of. Follows ``llama_grammar_parser`` in llama.cpp's src/llama-grammar.cpp.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING
 
-__all__ = ["check_gbnf"]
+__all__ = ["lark_of"]
 
-_MOST_REPEATED: Final = 2000  # llama.cpp's MAX_REPETITION_THRESHOLD
-_DEEPEST: Final = 100  # llama.cpp recurses, on a stack of a few MB
-_MOST_RULES: Final = 10_000
+_DEEPEST: Final = 100  # groups; the reader recurses
+_MOST_RULES_DEEP: Final = 300  # llguidance recurses, on a thread's stack: 4,000 are too many for 8 MB, Windows has 1
 _SPACE: Final = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _SPACE_AND_LINES: Final = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9-]+")
-_INTEGER: Final = re.compile(r"[0-9]+")
+_INTEGER: Final = re.compile(r"[0-9]{1,5}(?![0-9])")
 _CHARACTER: Final = re.compile(
     r'\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[trn\\"\[\]-])|[^\\\0]', re.DOTALL
 )
+_ESCAPED: Final = {"t": "\t", "r": "\r", "n": "\n"}
 _TOKEN_ID: Final = re.compile(r"<\[([0-9]{1,9})\]>")
 _TOKEN: Final = re.compile(r"<[^>\0]*>")
+_REPEATED: Final = re.compile(r"[*+?]")
+_MADE: Final = re.compile(r"\b[rg][0-9]+\b")  # the names of written rules; characters are \\u{...} and tokens <[...]>
 
 
-def check_gbnf(text: str, *, root: str, is_token: Callable[[str], bool]) -> None:
-    """Check that llama.cpp can parse a grammar.
+def lark_of(text: str, *, root: str, tokenize: Callable[[str], list[int]], ends: Sequence[int]) -> str:
+    """A grammar in llguidance's notation.
 
     Args:
         text: rules in GBNF.
         root: the rule to begin with.
-        is_token: whether a text is exactly one token of the model, for rules such as ``<|end|>``.
+        tokenize: token ids of a text, for rules such as ``<|end|>``.
+        ends: the tokens that end a response.
 
     Raises:
-        ConfigurationError: it cannot; the message says in which line and column, and why.
+        ConfigurationError: it is malformed; the message says in which line and column, and why.
     """
-    _Parser(text, is_token).check(root)
+    return _Reader(text, tokenize, ends).read(root)
 
 
-class _Parser:
-    def __init__(self, text: str, is_token: Callable[[str], bool]) -> None:
-        self._text, self._is_token = text, is_token
-        self._at = self._depth = self._generated = 0
-        self._defined: set[str] = set()
-        self._named: dict[str, int] = {}  # rule -> where it is first spoken of
+class _Reader:
+    def __init__(self, text: str, tokenize: Callable[[str], list[int]], ends: Sequence[int]) -> None:
+        self._text, self._tokenize, self._ends = text, tokenize, ends
+        self._at = self._depth = self._groups = 0
+        self._rules: dict[str, str] = {}  # as they are written out
+        self._named: dict[str, tuple[str, int]] = {}  # rule -> its name there, and where it is first spoken of
 
-    def check(self, root: str) -> None:
+    def read(self, root: str) -> str:
         if "\0" in self._text:
             self._at = self._text.index("\0")
             self._fail("a grammar cannot hold a NUL character")
         self._skip(lines=True)
         while self._at < len(self._text):
             self._rule()
-        for name, at in self._named.items():
-            if name not in self._defined:
+        for name, (made, at) in self._named.items():
+            if made not in self._rules:
                 self._at = at
                 self._fail(f"there is no rule {name!r}")
-        if root not in self._defined:
-            rules = ", ".join(sorted(self._defined)) or "none at all"
+        if root not in self._named:
+            rules = ", ".join(sorted(self._named)) or "none at all"
             raise ConfigurationError(f"the grammar has no rule {root!r} to begin with; it has {rules}")
+        self._check_depth(self._named[root][0])
+        rules = "\n".join(f"{name}: {rule}" for name, rule in self._rules.items())
+        return f"{NO_FORCING}start: {self._named[root][0]}\n{rules}\n"
 
     def _rule(self) -> None:
         name = self._name()
@@ -67,98 +75,109 @@ class _Parser:
         if not self._took("::="):
             self._fail(f"expected '::=' after the rule's name {name!r}")
         self._skip(lines=True)
-        self._defined.add(name)
-        self._alternates(nested=False)
+        self._rules[self._named[name][0]] = self._alternates(nested=False)
         if not (self._took("\r\n") or self._took("\r") or self._took("\n")) and self._at < len(self._text):
             self._fail("expected the end of the line")
         self._skip(lines=True)
 
-    def _alternates(self, *, nested: bool) -> None:
-        self._sequence(nested)
+    def _alternates(self, *, nested: bool) -> str:
+        sequences = [self._sequence(nested)]
         while self._took("|"):
             self._skip(lines=True)
-            self._sequence(nested)
+            sequences.append(self._sequence(nested))
+        return " | ".join(sequences)
 
-    def _sequence(self, nested: bool) -> None:
-        """Items, each perhaps repeated. ``rules`` counts what the last item would be copied into, as llama.cpp does."""
-        item, rules = False, 1
+    def _sequence(self, nested: bool) -> str:
+        items: list[str] = []
         while (next_one := self._text[self._at : self._at + 1]) and next_one not in "|)\r\n":
             if next_one in "*+?{":
-                if not item:
+                if not items:
                     self._fail(f"expected something to repeat before {next_one!r}")
-                times = self._repetition(nested, rules)
-                item, rules = times > 0, rules * max(times, 1)
-                continue
-            known = self._symbols()
-            item = self._item(next_one)
-            rules = max(1, self._symbols() - known) if next_one == "(" else 1
+                items[-1] = self._new_rule(items[-1]) + self._repetition(nested)
+            else:
+                items.append(self._item(next_one))
             self._skip(lines=nested)
+        return " ".join(items) or '""'
 
-    def _item(self, first: str) -> bool:
-        """One item; whether it is more than nothing, which cannot be repeated."""
-        if first in '"[':
-            return self._characters('"' if first == '"' else "]")
+    def _item(self, first: str) -> str:
+        if first == '"':
+            return self._literal()
+        if first == "[":
+            return self._class()
         if first in "<!":
-            self._token()
-        elif first == "(":
-            self._group()
-        elif first == ".":
-            self._at += 1
-        else:
-            self._name()
-        return True
+            return self._token()
+        if first == "(":
+            return self._group()
+        if self._took("."):
+            return "/(?s:.)/"
+        return self._named[self._name()][0]
 
-    def _characters(self, end: str) -> bool:
-        """Whether a literal or a class has any characters; from its opening mark past its closing one."""
-        self._at += 2 if self._text.startswith("[^", self._at) else 1
-        begin = self._at
-        while not self._took(end):
-            found = _CHARACTER.match(self._text, self._at)
-            if not found:
-                over = self._at >= len(self._text)
-                self._fail(f"expected {end!r} before the end" if over else "unknown escape")
-            self._at = found.end()
-        return self._at > begin + 1
+    def _literal(self) -> str:
+        self._at += 1
+        characters = []
+        while not self._took('"'):
+            characters.append(_spelled(self._character('"')))
+        return " ".join(f"/{each}/" for each in characters) or '""'
 
-    def _token(self) -> None:
-        self._took("!")
-        if found := _TOKEN_ID.match(self._text, self._at):
-            self._at = found.end()
-            return
-        found = _TOKEN.match(self._text, self._at)
+    def _class(self) -> str:
+        mark = "[^" if self._text.startswith("[^", self._at) else "["
+        self._at += len(mark)
+        parts = []
+        while not self._took("]"):
+            first = last = self._character("]")
+            if self._text.startswith("-", self._at) and not self._text.startswith("-]", self._at):
+                self._at += 1
+                last = self._character("]")
+                if last < first:
+                    self._fail(f"the range from {first!r} to {last!r} is empty")
+            parts.append(f"{_spelled(first)}-{_spelled(last)}")
+        return f"/{mark}{''.join(parts)}]/" if parts else '""'
+
+    def _character(self, end: str) -> str:
+        found = _CHARACTER.match(self._text, self._at)
         if not found:
-            self._fail("expected a token such as '<|end|>' or '<[123]>'")
-        if found[0].startswith("<[") or not self._is_token(found[0]):
-            self._fail(f"{found[0]!r} is not one token of the model")
+            over = self._at >= len(self._text)
+            self._fail(f"expected {end!r} before the end" if over else "unknown escape")
+        written = found[0]
+        if written[0] == "\\":
+            code = int(written[2:], 16) if written[1] in "xuU" else ord(_ESCAPED.get(written[1], written[1]))
+            if code > 0x10FFFF or 0xD800 <= code < 0xE000:
+                self._fail(f"{written} is no character")
+            written = chr(code)
         self._at = found.end()
+        return written
 
-    def _group(self) -> None:
+    def _token(self) -> str:
+        others = self._took("!")
+        if found := _TOKEN_ID.match(self._text, self._at):
+            token = int(found[1])
+        else:
+            found = _TOKEN.match(self._text, self._at)
+            if not found:
+                self._fail("expected a token such as '<|end|>' or '<[123]>'")
+            tokens = [] if found[0].startswith("<[") else self._tokenize(found[0])
+            if len(tokens) != 1:
+                self._fail(f"{found[0]!r} is not one token of the model")
+            [token] = tokens
+        self._at = found.end()
+        return f"<[^{','.join(map(str, {token, *self._ends}))}]>" if others else f"<[{token}]>"
+
+    def _group(self) -> str:
         self._depth += 1
         if self._depth > _DEEPEST:
             self._fail(f"groups are nested more than {_DEEPEST} deep")
         self._at += 1
-        self._generate(1)
         self._skip(lines=True)
-        self._alternates(nested=True)
+        inside = self._alternates(nested=True)
         if not self._took(")"):
             self._fail("expected ')'")
         self._depth -= 1
+        return self._new_rule(inside)
 
-    def _repetition(self, nested: bool, rules: int) -> int:
-        """How many copies a repetition makes of the item before it; 0 where it removes it."""
-        least, most = self._bounds(nested)
-        times = max(least, 1) if most is None else most
-        if least > _MOST_REPEATED or rules * times > _MOST_REPEATED:
-            self._fail(f"that is repeated more than {_MOST_REPEATED:,} times, or too complex to be")
-        self._generate(1 if most is None else most - least)
-        return times
-
-    def _bounds(self, nested: bool) -> tuple[int, int | None]:
-        """How often at least and at most; None: without end."""
-        for mark, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self._took(mark):
-                self._skip(lines=nested)
-                return bounds
+    def _repetition(self, nested: bool) -> str:
+        if found := _REPEATED.match(self._text, self._at):
+            self._at = found.end()
+            return found[0]
         self._at += 1
         self._skip(lines=nested)
         least = self._integer(nested)
@@ -168,15 +187,14 @@ class _Parser:
             most = None if self._text.startswith("}", self._at) else self._integer(nested)
         if not self._took("}"):
             self._fail("expected '}'")
-        self._skip(lines=nested)
         if most is not None and most < least:
             self._fail(f"at most {most} is less than at least {least}")
-        return least, None if most is not None and most > _MOST_REPEATED else most
+        return f"{{{least},{'' if most is None else most}}}"
 
     def _integer(self, nested: bool) -> int:
         found = _INTEGER.match(self._text, self._at)
-        if not found or len(found[0]) > 9:
-            self._fail("expected a whole number")
+        if not found:
+            self._fail("expected a whole number of at most five digits")
         self._at = found.end()
         self._skip(lines=nested)
         return int(found[0])
@@ -185,18 +203,28 @@ class _Parser:
         found = _NAME.match(self._text, self._at)
         if not found:
             self._fail("expected a name (letters, digits and '-')")
-        self._named.setdefault(found[0], self._at)
+        self._named.setdefault(found[0], (f"r{len(self._named)}", self._at))
         self._at = found.end()
         return found[0]
 
-    def _generate(self, count: int) -> None:
-        """Count rules that llama.cpp makes up for groups and repetitions."""
-        self._generated += count
-        if self._symbols() > _MOST_RULES:
-            self._fail(f"it takes more than {_MOST_RULES:,} rules")
+    def _new_rule(self, rule: str) -> str:
+        self._groups += 1
+        name = f"g{self._groups}"
+        self._rules[name] = rule
+        return name
 
-    def _symbols(self) -> int:
-        return len(self._named) + self._generated
+    def _check_depth(self, start: str) -> None:
+        """Refuse rules that lead to ever other rules: llguidance follows each before it goes on to the next."""
+        seen, ways = {start}, [iter(_MADE.findall(self._rules[start]))]
+        while ways:
+            following = next((name for name in ways[-1] if name not in seen), None)
+            if following is None:
+                ways.pop()
+                continue
+            seen.add(following)
+            ways.append(iter(_MADE.findall(self._rules[following])))
+            if len(ways) > _MOST_RULES_DEEP:
+                raise ConfigurationError(f"the grammar's rules and groups are nested more than {_MOST_RULES_DEEP} deep")
 
     def _skip(self, *, lines: bool) -> None:
         found = (_SPACE_AND_LINES if lines else _SPACE).match(self._text, self._at)
@@ -213,3 +241,7 @@ class _Parser:
         line, column = before.count("\n") + 1, self._at - before.rfind("\n")
         near = self._text[self._at : self._at + 30].split("\n")[0]
         raise ConfigurationError(f"the grammar is malformed in line {line}, column {column}: {why}, at {near!r}")
+
+
+def _spelled(character: str) -> str:
+    return f"\\u{{{ord(character):X}}}"

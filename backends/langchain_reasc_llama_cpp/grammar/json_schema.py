@@ -1,190 +1,165 @@
-"""JSON Schema to GBNF, by llama.cpp's converter as llama-cpp-python ships it, with what that port gets wrong.
-
-The port lags behind llama.cpp's own (C++) converter: it lets raw control characters into strings, does not escape
-backslashes, unrolls ``maxLength`` into nested parentheses, mixes up equal names, and forgets constraints beside a list
-of types. Import this module only where llama-cpp-python is known to be installed.
-"""
+"""JSON schemas as llguidance reads them, and which part of one it does not."""
 
 import json
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import unquote
-
-from llama_cpp.llama_grammar import DOT, PRIMITIVE_RULES, SchemaConverter
+from urllib.parse import quote, unquote
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.grammar.regex_pattern import as_json_string_pattern
+from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING
+from langchain_reasc_llama_cpp.grammar.matchers import guidance
 
-__all__ = ["SchemaRules"]
+__all__ = ["SHORT_NUMBERS", "WHITE_SPACE", "check_schema", "json_rule", "within"]
 
-_MAX_REPETITIONS: Final = 2000  # llama.cpp refuses a grammar that repeats more often than that
-_MAX_ENUMERATED: Final = 256
-_HEX: Final = "[0-9a-fA-F]"
-_SAYS_NOTHING: Final = {
-    "title",
-    "description",
-    "default",
-    "examples",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "$comment",
-}
-_FAILURES: Final = (AssertionError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+WHITE_SPACE: Final = r"[ ]|\n{1,2}[ \t]{0,20}"
+_OPTIONS: Final = {"whitespace_pattern": WHITE_SPACE, "lenient": True, "json_allow_general_unicode_escapes": True}
+_MOST_DEFINED: Final = 1000  # llguidance recurses from one definition to the next
+_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions")
+_LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
+_SINGLE: Final = ("items", "additionalProperties")
+_TYPED: Final = {"$ref", "enum", "const"}
+_IMPLIED: Final = {"items": "array", "prefixItems": "array", "properties": "object"}  # or any other type would do too
+_NAMES: Final = ("$id", "$schema")  # what "#" would point into
 
-# Strings without raw control characters or lone surrogates, numbers that do not overflow a double.
-_PLAIN: Final = r"[\x20-\x21\x23-\x5B\x5D-\x7E\u0080-\uD7FF\uE000-\uFFFF\U00010000-\U0010FFFF]"
-_CHARACTER: Final = rf'{_PLAIN} | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] {_HEX}{{3}} | [dD] [0-7] {_HEX}{{2}}))'
-_BETTER: Final = {
-    PRIMITIVE_RULES["char"].content: _CHARACTER,
-    PRIMITIVE_RULES["number"].content: ('("-"? integral-part) ("." decimal-part)? ([eE] [-+]? [0-9] [0-9]?)? space'),
-    DOT: _PLAIN,
-}
+_STRING: Final = r'"([^"\\]|\\.)*"'
+_NUMBER: Final = r"[0-9]{1,17}(\.[0-9]{1,17})?([eE][+\-]?[0-9]{1,2})?"
+_OTHERS: Final = rf'([^0-9"]|{_STRING})*'
+SHORT_NUMBERS: Final = f'{NO_FORCING}start: /(?s:({_OTHERS}{_NUMBER}[^0-9eE."])*{_OTHERS}({_NUMBER})?)/'
+"""A grammar of texts whose numbers, outside of strings, fit into a double: JSON's own may go on for ever."""
 
 
-class SchemaRules(SchemaConverter):  # type: ignore[misc]
-    """GBNF rules for one or more JSON schemas."""
+def json_rule(schema: dict[str, Any]) -> str:
+    """What stands for a schema in a grammar."""
+    return f"%json {json.dumps(schema | {'x-guidance': _OPTIONS})}"
 
-    def __init__(self) -> None:
-        super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
-        self._schema: Any = None  # that references point into
-        self._names: dict[str, str] = {}  # of the rules they stand for
-        self._references = 0
 
-    def add(self, schema: dict[str, Any], name: str) -> str:
-        """Add the rules of a schema.
+def within(schema: Any, at: str) -> Any:
+    """A schema as it is to stand at a place in another one; the one given is not changed.
 
-        Args:
-            schema: JSON Schema, which is not changed; its ``$ref`` may point into itself only.
-            name: the name of the schema's rule, such as "response".
+    Objects whose properties are listed have no others, unless the schema says that they may: a small model would add
+    some without end.
 
-        Returns:
-            The rule to refer to.
+    Args:
+        schema: JSON Schema, whose ``$ref`` may point into itself only.
+        at: JSON pointer to the place, such as "/$defs/response".
+    """
+    return _Moved(schema, at).of(schema)
 
-        Raises:
-            ConfigurationError: a part of the schema cannot be a grammar.
-        """
-        self._schema, self._names = schema, {}
-        rule: str = self.visit(schema, name)
-        return rule
 
-    def add_call(self, name: str, key: str, arguments: str) -> str:
-        """Add the object that calls a tool, given the key and the rule of its arguments."""
-        named = self._generate_constant_rule(name)
-        members = rf'"\"name\"" space ":" space {named} space "," space "\"{key}\"" space ":" space {arguments}'
-        rule: str = self._add_rule(f"call-{len(self._rules)}", '"{" space ' + members + ' "}"')
-        return rule
+class _Moved:
+    def __init__(self, root: Any, at: str) -> None:
+        self._root, self._at = root, at
 
-    def text(self, root: str, **rules: str) -> str:
-        """The whole grammar, beginning with ``root``; further rules by name."""
-        own = "\n".join(f"{name} ::= {rule}" for name, rule in rules.items())
-        return f"root ::= {root}\n{own}\n{self.format_grammar()}\n"
-
-    def visit(self, schema: Any, name: str) -> Any:
-        """Add one schema's rules; see :meth:`add`."""
-        try:
-            return self._visit(schema, name)
-        except _FAILURES as error:
-            if isinstance(error, ConfigurationError):
-                raise
-            part = json.dumps(schema, default=str)
-            part = part if len(part) <= 200 else part[:200] + " ..."
-            raise ConfigurationError(
-                f"no grammar can be made of this part of the JSON schema ({name}): {part}: {error or repr(error)}; "
-                "simplify it, or use method='json_mode' and check the output yourself"
-            ) from error
-
-    def _visit(self, schema: Any, name: str) -> Any:
-        if schema is True or (isinstance(schema, dict) and not schema.keys() - _SAYS_NOTHING):
-            return self._add_primitive("value", PRIMITIVE_RULES["value"])
+    def of(self, schema: Any, *, closed: bool = True) -> Any:
         if not isinstance(schema, dict):
-            raise ValueError(f"a JSON schema is a dict, not {type(schema).__name__}")
-        if "allOf" in schema:
-            parts = [self._referred(part["$ref"]) if "$ref" in part else part for part in schema["allOf"]]
-            rest = {key: value for key, value in schema.items() if key != "allOf"}
-            if len(parts) == 1:
-                return self.visit(rest | parts[0], name)
-            schema = rest | {"allOf": parts}
-        if "$ref" in schema or "anyOf" in schema or "oneOf" in schema:
-            return super().visit(schema, name)
-        kind = schema.get("type")
-        if "const" in schema or "enum" in schema:
-            allowed = [schema["const"]] if "const" in schema else schema["enum"]
-            return self._add_rule(name, " | ".join(self._generate_constant_rule(value) for value in allowed))
-        if isinstance(kind, list):
-            return self._add_rule(name, self._generate_union_rule(name, [schema | {"type": each} for each in kind]))
-        if kind == "integer" and (values := _enumerable(schema)):
-            return self._add_rule(name, f"({' | '.join(json.dumps(str(value)) for value in values)}) space")
-        if (
-            kind == "string"
-            and not schema.keys() & {"pattern", "format"}
-            and schema.keys() & {"minLength", "maxLength"}
-        ):
-            character = self._add_primitive("char", PRIMITIVE_RULES["char"])
-            least, most = _bounds(schema, "Length")
-            return self._add_rule(name, rf'"\"" {character}{_repeat(least, most)} "\"" space')
-        if kind in (None, "array") and isinstance(schema.get("items"), dict | bool) and not schema.get("prefixItems"):
-            return self._array(schema, name)
-        return super().visit(schema, name)
+            return schema
+        made = {key: value for key, value in schema.items() if key not in _NAMES}
+        if isinstance(ref := made.get("$ref"), str) and ref.startswith("#"):
+            made["$ref"] = f"#{self._at}{ref[1:]}"
+        for key, name, part in _parts(schema):
+            if name is None:
+                made[key] = self.of(part)
+            else:
+                made[key] = made[key].copy() if made[key] is schema[key] else made[key]
+                made[key][name] = self.of(part)
+        if len(_members(schema)) + ("properties" in schema) > 1 and _members(schema):
+            made |= self._united(schema)
+        if "type" not in made and not made.keys() & _TYPED:
+            made.update(("type", kind) for key, kind in _IMPLIED.items() if key in schema)
+        if closed and isinstance(made.get("properties"), dict) and "$ref" not in made:
+            made.setdefault("additionalProperties", False)
+        return made
 
-    def _array(self, schema: dict[str, Any], name: str) -> Any:
-        least, most = _bounds(schema, "Items")
-        if most == 0:
-            return self._add_rule(name, '"[" space "]" space')
-        item = self.visit(schema["items"], f"{name}-item")
-        more = _repeat(max(0, least - 1), None if most is None else most - 1)
-        items = f'{item} ("," space {item}){more}'
-        return self._add_rule(name, f'"[" space {items if least else f"({items})?"} "]" space')
+    def _united(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Members may each have what the others list, and nothing that none of them does."""
+        members = [self.of(self._pointed_at(member), closed=False) for member in _members(schema)]
+        own = {name: self.of(part) for name, part in _listed(schema).items()}
+        names = dict.fromkeys((name for member in members for name in _listed(member)), True)
+        return {"allOf": members} | ({"properties": names | own} if names or own else {})
 
-    def _visit_pattern(self, pattern: str, name: str) -> Any:
-        return super()._visit_pattern(as_json_string_pattern(pattern), name)
-
-    def _add_rule(self, name: str, rule: str) -> Any:
-        return super()._add_rule(name, _BETTER.get(rule, rule))
-
-    def _resolve_ref(self, ref: str) -> str:
-        """The rule of a reference; not named by its last part, which may also be a property's name."""
-        if ref not in self._names:
-            self._references += 1
-            self._names[ref] = name = f"ref-{self._references}"
-            self._names[ref] = self.visit(self._referred(ref), name)
-        return self._names[ref]
-
-    def _referred(self, ref: str) -> Any:
-        """What a reference points at."""
-        if not ref.startswith("#"):
-            raise ValueError(f"$ref {ref!r} points out of the schema; put the other schema into its $defs")
-        found = self._schema
-        for part in unquote(ref[1:]).split("/")[1:]:
-            key = part.replace("~1", "/").replace("~0", "~")
-            found = found[int(key)] if isinstance(found, list) else found[key]
-        return found
-
-    def _format_literal(self, literal: str) -> str:
-        text = json.dumps(json.loads(literal), ensure_ascii=False)  # models write characters, not \u escapes
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    def _pointed_at(self, schema: Any) -> Any:
+        """What a schema that is nothing but a reference points at, as far as it can be found."""
+        seen: set[str] = set()
+        while isinstance(schema, dict) and set(schema) == {"$ref"} and schema["$ref"] not in seen:
+            seen.add(schema["$ref"])
+            found = self._root
+            try:
+                for part in unquote(schema["$ref"]).removeprefix("#").split("/")[1:]:
+                    key = part.replace("~1", "/").replace("~0", "~")
+                    found = found[int(key)] if isinstance(found, list) else found[key]
+            except (LookupError, TypeError, ValueError):
+                return schema
+            schema = found
+        return schema
 
 
-def _bounds(schema: dict[str, Any], what: str) -> tuple[int, int | None]:
-    """How many characters or items are allowed; more than llama.cpp can count to is not bounded above."""
-    least, most = int(schema.get(f"min{what}", 0)), schema.get(f"max{what}")
-    if least > _MAX_REPETITIONS:
-        raise ValueError(f"min{what} can be {_MAX_REPETITIONS:,} at most, got {least:,}")
-    if most is not None and int(most) < least:
-        raise ValueError(f"max{what} is {most}, below min{what} {least}")
-    return least, None if most is None or int(most) > _MAX_REPETITIONS else int(most)
+def _members(schema: dict[str, Any]) -> list[Any]:
+    found = schema.get("allOf")
+    return found if isinstance(found, list) else []
 
 
-def _repeat(least: int, most: int | None) -> str:
-    return f"{{{least},{'' if most is None else most}}}"
+def _listed(schema: Any) -> dict[str, Any]:
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
-def _enumerable(schema: dict[str, Any]) -> range | None:
-    """The values of an integer with a small range; None for any other."""
-    least = schema.get("minimum", schema.get("exclusiveMinimum"))
-    most = schema.get("maximum", schema.get("exclusiveMaximum"))
-    if not isinstance(least, int) or not isinstance(most, int):
-        return None
-    values = range(least + ("minimum" not in schema), most + ("maximum" in schema))
-    if not values:
-        raise ValueError("no integer is within its bounds")
-    return values if len(values) <= _MAX_ENUMERATED else None
+def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The schemas right inside another: the key, the name or number under it (None: there is one), and the schema."""
+    for key in _MAPS:
+        if isinstance(schema.get(key), dict):
+            yield from ((key, name, part) for name, part in schema[key].items())
+    for key in _LISTS:
+        if isinstance(schema.get(key), list):
+            yield from ((key, number, part) for number, part in enumerate(schema[key]))
+    for key in _SINGLE:
+        if isinstance(schema.get(key), dict):
+            yield key, None, schema[key]
+
+
+@lru_cache(maxsize=256)
+def check_schema(written: str, name: str) -> None:
+    """Check that a schema can be a grammar.
+
+    Args:
+        written: the schema's JSON.
+        name: what to call it in an error, such as "response".
+
+    Raises:
+        ConfigurationError: it cannot; the message names the part that is at fault.
+    """
+    schema = json.loads(written)
+    try:
+        outer = {"outer": within(schema, "/outer")}
+    except RecursionError:
+        raise ConfigurationError(f"the JSON schema ({name}) is nested too deeply, or an allOf holds itself") from None
+    if written.count('"$ref"') > _MOST_DEFINED:
+        raise ConfigurationError(f"the JSON schema ({name}) has more than {_MOST_DEFINED:,} references; simplify it")
+    if not (why := _fault(outer, "")):
+        return
+    at, part, looking = "", schema, isinstance(schema, dict)
+    while looking:
+        looking = False
+        for key, within_key, inner in _parts(part):
+            place = f"{at}/{key}" + ("" if within_key is None else f"/{_escaped(str(within_key))}")
+            if key not in ("$defs", "definitions") and (fault := _fault(outer, place)):
+                at, part, why, looking = place, inner, fault, isinstance(inner, dict)
+                break
+    shown = json.dumps(part)
+    shown = shown if len(shown) <= 200 else shown[:200] + " ..."
+    raise ConfigurationError(
+        f"no grammar can be made of this part of the JSON schema ({name}{at}): {shown}: {why}; "
+        "simplify it, or use method='json_mode' and check the output yourself"
+    )
+
+
+def _fault(outer: dict[str, Any], at: str) -> str:
+    """Why the part of a schema that is there cannot be a grammar; empty where it can."""
+    matcher = guidance().LLMatcher
+    grammar = matcher.grammar_from_json_schema({"$ref": f"#/outer{at}"} | outer, overrides=_OPTIONS)
+    wrong, said = matcher.validate_grammar_with_warnings(grammar)  # a warning is what pydantic is left to check
+    return " ".join(said[0].split()) if wrong else ""
+
+
+def _escaped(name: str) -> str:
+    return quote(name.replace("~", "~0").replace("/", "~1"), safe="~")

@@ -10,9 +10,9 @@ from typing import Any
 from langchain_reasc.exceptions import ModelClosedError, ModelFileError
 from langchain_reasc_llama_cpp.native import lora, safe_kernels
 from langchain_reasc_llama_cpp.native.bindings import library, log
+from langchain_reasc_llama_cpp.native.candidates import Candidates
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue, read_header
 from langchain_reasc_llama_cpp.native.parameters import ModelParameters
-from langchain_reasc_llama_cpp.sampling.candidates import Candidates
 
 __all__ = ["NativeModel"]
 
@@ -111,8 +111,7 @@ class NativeModel:
         """
         raw = text.encode("utf-8", "replace")
         with self._lock:
-            if self.handle is None:
-                raise ModelClosedError(f"the model {self.path.name} is closed; make a new one")
+            self._check_open()
             if not self.has_tokenizer:
                 raise ModelFileError(f"{self.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab')")
             room = len(raw) + 8
@@ -128,9 +127,19 @@ class NativeModel:
         """The token's bytes (none for control tokens), and whether it ends a response. Cached."""
         known = self._pieces.get(token)
         if known is None:
-            ends = bool(self._llama.llama_vocab_is_eog(self.vocabulary, token))
-            known = self._pieces[token] = (b"" if ends else self._render(token, special=False), ends)
+            known = self._pieces[token] = self._made_piece(token)
         return known
+
+    def pieces(self) -> list[tuple[bytes, bool]]:
+        """:meth:`piece` of every token, for those who need them all at once, which are not kept here.
+
+        Raises:
+            ModelClosedError: the model was closed.
+        """
+        with self._lock:
+            self._check_open()
+            tokens = range(self.vocabulary_size)
+            return [self._pieces.get(token) or self._made_piece(token) for token in tokens]
 
     def show(self, mark: str) -> None:
         """Have the control token that writes exactly this text, if there is one, come out as text."""
@@ -195,6 +204,14 @@ class NativeModel:
 
     def _special_text(self, token: int) -> str:
         return self._render(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
+
+    def _made_piece(self, token: int) -> tuple[bytes, bool]:
+        ends = bool(self._llama.llama_vocab_is_eog(self.vocabulary, token))
+        return b"" if ends else self._render(token, special=False), ends
+
+    def _check_open(self) -> None:
+        if self.handle is None:
+            raise ModelClosedError(f"the model {self.path.name} is closed; make a new one")
 
     def _render(self, token: int, *, special: bool) -> bytes:
         room = 32

@@ -14,8 +14,8 @@ from langchain_reasc.method.top_candidates import top_candidates
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.grammar.grammar_sampler import GrammarSampler
 from langchain_reasc_llama_cpp.native.bindings import library
+from langchain_reasc_llama_cpp.native.candidates import Logits
 from langchain_reasc_llama_cpp.native.model import NativeModel
-from langchain_reasc_llama_cpp.sampling.candidates import Logits
 from langchain_reasc_llama_cpp.sampling.parameters import SEEDS, SamplingParameters
 from langchain_reasc_llama_cpp.sampling.stages import stages
 
@@ -104,8 +104,6 @@ class SamplerChain:
         handle, self._handle = self._handle, None
         if handle is not None:
             self._llama.llama_sampler_free(handle)
-        if self._grammar is not None:
-            self._grammar.close()
 
     def _pick(self, row: Logits) -> int:
         if self._takes_best:
@@ -141,18 +139,12 @@ class SamplerChain:
             return None
         return np.unique(np.array([*self._biased, *(self._recent or ())], dtype=np.intp))
 
-    def _enough(self) -> int | None:
-        """How many of the likeliest tokens the chain needs to see, where nothing changes which they are."""
-        if self._biased or self._recent is not None:
-            return None
-        return 1 if self._takes_best else self._selects or None
-
     def _permitted(self, row: Logits, token: int, grammar: GrammarSampler) -> int:
         """The token, or else one drawn from those the grammar allows; accepted by the grammar."""
         refused: list[int] = []
         while not grammar.allows(token):
             refused.append(token)
-            ids = grammar.allowed(row, [*self._banned, *refused], enough=self._enough())
+            ids = grammar.allowed([*self._banned, *refused])
             logits = row[ids]
             token = int(ids[logits.argmax()]) if self._takes_best else self._pick_some(ids, logits, ordered=False)
         grammar.accept(token)

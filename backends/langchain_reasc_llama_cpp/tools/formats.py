@@ -42,13 +42,13 @@ class ToolFormat:
         return tuple(f'{{"name":{space}{json.dumps(tool)}' for tool in tools for space in (" ", ""))
 
     def rule(self, call: str, *, several: bool) -> str:
-        """GBNF of a response that is calls, given the rule of one call's object."""
-        one = f'"{self.opening}" gap {call} gap "{self.closing}"' if self.opening else call
-        return f"{one} (gap {one}){{0,{_MAX_MORE}}}" if several and self.several else one
+        """A response that is calls, in llguidance's notation, given the rule of one call's object."""
+        one = f'"{self.opening}" GAP? {call} GAP? "{self.closing}"' if self.opening else call
+        return f"{one} (GAP? {one}){{0,{_MAX_MORE}}}" if several and self.several else one
 
 
-GAP: Final = r"[ \n]{0,2}"
-"""GBNF of the rule ``gap``: white space around a call's object."""
+GAP: Final = r"/[ \n]{1,2}/"
+"""White space around a call's object, which may be missing."""
 
 _MAX_MORE: Final = 7  # further calls in one response: a weak model would go on for ever
 

@@ -8,7 +8,8 @@ from typing import Any, Final, Self
 from pydantic import BaseModel
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING, Grammar
+from langchain_reasc_llama_cpp.grammar.json_schema import SHORT_NUMBERS, check_schema, json_rule, within
 from langchain_reasc_llama_cpp.tools.formats import GAP, ToolFormat
 from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
 from langchain_reasc_llama_cpp.tools.response_schema import schema_of
@@ -51,10 +52,10 @@ class ResponseShape:
             return cls(tools=None, form=form, grammar=None)
         calls = () if tools is None else tuple((name, _dumped(tools.parameters(name))) for name in tools.callable)
         several, forced = (tools.several, tools.forced) if tools is not None else (False, False)
-        text = _gbnf(form, calls, several, None if schema is None or forced else _dumped(schema))
+        text = _lark(form, calls, several, None if schema is None or forced else _dumped(schema))
         free = tools is not None and not forced and schema is None
         triggers = form.triggers(tools.callable) if tools is not None and free else ()
-        return cls(tools=tools, form=form, grammar=Grammar(gbnf=text, triggers=triggers))
+        return cls(tools=tools, form=form, grammar=Grammar(lark=text, triggers=triggers))
 
     def reader(self) -> ToolCallReader | None:
         """What tells calls from text in one response; None where there are no tools."""
@@ -62,22 +63,32 @@ class ResponseShape:
 
 
 @lru_cache(maxsize=64)
-def _gbnf(form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, response: str | None) -> str:
-    """A grammar of calls (name and JSON schema each), or a JSON response, or either."""
-    from langchain_reasc_llama_cpp.grammar.json_schema import SchemaRules
-
-    rules = SchemaRules()
-    alternatives = [] if response is None else [rules.add(json.loads(response), "response")]
-    made = []
-    for number, (name, schema) in enumerate(calls):
+def _lark(form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, response: str | None) -> tuple[str, ...]:
+    """A grammar of calls (name and JSON schema each), or a JSON response, or either; and one of its numbers."""
+    rules: dict[str, str] = {}
+    if response is not None:
+        check_schema(response, "response")
+        rules["response"] = json_rule({"$ref": "#/$defs/0", "$defs": {"0": within(json.loads(response), "/$defs/0")}})
+    for name, schema in calls:
         try:
-            arguments = rules.add(json.loads(schema), f"arguments-{number}")
+            check_schema(schema, "arguments")
         except ConfigurationError as error:
             raise ConfigurationError(f"tool {name!r}: {error}") from error
-        made.append(rules.add_call(name, form.arguments, arguments))
-    if made:
-        alternatives.append(form.rule(f"({' | '.join(made)})", several=several))
-    return rules.text(" | ".join(alternatives), gap=GAP)
+    if calls:
+        rules["calls"] = form.rule("call", several=several)
+    start = f"{NO_FORCING}start: {' | '.join(rules)}\n"
+    rules |= {"call": _call(form, calls), "GAP": GAP} if calls else {}
+    return start + "\n".join(f"{name}: {rule}" for name, rule in rules.items()), SHORT_NUMBERS
+
+
+def _call(form: ToolFormat, calls: tuple[tuple[str, str], ...]) -> str:
+    """The object that is one call of one of the tools."""
+    objects, arguments = [], {}
+    for number, (name, schema) in enumerate(calls):
+        arguments[str(number)] = within(json.loads(schema), f"/$defs/{number}")
+        members = {"name": {"const": name}, form.arguments: {"$ref": f"#/$defs/{number}"}}
+        objects.append({"type": "object", "properties": members, "required": [*members], "additionalProperties": False})
+    return json_rule({"anyOf": objects, "$defs": arguments})
 
 
 def _format_schema(response_format: Any) -> dict[str, Any] | None:

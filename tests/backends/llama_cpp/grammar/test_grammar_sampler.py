@@ -1,19 +1,21 @@
 """Draws keep to a grammar; a bad one is a clear error; llama.cpp neither prints nor ends the process."""
 
+import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.native.candidates import Logits
 from langchain_reasc_llama_cpp.native.model import NativeModel
-from langchain_reasc_llama_cpp.sampling.candidates import Logits
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
 
 from backends.llama_cpp.tiny_gguf import write_tiny_model
-from langchain_reasc.exceptions import ConfigurationError, ModelError
+from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, ModelClosedError, ModelError
 
 WORDS = ("<call>", ">{", 'x<call>{"', "}</call>")
 
@@ -74,6 +76,33 @@ def test_another_root_and_tokens_by_name(native: NativeModel) -> None:
     assert "a" not in got[len("<|im_start|>") :]
 
 
+def test_a_longer_match_is_not_always_the_right_one(native: NativeModel) -> None:
+    """llguidance's lexer would go on with the longest of several texts; a grammar of characters knows no lexer."""
+    either = Grammar(gbnf='root ::= "a" "bc" | "ab" "d" | [a-z]* "9" | "th" | [^a] . [\\n-\\x7F]{2}')
+    for text in ("abc", "abd", "abab9", "th", "ü\né"[:2] + "zz"):
+        assert written(native, wanting(native, text, "<|im_end|>"), either) == f"{text}<|im_end|>"
+    nested = Grammar(gbnf='root ::= "(" (root | left)* ")"\nleft ::= left "," | "x"{2,}')
+    assert written(native, wanting(native, "((xx,,)xxx)", "<|im_end|>"), nested) == "((xx,,)xxx)<|im_end|>"
+
+
+def test_a_grammar_lives_as_long_as_its_model(tmp_path: Path) -> None:
+    model = NativeModel(write_tiny_model(tmp_path / "short.gguf"))
+    gone = weakref.ref(model)
+    SamplerChain(SamplingParameters(), 1, model, Grammar(gbnf='root ::= "a"')).close()
+    model.close()
+    with pytest.raises(ModelClosedError):
+        model.pieces()
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+def test_llguidance_is_named_where_it_is_missing(native: NativeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(MissingExtraError, match=r"llguidance.*langchain-reasc\[llama-cpp\]"):
+        SamplerChain(SamplingParameters(), 1, native, Grammar(gbnf='root ::= "quite new"'))
+
+
 def test_nothing_left_is_an_error(native: NativeModel) -> None:
     banned = tuple((token, -np.inf) for token in (native.tokenize("n")[0], native.tokenize("y")[0]))
     chain = SamplerChain(SamplingParameters(logit_bias=banned), 1, native, Grammar(gbnf='root ::= "yes" | "no"'))
@@ -106,12 +135,16 @@ BAD = [
     ("", "it has none at all"),
     ("root ::= *", r"expected something to repeat before '\*'"),
     ('root ::= "a"{3,2}', "at most 2 is less than at least 3"),
-    ('root ::= ("a"{0,60}){60}', "repeated more than 2,000 times"),
+    ('root ::= "a"{100000}', "at most five digits"),
     ('root ::= "\\q"', "unknown escape"),
     ('root ::= "\\u12"', "unknown escape"),
     ("root ::= a_b", "expected the end of the line|expected a name"),
     ("root ::= <nonesuch>", "'<nonesuch>' is not one token of the model"),
-    ('root ::= root "a"', "cannot be used: .*left recursion"),
+    ('root ::= root "a"', "cannot be used: NoExtension"),
+    ('root ::= "\\uD800"', "is no character"),
+    ("root ::= [z-a]", "the range from 'z' to 'a' is empty"),
+    ("root ::= <[99999]>", "cannot be used"),
+    ("\n".join(["root ::= r0"] + [f"r{i} ::= r{i + 1}" for i in range(9000)] + ['r9000 ::= "a"']), "300 deep"),
     ('root ::= "a\0"', "NUL"),
     ("root ::= " + "(" * 150 + ")" * 150, "nested more than 100 deep"),
 ]
@@ -156,7 +189,7 @@ grammars = [
     Grammar(gbnf='root ::= ("é" | [α-ω]+ | "\\\\U0001F600" | "th")*'),
     Grammar(gbnf='root ::= ([a-z]{1,4} ("," | <|im_start|>))+'),
     Grammar(gbnf='root ::= ""'),
-    Grammar(gbnf="\\n".join(["root ::= r0"] + [f"r{i} ::= r{i + 1}" for i in range(9000)] + ['r9000 ::= "a"'])),
+    Grammar(gbnf="\\n".join(["root ::= r0"] + [f"r{i} ::= r{i + 1}" for i in range(250)] + ['r250 ::= "a"'])),
 ]
 for i in range(101):
     grammar = grammars[i % 4 if i else 4]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_reasc_llama_cpp import embedded_model_path
+from langchain_reasc_llama_cpp.native.candidates import Logits
 from langchain_reasc_llama_cpp.native.model import NativeModel
-from langchain_reasc_llama_cpp.sampling.candidates import Logits
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_llama_cpp.grammar import grammar_sampler
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
+from langchain_reasc_llama_cpp.native.candidates import Logits
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling import sampler
-from langchain_reasc_llama_cpp.sampling.candidates import Logits
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
 
 from backends.llama_cpp.tiny_gguf import write_tiny_model
@@ -107,13 +106,13 @@ def test_a_row_that_is_not_finite_ends_nothing(large: NativeModel) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"repeat_penalty": 1.3}])
-def test_a_look_at_the_likeliest_is_enough(
+def test_a_grammar_draws_the_same_both_ways(
     large: NativeModel, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     grammar = Grammar(gbnf="root ::= [^5]*")  # which leaves about half of the tokens
     drawn = []
-    for likeliest in (grammar_sampler._LIKELIEST, 1 << 30):
-        monkeypatch.setattr(grammar_sampler, "_LIKELIEST", likeliest)
+    for selects in (sampler._SELECTS, 1 << 30):
+        monkeypatch.setattr(sampler, "_SELECTS", selects)
         chain = SamplerChain(SamplingParameters(**options), 2, large, grammar)
         drawn.append([chain.draw(row) for row in rows(large.vocabulary_size, 40)])
         chain.close()

@@ -1,0 +1,47 @@
+"""The packages of each distribution have one order: what comes earlier imports nothing of what comes later."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CORE = "method calibration answers models sampling runnable agents data pools evaluation lab cli"
+LLAMA_CPP = "native grammar sampling confidence engine tools prompts"
+ORDERS = {"langchain_reasc": CORE.split(), "backends/langchain_reasc_llama_cpp": LLAMA_CPP.split()}
+FIRST = {"exceptions", "_version", "option_errors", "embedded_model"}
+"""Modules beside the packages that any of them may import; the others stand above all packages."""
+
+
+def imports(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The modules, by their full names, that each file imports from its own distribution."""
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                # "from package import module" too
+                yield from ((path, f"{node.module}.{alias.name}") for alias in node.names)
+            elif isinstance(node, ast.Import):
+                yield from ((path, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("distribution", ORDERS)
+def test_packages_import_only_earlier_ones(distribution: str) -> None:
+    order, top = ORDERS[distribution], Path(distribution).name
+    wrong, seen = [], set()
+    for place, package in enumerate(order):
+        for path, name in imports(ROOT / distribution / package):
+            parts = name.split(".")
+            if parts[0] != top or len(parts) < 2 or parts[1] == package:
+                continue
+            seen.add(parts[1])
+            if parts[1] not in (*order[:place], *FIRST):
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert not wrong, "\n".join(wrong)
+    assert len(seen & set(order)) >= 4
+
+
+def test_every_package_has_its_place() -> None:
+    for distribution, order in ORDERS.items():
+        found = {path.parent.name for path in (ROOT / distribution).glob("*/__init__.py")}
+        assert found == set(order)
