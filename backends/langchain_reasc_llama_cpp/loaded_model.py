@@ -9,15 +9,15 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
+from langchain_reasc.complaints import check_names, explained
 from langchain_reasc.exceptions import ModelFileError
 from langchain_reasc.models.closing import Closing
-from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.engine.engine import Engine, EngineSettings
 from langchain_reasc_llama_cpp.native import hub
+from langchain_reasc_llama_cpp.native.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.native.fields import ContextFields, ModelFields
 from langchain_reasc_llama_cpp.native.fingerprint import file_sha256
 from langchain_reasc_llama_cpp.native.parameters import ContextParameters, ModelParameters
-from langchain_reasc_llama_cpp.option_errors import check_names, explained
 from langchain_reasc_llama_cpp.options import CallOptions, GenerationFields, checked_stop
 from langchain_reasc_llama_cpp.prompts.chat_template import ChatTemplate
 from langchain_reasc_llama_cpp.sampling.sampler import SEEDS, check_tokens

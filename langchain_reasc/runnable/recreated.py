@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from langchain_reasc.calibration import Calibration
-from langchain_reasc.runnable.options import explained
+from langchain_reasc.complaints import check_names, explained
 from langchain_reasc.runnable.solver import Solver
 
 __all__ = ["Recreated"]
@@ -22,6 +22,7 @@ class Recreated(BaseModel):
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
 
         def __init__(self, **fields: Any) -> None:
+            check_names(fields, type(self).model_fields, "option")
             try:
                 super().__init__(**fields)
             except ValidationError as error:

@@ -6,10 +6,10 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.native.fields import ContextFields, ModelFields
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
-from langchain_reasc_llama_cpp.option_errors import explained
 
 __all__ = ["ContextParameters", "ModelParameters"]
 
