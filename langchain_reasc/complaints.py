@@ -55,14 +55,14 @@ _MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)
 _SECRET: Final = re.compile(r"key|headers|secret|passw|authorization|(api|access|auth)_?token")
 _BE: Final = "Input should be "
 _SHOWN: Final = 200
-_ALIKE: Final = 0.7  # at difflib's own 0.6, "temperature" is like "measure"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is meant: what it is called here, or else the one spelled most like it."""
+    """The known name that is meant: what it is called here, or else, unless it is no slip, the one spelled alike."""
     names = list(known)
-    same = (one for group in _SAME if name in group for one in group if one in names)
-    return next(same, None) or next(iter(difflib.get_close_matches(name, names, n=1, cutoff=_ALIKE)), None)
+    same = [one for group in _SAME if name in group for one in group]
+    alike = [one for one in same if one in names] if same else difflib.get_close_matches(name, names, n=1)
+    return alike[0] if alike else None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -124,6 +124,8 @@ def _finding(where: str, several: "list[ErrorDetails]", values: bool, names: Any
         return str(own)
     if first["type"] == "missing":
         return f"{where} is missing"
+    if first["type"] == "too_short" and not first["input"]:
+        return f"{where} is empty"
     if first["type"] == "extra_forbidden":
         return f"{where} is unknown" + (f"; {suggestion(str(first['loc'][-1]), names(first['loc']))}" if names else "")
     said = _joined([found["msg"].removeprefix("Value error, ") for found in several])

@@ -81,8 +81,8 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
             n_cells=self.n_cells,
             n_parallel=self.n_parallel,
             cached_prompts=self.cached_prompts,
-            model=ModelParameters.of(self),
-            context=ContextParameters.of(self),
+            model=ModelParameters.model_validate(self),
+            context=ContextParameters.model_validate(self),
             verbose=self.verbose,
         )
         self._engine = Engine(self.path, settings)
@@ -168,7 +168,7 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
         return options
 
     def _alterations(self) -> dict[str, float | int | str]:
-        found = ContextParameters.of(self).shaping()
+        found = ContextParameters.model_validate(self).shaping()
         adapters = [f"{file_sha256(Path(path))}*{scale:g}" for path, scale in self.adapters.items() if scale]
         if adapters:
             found["lora"] = " ".join(sorted(adapters))

@@ -116,6 +116,6 @@ def load_online_state(path: str | os.PathLike[str]) -> OnlineState | None:
     except (ValidationError, ValueError) as error:
         found = findings(error, whole="the file", values=False) if isinstance(error, ValidationError) else [str(error)]
         raise CalibrationFileError(
-            f"online_state={str(path)!r} is not what calibration='online' has written ({found[0]}); name another file, or "
-            "move this one away to begin anew"
+            f"online_state={str(path)!r} is not what calibration='online' has written ({found[0]}); name another file, "
+            "or move this one away to begin anew"
         ) from None

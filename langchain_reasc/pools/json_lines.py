@@ -33,7 +33,7 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]  # as SQLite has it
 _HINTS: Final = {
     "answer is missing": "write null where no answer was found",
     "reference is missing": "write null where nobody knows it",
-    "not 0, got []": "leave out a question without responses",
+    "responses is empty": "leave out a question without responses",
 }
 """How a finding ends -> what to do."""
 
