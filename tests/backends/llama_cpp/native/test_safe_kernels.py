@@ -264,7 +264,7 @@ def test_who_needs_no_trial(child: Child, quantised: Path, monkeypatch: pytest.M
 def test_what_would_use_amx(quantised: Path) -> None:
     assert read_header(embedded_model_path()).tensor_types == {0, 1}
     assert read_header(quantised).tensor_types == {0, 2, 8}
-    first_of_several = GGUFHeader(quantised, 3, {"split.count": 3}, {}, 0, frozenset())
+    first_of_several = GGUFHeader(quantised, {"split.count": 3}, {}, frozenset())
     assert safe_kernels._would_use_amx(first_of_several)
 
 
