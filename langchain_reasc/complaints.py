@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import BaseModel, ValidationError
+
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = ["check_names", "explained", "findings", "nearest", "suggestion"]
+__all__ = ["Checked", "check_names", "explained", "findings", "nearest", "suggestion"]
 
 _SAME: Final = (
     ("max_tokens", "max_completion_tokens", "max_new_tokens", "n_predict", "num_predict", "max_length"),
@@ -57,6 +58,19 @@ _BE: Final = "Input should be "
 _SHOWN: Final = 200
 
 
+class Checked(BaseModel):
+    """Options of which wrong ones are refused in our own words, when the object is made."""
+
+    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+
+        def __init__(self, **fields: Any) -> None:
+            check_names(fields, type(self).model_fields, "option")
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise explained(error) from None
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is meant: what it is called here, or else, unless it is no slip, the one spelled alike."""
     names = list(known)
@@ -89,13 +103,13 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
             raise ConfigurationError(f"unknown {what} {name!r}; {suggestion(name, sorted(names))}")
 
 
-def explained(error: "ValidationError") -> ConfigurationError:
+def explained(error: ValidationError) -> ConfigurationError:
     """What pydantic found, as an error of ours in a line."""
     return ConfigurationError("; ".join(findings(error)))
 
 
 def findings(
-    error: "ValidationError",
+    error: ValidationError,
     *,
     values: bool = True,
     whole: str = "",

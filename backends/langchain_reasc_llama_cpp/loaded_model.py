@@ -3,13 +3,13 @@
 import json
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
-from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
-from langchain_reasc.complaints import check_names, explained
+from langchain_reasc.complaints import Checked, check_names
 from langchain_reasc.exceptions import ModelFileError
 from langchain_reasc.models.closing import Closing
 from langchain_reasc_llama_cpp.engine.engine import Engine, EngineSettings
@@ -27,7 +27,7 @@ __all__ = ["LoadedModel"]
 _MAX_CELLS: Final = 1 << 24  # beyond any model; llama.cpp would fill the machine's memory before it gives up
 
 
-class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, Closing):
+class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, ContextFields, Closing):
     """A GGUF, loaded when the object is made and freed by :meth:`close`, ``with``, or the garbage collector."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
@@ -56,15 +56,6 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
     _engine: Engine = PrivateAttr()
     _template: ChatTemplate = PrivateAttr()
     _base_seed: int = PrivateAttr()
-
-    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
-
-        def __init__(self, **fields: Any) -> None:
-            check_names(fields, type(self).model_fields, "option")
-            try:
-                super().__init__(**fields)
-            except ValidationError as error:
-                raise explained(error) from None
 
     @field_validator("model_path")
     @classmethod
