@@ -47,6 +47,5 @@ def test_a_few_questions_rule_nothing_out() -> None:
     assert Prior.uniform().leader_stays([1], 16) < few.leader_stays([1], 16) < many.leader_stays([1], 16)
 
 
-def test_components_may_be_given() -> None:
-    grid = (Component(0.0, 0.01), Component(0.0, 100.0))
-    assert fit_prior([(1, 1, 1, 1)] * 50, grid).weights[1] > 0.9
+def test_answers_that_all_differ_promise_no_agreement() -> None:
+    assert fit_prior([(1, 1, 1, 1)] * 50).leader_stays([1], 16) < Prior.uniform().leader_stays([1], 16)

@@ -185,12 +185,19 @@ def test_a_fingerprint_holds_what_has_an_effect(tiny: ChatLlamaCpp) -> None:
         ({"logit_bias": {5: True}}, "logit_bias.*a bias is a number, or False to ban the token, got True"),
         ({"logit_bias": {"cat": 1}}, "logit_bias.cat.*integer"),
         ({"top_logprobs": 21}, "top_logprobs: .*20, got 21"),
+        ({"max_tokens": 0}, "max_tokens: .*got 0"),
+        ({"max_tokens": "many"}, "max_tokens: .*'many'"),
+        ({"signals": ("entropy",)}, "unknown signal 'entropy'"),
+        ({"stop": ["ok", ""]}, "stop string"),
+        ({"temprature": 0.1}, "did you mean 'temperature'"),
         ({"seed": -1}, "seed: .*got -1"),
     ],
 )
 def test_wrong_values(tiny: ChatLlamaCpp, tiny_path: Path, face: Face, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         face.invoke(tiny, "hi", **options)
+    with pytest.raises(ConfigurationError, match=says):
+        face.sample(tiny, "hi", n=2, **options)
     with pytest.raises(ConfigurationError, match=says):
         ChatLlamaCpp(model_path=tiny_path, **options)
 
