@@ -72,10 +72,11 @@ class Checked(BaseModel):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is meant: what it is called here, or else, unless it is no slip, the one spelled alike."""
+    """The known name that is meant: what it is called here, or else the one spelled most like it."""
     names = list(known)
     same = [one for group in _SAME if name in group for one in group]
-    alike = [one for one in same if one in names] if same else difflib.get_close_matches(name, names, n=1)
+    cutoff = 0.8 if same else 0.6  # what is an option elsewhere is hardly a slip: "temperature" is no "measure"
+    alike = [one for one in same if one in names] or difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     return alike[0] if alike else None
 
 
