@@ -3,21 +3,21 @@
 import json
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
-from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
+from langchain_reasc.complaints import Checked, check_names
 from langchain_reasc.exceptions import ModelFileError
 from langchain_reasc.models.closing import Closing
-from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.engine.engine import Engine, EngineSettings
 from langchain_reasc_llama_cpp.native import hub
+from langchain_reasc_llama_cpp.native.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.native.fields import ContextFields, ModelFields
 from langchain_reasc_llama_cpp.native.fingerprint import file_sha256
 from langchain_reasc_llama_cpp.native.parameters import ContextParameters, ModelParameters
-from langchain_reasc_llama_cpp.option_errors import check_names, explained
 from langchain_reasc_llama_cpp.options import CallOptions, GenerationFields, checked_stop
 from langchain_reasc_llama_cpp.prompts.chat_template import ChatTemplate
 from langchain_reasc_llama_cpp.sampling.sampler import SEEDS, check_tokens
@@ -27,7 +27,7 @@ __all__ = ["LoadedModel"]
 _MAX_CELLS: Final = 1 << 24  # beyond any model; llama.cpp would fill the machine's memory before it gives up
 
 
-class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, Closing):
+class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, ContextFields, Closing):
     """A GGUF, loaded when the object is made and freed by :meth:`close`, ``with``, or the garbage collector."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
@@ -57,15 +57,6 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
     _template: ChatTemplate = PrivateAttr()
     _base_seed: int = PrivateAttr()
 
-    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
-
-        def __init__(self, **fields: Any) -> None:
-            check_names(fields, type(self).model_fields, "option")
-            try:
-                super().__init__(**fields)
-            except ValidationError as error:
-                raise explained(error) from None
-
     @field_validator("model_path")
     @classmethod
     def _path_as_text(cls, value: str | Path | None) -> str | None:
@@ -81,8 +72,8 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
             n_cells=self.n_cells,
             n_parallel=self.n_parallel,
             cached_prompts=self.cached_prompts,
-            model=ModelParameters.of(self),
-            context=ContextParameters.of(self),
+            model=ModelParameters.model_validate(self),
+            context=ContextParameters.model_validate(self),
             verbose=self.verbose,
         )
         self._engine = Engine(self.path, settings)
@@ -168,7 +159,7 @@ class LoadedModel(BaseChatModel, GenerationFields, ModelFields, ContextFields, C
         return options
 
     def _alterations(self) -> dict[str, float | int | str]:
-        found = ContextParameters.of(self).shaping()
+        found = ContextParameters.model_validate(self).shaping()
         adapters = [f"{file_sha256(Path(path))}*{scale:g}" for path, scale in self.adapters.items() if scale]
         if adapters:
             found["lora"] = " ".join(sorted(adapters))

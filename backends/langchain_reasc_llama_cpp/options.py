@@ -5,10 +5,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
+from langchain_reasc.complaints import check_names, explained
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.token_signals import SIGNALS
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
-from langchain_reasc_llama_cpp.option_errors import check_names, explained
 from langchain_reasc_llama_cpp.sampling.fields import SamplingFields
 
 __all__ = ["MAX_SAMPLES", "CallOptions", "GenerationFields", "checked_stop"]
@@ -67,7 +67,7 @@ class CallOptions(GenerationFields):
             ConfigurationError: an override is unknown or out of range.
         """
         own = {name: getattr(defaults, name) for name in GenerationFields.model_fields}
-        check_names(overrides, cls.model_fields, "argument")
+        check_names(overrides, [*cls.model_fields, "stop"], "argument")
         try:
             options = cls(**(own | overrides))
         except ValidationError as error:

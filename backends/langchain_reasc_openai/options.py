@@ -1,6 +1,5 @@
 """What a caller may say about one response, and how that is put to a server."""
 
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
@@ -8,11 +7,12 @@ from typing import Annotated, Any, Final
 from openai.resources.chat.completions import Completions
 from pydantic import BaseModel, Field, ValidationError
 
+from langchain_reasc.complaints import explained, nearest
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.probing.presets import PRESETS
 
-__all__ = ["SamplerFields", "call_names", "check_names", "explained", "request_of"]
+__all__ = ["SamplerFields", "check_names", "request_of"]
 
 
 class SamplerFields(BaseModel):
@@ -34,28 +34,11 @@ class SamplerFields(BaseModel):
     """Words that are not generated."""
 
 
-_ELSEWHERE: Final = {
-    "max_tokens": ("max_new_tokens", "n_predict", "num_predict", "max_length"),
-    "temperature": ("temp",),
-    "repetition_penalty": ("repeat_penalty", "penalty_repeat"),
-    "top_logprobs": ("top_logprob", "n_probs", "num_logprobs"),
-    "seed": ("random_seed", "random_state"),
-    "n": ("num_return_sequences", "n_samples", "num_samples", "best_of"),
-    "stop": ("stop_words", "stop_strings"),
-    "base_url": ("url", "base", "endpoint", "api_base", "urls", "server"),
-    "typical_p": ("typical", "typ_p"),
-}
-_OURS: Final = {theirs: ours for ours, names in _ELSEWHERE.items() for theirs in names}
 _OF_LANGCHAIN: Final = {"stream_usage", "stop", "strict"}
 
 
-def call_names() -> frozenset[str]:
-    """What a call may be given: OpenAI's parameters as its client has them, ours, and LangChain's."""
-    return _CALL_NAMES
-
-
 def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Refuse unknown names, suggesting the one that another library's name stands for, or else the nearest.
+    """Refuse unknown names, suggesting the nearest, and where a server's own go.
 
     Raises:
         ConfigurationError: a name is unknown.
@@ -63,22 +46,10 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
     names = set(known)
     for name in given:
         if name not in names:
-            meant = _OURS.get(name)
-            near = [meant] if meant in names else difflib.get_close_matches(name, sorted(names), n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ConfigurationError(
-                f"unknown {what} {name!r}; {hint}What only this server knows goes into extra_body={{{name!r}: ...}}"
-            )
-
-
-def explained(error: ValidationError) -> ConfigurationError:
-    """Pydantic's findings in a line, without their links and without the value of anything secret."""
-    findings = []
-    for item in error.errors(include_url=False):
-        where = ".".join(map(str, item["loc"])) or "options"
-        secret = "key" in where or "headers" in where or not item["loc"]
-        findings.append(f"{where}: {item['msg']}" + ("" if secret else f", got {item['input']!r}"))
-    return ConfigurationError("; ".join(findings))
+            near = nearest(name, sorted(names))
+            own = f"hat only this server knows goes into extra_body={{{name!r}: ...}}"
+            hint = f"w{own}" if near is None else f"did you mean {near!r}? W{own}"
+            raise ConfigurationError(f"unknown {what} {name!r}; {hint}")
 
 
 def request_of(

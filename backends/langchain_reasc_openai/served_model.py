@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.language_models.base import LangSmithParams
 from pydantic import Field, PrivateAttr, ValidationError
 
+from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.closing import Closing
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.connecting import Connection, ServerFields, connection_fields, told_preset
-from langchain_reasc_openai.options import SamplerFields, check_names, explained, request_of
+from langchain_reasc_openai.options import SamplerFields, check_names, request_of
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.routing.replicas import ReplicaStatus
 

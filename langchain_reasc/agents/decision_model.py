@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, model_validator
 
 from langchain_reasc.agents.decision_labels import ANY_LABEL
 from langchain_reasc.agents.decision_questions import AskedQuestion, asked_questions
@@ -23,24 +22,15 @@ from langchain_reasc.agents.decision_types import (
     State,
 )
 from langchain_reasc.answers import Extractor
-from langchain_reasc.calibration import Calibration, MixtureCalibrator
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
-from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+from langchain_reasc.runnable.face import VoteFields
 from langchain_reasc.runnable.options import prepared_solver
-from langchain_reasc.runnable.recreated import Recreated
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.solver import Solver
 from langchain_reasc.sampling.runs import AsyncRun, Run
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
 __all__ = ["DecisionResponse", "ReASCDecisionModel"]
-
-_SOLVER_OPTIONS = (
-    *("calibration", "rule", "max_samples", "concurrency", "confidence", "on_missing_confidence", "sample_timeout"),
-    *("timeout", "allow_fingerprint_mismatch", "measure", "online_state", "audit", "calibrator"),
-)
 
 
 class DecisionResponse(ClassifierResponse):
@@ -50,7 +40,7 @@ class DecisionResponse(ClassifierResponse):
     """Question id -> what was decided and spent: what ``response_metadata["reasc"]`` holds elsewhere."""
 
 
-class ReASCDecisionModel(Recreated, BaseDecisionModel):
+class ReASCDecisionModel(VoteFields, BaseDecisionModel):
     """Answers choices, yes/no questions and scores by what a chat model says when it thinks about them several times.
 
     Stands wherever LangChain takes a decision model, as ``ModelRouterMiddleware(classifier=...)`` does. Each question
@@ -65,7 +55,9 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
 
     The samples are runs below the decision's own, which is a chain to tracers: their usage is counted there, once.
 
-    Options cannot be assigned to: ``model_copy(update=...)`` gives another, checked like a new one.
+    A calibration is measured on decisions: :meth:`prompt` makes what :func:`langchain_reasc.calibrate` asks, with
+    ``answer=ReASCDecisionModel.answer``. Options cannot be assigned to: ``model_copy(update=...)`` gives another,
+    checked like a new one.
 
     Example:
         >>> decisions = ReASCDecisionModel(llm=llm)
@@ -80,34 +72,6 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
     """A chat model (or a binding of one), as :attr:`langchain_reasc.ReASCRunnable.model`."""
     model: str = ""
     """The name that answers go by; empty for that of the chat model."""
-    calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
-    """As :attr:`langchain_reasc.ReASCRunnable.calibration`. One is measured on decisions: :meth:`prompt` makes what
-    :func:`langchain_reasc.calibrate` asks, with ``answer=ReASCDecisionModel.answer``."""
-    rule: StoppingRule | None = None
-    """As :attr:`langchain_reasc.ReASCRunnable.rule`."""
-    max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
-    """Samples per question at most."""
-    concurrency: int = Field(default=4, ge=1)
-    """Samples launched at once. ``config["max_concurrency"]`` bounds them for each request, and in a batch how many
-    requests are at work."""
-    confidence: float | None = Field(default=None, gt=0.5, lt=1)
-    """As :attr:`langchain_reasc.ReASCRunnable.confidence`."""
-    on_missing_confidence: Literal["error", "count"] = "error"
-    """What to do with a response without logprobs where a calibration needs them: refuse, or count it as one vote."""
-    sample_timeout: float | None = Field(default=None, gt=0)
-    """Seconds a sample may take from its launch."""
-    timeout: float | None = Field(default=None, gt=0)
-    """Seconds each question may take; then the responses that have ended decide."""
-    allow_fingerprint_mismatch: bool = False
-    """Use a calibration that was measured on another model, prompt or sampling."""
-    measure: Measure | None = None
-    """As :attr:`langchain_reasc.ReASCRunnable.measure`."""
-    online_state: str | Path | None = None
-    """As :attr:`langchain_reasc.ReASCRunnable.online_state`."""
-    audit: float = Field(default=0.05, ge=0, le=1)
-    """As :attr:`langchain_reasc.ReASCRunnable.audit`."""
-    calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
-    """What ``calibration="online"`` or ``"mixture"`` learns with; made when it is None."""
 
     answer: ClassVar[Extractor] = ANY_LABEL
     """What finds the label in a response, for :func:`langchain_reasc.calibrate`."""
@@ -116,7 +80,7 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
-        options = {option: getattr(self, option) for option in _SOLVER_OPTIONS}
+        options = {option: getattr(self, option) for option in VoteFields.model_fields}
         self._solver = prepared_solver(model=self.llm, answer=self.answer, **options)
         name = self.model or self._solver.model.fingerprint().model or self.llm.get_name()
         self.__dict__.update(model=name, calibrator=self._solver.calibrator)
@@ -143,7 +107,8 @@ class ReASCDecisionModel(Recreated, BaseDecisionModel):
 
         Args:
             input: the state and the questions.
-            config: callbacks, tags, metadata, run name; ``max_concurrency`` bounds the samples in flight.
+            config: callbacks, tags, metadata, run name; ``max_concurrency`` bounds the samples in flight of a request,
+                and in a batch how many requests are at work.
             **kwargs: passed to every call of the chat model.
 
         Returns:

@@ -21,9 +21,9 @@ from langchain_reasc.agents.decision_types import (
     ScoreAnswer,
     State,
 )
+from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError, NoVote
 from langchain_reasc.method.evidence import posterior
-from langchain_reasc.runnable.options import explained
 from langchain_reasc.runnable.result import ReASCResult
 
 __all__ = ["AskedQuestion", "asked_questions"]

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from langchain_reasc.method.partitions import Component, Prior, default_components, likelihoods
+from langchain_reasc.method.partitions import Prior, default_components, likelihoods
 
 __all__ = ["counts_of", "fit_prior"]
 
@@ -19,16 +19,15 @@ def counts_of(answers: Iterable[int | None]) -> tuple[int, ...]:
     return tuple(sorted(np.unique(given, return_counts=True)[1].tolist(), reverse=True)) if given else ()
 
 
-def fit_prior(counts: Sequence[Sequence[int]], components: Sequence[Component] | None = None) -> Prior:
-    """The weights of the components that make these counts most probable.
+def fit_prior(counts: Sequence[Sequence[int]]) -> Prior:
+    """The weights of the default components that make these counts most probable.
 
     Whether sampling went on may have depended on the counts: that cancels, as it says nothing beyond them.
 
     Args:
         counts: of each question how often each answer was given; questions without an answer say nothing.
-        components: the mixture's; None for the default grid.
     """
-    grid = tuple(components or default_components())
+    grid = default_components()
     known = [tuple(one) for one in counts if one]
     weights = np.full(len(grid), 1 / len(grid))
     if known:

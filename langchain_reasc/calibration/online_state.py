@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError,
 from langchain_reasc.calibration.consensus import Observed
 from langchain_reasc.calibration.schema import Calibration, Fingerprint
 from langchain_reasc.calibration.storage import write_atomically
+from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import CalibrationFileError
 from langchain_reasc.method.confidence import Measure
 
@@ -113,9 +114,8 @@ def load_online_state(path: str | os.PathLike[str]) -> OnlineState | None:
     try:
         return OnlineState.model_validate_json(text)
     except (ValidationError, ValueError) as error:
-        found = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
-        why = f"{'.'.join(map(str, found['loc'])) or 'the file'}: {found['msg']}" if found else str(error)
+        found = findings(error, whole="the file", values=False) if isinstance(error, ValidationError) else [str(error)]
         raise CalibrationFileError(
-            f"online_state={str(path)!r} is not what calibration='online' has written ({why}); name another file, or "
-            "move this one away to begin anew"
+            f"online_state={str(path)!r} is not what calibration='online' has written ({found[0]}); name another file, "
+            "or move this one away to begin anew"
         ) from None

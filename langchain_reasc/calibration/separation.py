@@ -11,6 +11,7 @@ from langchain_reasc.calibration.parts import AUROC
 __all__ = ["Judged", "pooled", "pooled_with_intervals", "resampled", "within"]
 
 Floats = npt.NDArray[np.float64]
+_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +92,13 @@ def within(judged: Judged) -> Floats:
     return np.array(each).T if each else np.empty((len(judged.scores), 0))
 
 
-def resampled(values: Floats, rng: np.random.Generator, *, level: float, resamples: int = 2000) -> float:
+def resampled(values: Floats, rng: np.random.Generator, *, level: float) -> float:
     """The quantile at ``level`` of the mean over questions that are drawn again, a lower bound where it is small.
 
     Args:
         values: shape (questions,), at least one.
         rng: draws them.
         level: a share of the resamples.
-        resamples: how often they are drawn.
     """
-    drawn = values[rng.integers(0, values.size, (resamples, values.size))]
+    drawn = values[rng.integers(0, values.size, (_RESAMPLES, values.size))]
     return float(np.quantile(drawn.mean(axis=1), level))

@@ -8,6 +8,7 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from langchain_reasc.calibration.schema import READABLE_VERSIONS, Calibration
+from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import CalibrationFileError
 
 __all__ = ["load_calibration", "save_calibration", "write_atomically"]
@@ -55,10 +56,8 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
     try:
         return Calibration.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the record"
-        value = "" if first["type"] == "missing" else f", got {first['input']!r}"
-        raise CalibrationFileError(f"the calibration at {source} is invalid: {where}: {first['msg']}{value}") from None
+        first = findings(error, whole="the record")[0]
+        raise CalibrationFileError(f"the calibration at {source} is invalid: {first}") from None
 
 
 def write_atomically(target: Path, text: str) -> None:

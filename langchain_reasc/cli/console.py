@@ -31,10 +31,10 @@ def remark(text: str) -> None:
     stderr().print(f"[dim]{escape(in_options(text))}[/]", soft_wrap=True, highlight=False)
 
 
-def ending(text: str, length: int = 60) -> str:
+def ending(text: str) -> str:
     """How a text ends, on one line and in quotes."""
     line = " ".join(text.split())
-    return repr(line) if len(line) <= length else f"...{line[-length:]!r}"
+    return repr(line) if len(line) <= 60 else f"...{line[-60:]!r}"
 
 
 def print_json(data: Any) -> None:

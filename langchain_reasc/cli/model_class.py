@@ -1,6 +1,5 @@
 """Any LangChain chat model, by the path of its class; what goes wrong with that is said in a line."""
 
-import difflib
 import importlib
 import json
 import re
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from langchain_reasc.cli.model_kwargs import ENVIRONMENT, from_environment, read_kwargs, texts_in
 from langchain_reasc.cli.secrets import secret_in
+from langchain_reasc.complaints import findings, nearest
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, missing_extra
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def chat_model_class(path: str) -> "type[BaseChatModel]":
     module = _imported(module_name)
     kind = getattr(module, name, None)
     if kind is None:
-        near = difflib.get_close_matches(name, [*getattr(module, "__all__", ()), *dir(module)], n=1)
-        raise ConfigurationError(f"{module_name} has no {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        near = nearest(name, [*getattr(module, "__all__", ()), *dir(module)])
+        raise ConfigurationError(f"{module_name} has no {name}" + (f"; did you mean {near}?" if near else ""))
     if not (isinstance(kind, type) and issubclass(kind, BaseChatModel)):
         what = "is a class, but no chat model" if isinstance(kind, type) else f"is no class but a {type(kind).__name__}"
         raise ConfigurationError(f"{path} {what}: that is derived from langchain_core's BaseChatModel")
@@ -124,8 +124,8 @@ def _check_names(kind: "type[BaseChatModel]", kwargs: Iterable[str]) -> None:
     names = _names(kind)
     for name in kwargs:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = nearest(name, names)
+            hint = f"; did you mean {near!r}?" if near else ""
             if not near and "model_kwargs" in names:
                 hint = f'; what only its provider knows goes into "model_kwargs": {{{json.dumps(name)}: ...}}'
             raise ConfigurationError(f"{kind.__name__} takes no {name!r}{hint}")
@@ -216,8 +216,7 @@ def _built(kind: "type[BaseChatModel]", kwargs: Mapping[str, Any]) -> "BaseChatM
     except ReASCError:
         raise
     except ValidationError as error:  # without the values, among which a secret may be
-        found = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
-        said = "; ".join(f"{where}: {message}" if where else message for where, message in found)
+        said = "; ".join(findings(error, values=False))
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
     raise ConfigurationError(f"{kind.__name__} cannot be made of these arguments: {said}")

@@ -15,7 +15,7 @@ from langchain_reasc.evaluation.vote_arrays import Booleans, Floats, Integers, V
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 
-__all__ = ["WARM_UPS", "PoolKind", "Responses", "SimulatedPool", "drifting_responses", "kind_of", "simulated_pool"]
+__all__ = ["WARM_UPS", "PoolKind", "Responses", "SimulatedPool", "kind_of", "simulated_pool"]
 
 WARM_UPS: Final = (16, 32, 64, 128, 256, 512)
 """Numbers of warm-up questions."""
@@ -122,46 +122,6 @@ def simulated_pool(
     kind, warm_up = kind_of(index), int(rng.choice(WARM_UPS))
     responses = _responses(rng, ANSWERS[kind.answers](rng, warm_up + questions), kind.signal, budget, measures)
     return SimulatedPool(index, kind, responses[:warm_up], responses[warm_up:])
-
-
-def drifting_responses(
-    kind: PoolKind,
-    *,
-    at: int,
-    questions: int,
-    answers: str | None = None,
-    lose_signal: bool = False,
-    budget: int = DEFAULT_BUDGET,
-    measures: int = 1,
-    rng: np.random.Generator,
-) -> Responses:
-    """Responses of a model that changes at a question.
-
-    Args:
-        kind: how it is before.
-        at: the first question of another kind.
-        questions: how many there are in all.
-        answers: the kind of answers from then on, under a signal of the same strength; None: no change.
-        lose_signal: whether the scores from then on are shuffled among all responses: noise that is distributed as the
-            signal was.
-        budget: responses to each question.
-        measures: how many scores each response has.
-        rng: where all is drawn from.
-
-    Raises:
-        ConfigurationError: ``at`` is not one of the questions, or an unknown kind of answers.
-    """
-    if not 0 <= at <= questions:
-        raise ConfigurationError(f"at is one of the {questions} questions, got {at}")
-    asked = ANSWERS[kind.answers](rng, questions if answers is None else at)
-    if answers is not None:
-        later = PoolKind(answers, kind.signal)
-        asked = asked.followed_by(ANSWERS[later.answers](rng, questions - at))
-    responses = _responses(rng, asked, kind.signal, budget, measures)
-    if lose_signal:
-        for scores in responses.scores:
-            scores[at:] = rng.permuted(scores[at:])
-    return responses
 
 
 def _responses(rng: np.random.Generator, questions: Questions, signal: str, budget: int, measures: int) -> Responses:

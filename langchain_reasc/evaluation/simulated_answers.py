@@ -48,16 +48,6 @@ class Questions:
         shares = np.take_along_axis(self.shares, np.maximum(self.right, 0)[:, None], axis=1)[:, 0]
         return np.where(self.right >= 0, shares * (1 - self.unanswered), 0.0)
 
-    def followed_by(self, others: "Questions") -> "Questions":
-        """These questions and then others."""
-        width = max(self.shares.shape[1], others.shares.shape[1])
-        both = (self, others)
-        return Questions(
-            np.concatenate([np.pad(one.shares, ((0, 0), (0, width - one.shares.shape[1]))) for one in both]),
-            np.concatenate([one.right for one in both]),
-            np.concatenate([one.unanswered for one in both]),
-        )
-
 
 def draw_answers(rng: np.random.Generator, questions: Questions, budget: int) -> tuple[Integers, Integers]:
     """Responses to the questions.

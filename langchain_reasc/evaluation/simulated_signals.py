@@ -10,43 +10,11 @@ from langchain_reasc.calibration.offline import auroc_of
 from langchain_reasc.evaluation.vote_arrays import Booleans, Floats, Integers
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["SIGNAL_KINDS", "Drawn", "draw_scores", "labelled_scores"]
+__all__ = ["SIGNAL_KINDS", "Drawn", "draw_scores"]
 
 _WEAKEST, _STRONGEST = -2.0, 8.0
 _LOOKED_AT: Final = 1_000  # questions on which a signal's strength is found
 _TAIL: Final = 0.9
-
-
-def labelled_scores(
-    n: int, auroc: float, *, accuracy: float = 0.6, skewed: bool = False, rng: np.random.Generator
-) -> tuple[Floats, Booleans]:
-    """Scores of one response to each of n questions, and which of them are right.
-
-    Those of right and of wrong ones are normal, their means √2 Φ⁻¹(AUROC) apart; where skewed, -exp(-.9 S) of it, which
-    has a long tail of unsure responses and the same AUROC.
-
-    Args:
-        n: how many.
-        auroc: P(S(right) > S(wrong)), above 0 and below 1; ½ is a worthless score.
-        accuracy: P(right).
-        skewed: whether the scores have that tail.
-        rng: where all is drawn from.
-
-    Returns:
-        Scores, shape (n,), and labels, shape (n,).
-
-    Raises:
-        ConfigurationError: ``auroc`` is 0, 1 or beyond, or ``accuracy`` is no probability.
-    """
-    if not 0 < auroc < 1:
-        raise ConfigurationError(f"auroc is above 0 and below 1, got {auroc}")
-    if not 0 <= accuracy <= 1:
-        raise ConfigurationError(f"accuracy is a probability, got {accuracy}")
-    from scipy.special import ndtri
-
-    correct = rng.random(n) < accuracy
-    scores = rng.normal(size=n) + np.sqrt(2) * ndtri(auroc) * correct
-    return (-np.exp(-_TAIL * scores) if skewed else scores), correct
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from langchain_reasc.complaints import suggestion
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
 from langchain_reasc.lab.contents import Entry, contents
 from langchain_reasc.lab.parts import Figure, Table
@@ -70,9 +70,7 @@ def chosen_entries(names: Iterable[str]) -> list[Entry]:
     known, wanted = contents(), list(names)
     for name in wanted:
         if name not in known:
-            alike = get_close_matches(name, known, n=3)
-            hint = f"did you mean {' or '.join(alike)}?" if alike else f"there are {', '.join(known)}"
-            raise ConfigurationError(f"no table or figure is called {name!r}; {hint}")
+            raise ConfigurationError(f"no table or figure is called {name!r}; {suggestion(name, known)}")
     return [entry for entry in known.values() if not wanted or entry.name in wanted]
 
 

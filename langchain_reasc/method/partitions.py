@@ -75,22 +75,11 @@ class Prior:
         """
         return self._stays(shape_of(counts), horizon)
 
-    def next_agrees(self, counts: Sequence[int]) -> float:
-        """P(the next answer is that of ``counts[0]`` | the counts)."""
-        shape = shape_of(counts)
-        discount, concentration = self._grid
-        return float(self.posterior(shape) @ ((shape[0] - discount) / (sum(shape) + concentration)))
-
     def posterior(self, counts: Sequence[int]) -> Floats:
         """The weights of the components, given the counts; shape (components,). Those of old where none allows them."""
         weights = np.asarray(self.weights)
         joint: Floats = weights * likelihoods([counts], self.components)[0]
         return np.asarray(joint / joint.sum()) if joint.any() else weights
-
-    @cached_property
-    def _grid(self) -> tuple[Floats, Floats]:
-        grid = np.asarray(self.components, dtype=np.float64)
-        return grid[:, 0], grid[:, 1]
 
     @cached_property
     def _known(self) -> dict[tuple[Shape, int], float]:

@@ -16,11 +16,12 @@ of its tokens spell the answer, and which are the last step before it.
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from langchain_reasc.answers import normalize
+from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools.signals_file import signals_in, signals_path
 from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
@@ -29,6 +30,12 @@ from langchain_reasc.pools.stored import as_stored
 __all__ = ["take_in"]
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]  # as SQLite has it
+_HINTS: Final = {
+    "answer is missing": "write null where no answer was found",
+    "reference is missing": "write null where nobody knows it",
+    "responses is empty": "leave out a question without responses",
+}
+"""How a finding ends -> what to do."""
 
 
 class _Line(BaseModel):
@@ -136,7 +143,7 @@ def _question(record: Any, source: Path, number: int, *, normalized: bool) -> St
     try:
         line = _Question.model_validate(record)
     except ValidationError as error:
-        raise PoolError(f"{source}, line {number}: {_explained(error.errors(include_url=False)[0])}") from None
+        raise PoolError(f"{source}, line {number}: {_hinted(findings(error)[0])}") from None
     if as_stored(line.id) != line.id:
         raise PoolError(f"{source}, line {number}: id {line.id!r} has half a character in it; correct it")
     accepted = [line.reference] if isinstance(line.reference, str) else list(line.reference or ())
@@ -152,15 +159,9 @@ def _response(line: _Response, *, normalized: bool) -> StoredResponse:
     return StoredResponse(columns, StoredMessage(line.text, line.message, line.usage, line.token_lengths))
 
 
-def _explained(error: Any) -> str:
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"]).lstrip(".")
-    if error["type"] == "missing":
-        hint = "; write null where no answer was found" if where.endswith("answer") else ""
-        hint = "; write null where nobody knows it" if where == "reference" else hint
-        return f"{where} is missing{hint}"
-    if where == "responses" and error["type"] == "too_short":
-        return "responses is empty; leave out a question without responses"
-    return f"{where}: {error['msg']}, got {error['input']!r:.60}"
+def _hinted(finding: str) -> str:
+    hint = next((hint for end, hint in _HINTS.items() if finding.endswith(end)), None)
+    return finding if hint is None else f"{finding}; {hint}"
 
 
 def _take_in_signals(beside: Path, store: PoolStore, counts: dict[str, int]) -> None:

@@ -13,15 +13,16 @@ JSON, or TOML as here. Prices are for a million tokens, all in one currency::
 ``input`` where they are left out, ``reasoning`` as ``output``.
 """
 
-import difflib
 import json
 import os
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
+from langchain_reasc.complaints import findings, nearest
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.pools.bill import Bill
 
@@ -68,8 +69,8 @@ class Prices(_Record):
         """
         if model in self.models:
             return self.models[model]
-        near = difflib.get_close_matches(model, self.models, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest(model, self.models)
+        hint = f"did you mean {near!r}? " if near else ""
         known = ", ".join(map(repr, sorted(self.models)))
         raise ConfigurationError(f"there is no price of the model {model!r}; {hint}The file has prices of {known}")
 
@@ -95,7 +96,7 @@ def read_prices(path: str | os.PathLike[str]) -> Prices:
     try:
         return Prices.model_validate(read)
     except ValidationError as error:
-        found = "; ".join(map(_explained, error.errors(include_url=False)))
+        found = "; ".join(findings(error, whole="the file", names=_names))
         raise ConfigurationError(f"{source} holds no prices as they are written here: {found}") from None
 
 
@@ -110,13 +111,5 @@ def _decimals(amount: float) -> int:
     return max(2, 1 - int(f"{amount:e}".partition("e")[2]))
 
 
-def _explained(error: Any) -> str:
-    where = ".".join(map(str, error["loc"])) or "the file"
-    if error["type"] == "extra_forbidden":
-        *_, name = map(str, error["loc"])
-        known = Price.model_fields if len(error["loc"]) > 1 else Prices.model_fields
-        near = difflib.get_close_matches(name, known, n=1)
-        return f"{where} is unknown; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}")
-    if error["type"] == "missing":
-        return f"{where} is missing"
-    return f"{where}: {error['msg']}, got {error['input']!r:.60}"
+def _names(place: tuple[int | str, ...]) -> Iterable[str]:
+    return Price.model_fields if len(place) > 1 else Prices.model_fields

@@ -84,15 +84,6 @@ class ConsensusCalibrator:
             self._check(state, any_model=any_model)
             self._learner.restore(state)
 
-    @classmethod
-    def from_state(
-        cls, state: OnlineState, *, measure: Measure | None = None, budget: int = DEFAULT_BUDGET
-    ) -> "ConsensusCalibrator":
-        """One that goes on from there, and keeps no file."""
-        made = cls(measure=measure, budget=budget, fingerprint=state.fingerprint)
-        made._learner.restore(state)
-        return made
-
     def state(self) -> OnlineState:
         """All that it has learned."""
         with self._lock:

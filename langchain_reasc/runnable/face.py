@@ -18,19 +18,14 @@ from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.recreated import Recreated
 
-__all__ = ["Face"]
+__all__ = ["Face", "VoteFields"]
 
 
-class Face(Recreated):
-    """The options that the faces of ReASC have in common.
-
-    Assigning to one, and ``model_copy(update=...)``, check and prepare everything anew. Pickling keeps the options.
-    """
+class VoteFields(Recreated):
+    """The options of all that decides by votes."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    model: Runnable[LanguageModelInput, Any]
-    """A chat model (or a binding of one). Best is one that returns logprobs; it must sample (temperature above 0)."""
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
     """A calibration, the path of one, or None to count votes. ``"online"`` learns without labels, from how far
     the responses to each question agree: it counts votes (ASC) for 32 questions, then its own rule decides, and it goes
@@ -43,14 +38,6 @@ class Face(Recreated):
     measure, or ``measure``. ``"online"`` and ``"mixture"`` make their own of what is learned, and take no other."""
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """Samples per question at most."""
-    answer: AnswerSpec = "auto"
-    """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
-    tool_votes: ToolVotes = ToolVotes()
-    """How calls of tools are compared: which arguments do not count, which numbers agree."""
-    fixed_prompt: FixedPrompt | None = None
-    """Which part of a prompt is the same for every question, where that is more than its system messages: the number of
-    its first messages, those messages themselves (``{question}`` stands for what changes), or the prompt template. A
-    calibration measured with another such part is refused. What a conversation has said is never part of it."""
     concurrency: int = Field(default=4, ge=1)
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
     open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds the
@@ -61,10 +48,6 @@ class Face(Recreated):
     ``rule`` it has no place."""
     on_missing_confidence: Literal["error", "count"] = "error"
     """What to do with a response without logprobs where a calibration needs them: refuse, or count it as one vote."""
-    safeguard: Safeguard = "default"
-    """Whether what a calibration on labels found is believed only as far as its data vouch for it: a gate that holds
-    with 95 %, weights where the score separates the responses to one question, and votes counted where it does not
-    separate right from wrong. ``"paper"`` takes the paper's rule as it stands."""
     sample_timeout: float | None = Field(default=None, gt=0)
     """Seconds a sample may take from its launch. One that takes longer has failed, which costs only itself."""
     timeout: float | None = Field(default=None, gt=0)
@@ -72,6 +55,43 @@ class Face(Recreated):
     off, and the responses that have ended decide."""
     allow_fingerprint_mismatch: bool = False
     """Use a calibration that was measured on another model, prompt or sampling."""
+    measure: Measure | None = None
+    """How a response is scored, for a ``rule`` that reads scores without a calibration. With ``calibration="online"``
+    it is the only candidate, None for all that can be had. With ``"mixture"``, None is the paper's (self-certainty,
+    bottom 10 %, W = 128) where the model gives that signal, else the same score of one that it gives; with
+    ``ask_confidence``, what the model states where it gives none."""
+    online_state: str | Path | None = None
+    """The file in which ``calibration="online"`` keeps what it has learned: read at the start, where it is there, and
+    written every few seconds while it learns. It holds scores, and answers as numbers, but no text. A file of another
+    model is refused. Where processes share one, the last to write wins, so give each its own."""
+    audit: float = Field(default=0.05, ge=0, le=1)
+    """For what share of the questions that ``calibration="online"`` decides one more response is drawn, and paid for,
+    to see whether what was learned still holds. Where it does not, it counts votes (ASC) and learns again."""
+    calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
+    """What ``calibration="online"`` or ``"mixture"`` learns with; made when it is None. Runnables that are given the
+    same one learn together, as those do that LangChain makes of one with configurable fields."""
+
+
+class Face(VoteFields):
+    """The options that the faces of ReASC have in common.
+
+    Assigning to one, and ``model_copy(update=...)``, check and prepare everything anew. Pickling keeps the options.
+    """
+
+    model: Runnable[LanguageModelInput, Any]
+    """A chat model (or a binding of one). Best is one that returns logprobs; it must sample (temperature above 0)."""
+    answer: AnswerSpec = "auto"
+    """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
+    tool_votes: ToolVotes = ToolVotes()
+    """How calls of tools are compared: which arguments do not count, which numbers agree."""
+    fixed_prompt: FixedPrompt | None = None
+    """Which part of a prompt is the same for every question, where that is more than its system messages: the number of
+    its first messages, those messages themselves (``{question}`` stands for what changes), or the prompt template. A
+    calibration measured with another such part is refused. What a conversation has said is never part of it."""
+    safeguard: Safeguard = "default"
+    """Whether what a calibration on labels found is believed only as far as its data vouch for it: a gate that holds
+    with 95 %, weights where the score separates the responses to one question, and votes counted where it does not
+    separate right from wrong. ``"paper"`` takes the paper's rule as it stands."""
     on_undecided: Literal["answer", "raise", "abstain"] = "answer"
     """What to do when the budget or the time is spent and the evidence is not sufficient: give the best answer so far,
     raise :class:`~langchain_reasc.exceptions.Undecided`, or give an empty message with ``reasc["abstained"]``."""
@@ -91,21 +111,6 @@ class Face(Recreated):
     line is no part of the answer, nor of the winning message's text; its number is in
     ``response_metadata["verbalized_confidence"]``, None where none was stated. A calibration holds for models that are
     asked, or for such as are not."""
-    measure: Measure | None = None
-    """How a response is scored, for a ``rule`` that reads scores without a calibration. With ``calibration="online"``
-    it is the only candidate, None for all that can be had. With ``"mixture"``, None is the paper's (self-certainty,
-    bottom 10 %, W = 128) where the model gives that signal, else the same score of one that it gives; with
-    ``ask_confidence``, what the model states where it gives none."""
-    online_state: str | Path | None = None
-    """The file in which ``calibration="online"`` keeps what it has learned: read at the start, where it is there, and
-    written every few seconds while it learns. It holds scores, and answers as numbers, but no text. A file of another
-    model is refused. Where processes share one, the last to write wins, so give each its own."""
-    audit: float = Field(default=0.05, ge=0, le=1)
-    """For what share of the questions that ``calibration="online"`` decides one more response is drawn, and paid for,
-    to see whether what was learned still holds. Where it does not, it counts votes (ASC) and learns again."""
-    calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
-    """What ``calibration="online"`` or ``"mixture"`` learns with; made when it is None. Runnables that are given the
-    same one learn together, as those do that LangChain makes of one with configurable fields."""
 
     _quiet: ClassVar[bool] = False
     """Whether the samples are parts of one model call, told of by that alone."""

@@ -6,7 +6,6 @@ from typing import Any, Final, Literal
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
-from pydantic import ValidationError
 
 from langchain_reasc.answers import AnswerSpec, extractor
 from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, load_calibration
@@ -19,7 +18,7 @@ from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.solver import Solver
 
-__all__ = ["LEARNING", "explained", "prepared_solver", "refuse_swallowed"]
+__all__ = ["LEARNING", "prepared_solver", "refuse_swallowed"]
 
 LEARNING: Final = ("online", "mixture")
 """Calibrations that are learned from what is answered."""
@@ -124,18 +123,6 @@ def refuse_swallowed(kwargs: Mapping[str, Any]) -> None:
             "on_response goes with solve() and asolve(), one input at a time; batch() takes progress=..., and "
             "batch_as_completed() gives each answer as it is found"
         )
-
-
-def explained(error: ValidationError) -> ConfigurationError:
-    """Pydantic's findings, a line each."""
-    return ConfigurationError(
-        "; ".join(
-            f"{'.'.join(map(str, found['loc']))}: {found['msg']}, got {found['input']!r}"
-            if found["loc"]
-            else found["msg"].removeprefix("Value error, ")
-            for found in error.errors(include_url=False)
-        )
-    )
 
 
 def _calibration(given: Calibration | str | Path | None) -> Calibration | None:

@@ -1,31 +1,23 @@
 """Options that are checked together, once: a copy with another option is a new object, and so is what is unpickled."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, PrivateAttr, ValidationError
+from pydantic import PrivateAttr
 
 from langchain_reasc.calibration import Calibration
-from langchain_reasc.runnable.options import explained
+from langchain_reasc.complaints import Checked
 from langchain_reasc.runnable.solver import Solver
 
 __all__ = ["Recreated"]
 
 
-class Recreated(BaseModel):
+class Recreated(Checked):
     """A face of ReASC, made anew of its options whenever it is copied. One of them is its ``calibrator``."""
 
     _learns_of: ClassVar[frozenset[str]] = frozenset({"model", "calibration", "measure", "online_state"})
     """Options with which what ``"online"`` or ``"mixture"`` has learned goes."""
     _solver: Solver = PrivateAttr()
-
-    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
-
-        def __init__(self, **fields: Any) -> None:
-            try:
-                super().__init__(**fields)
-            except ValidationError as error:
-                raise explained(error) from None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other options, checked like a new one. It shares the model and what has been learned."""

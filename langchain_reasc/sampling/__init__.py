@@ -63,26 +63,6 @@ def draw(
     return sorted(samples, key=lambda sample: sample.index)
 
 
-async def adraw(
-    model: Runnable[LanguageModelInput, Any],
-    value: LanguageModelInput,
-    n: int,
-    *,
-    first: int = 0,
-    concurrency: int = 8,
-    config: RunnableConfig | None = None,
-) -> list[Sample]:
-    """The asynchronous :func:`draw`."""
-    messages, config = to_messages(value), ensure_config(config)
-    prepared = PreparedModel.of(model, logprobs=True).resolved(config)
-    samples: list[Sample] = []
-    for indices in _batches(first, n, concurrency):
-        begun = time.perf_counter()
-        async with aclosing(adrawn(Wave(prepared, messages, indices, config))) as wave:
-            samples += [replace(sample, seconds=time.perf_counter() - begun) async for sample in wave]
-    return sorted(samples, key=lambda sample: sample.index)
-
-
 def _drawn(wave: Wave) -> Generator[Sample]:
     samples = parallel(wave) if wave.model.sampler else separate(wave)
     return steps(wave, samples) if wave.model.quiet else samples

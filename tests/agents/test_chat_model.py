@@ -174,7 +174,7 @@ def test_where_no_sample_succeeds_the_error_is_the_model_s_own(runner: Any, erro
 def test_nothing_but_a_chat_model_will_do() -> None:
     with pytest.raises(ConfigurationError, match=r"there is none in RunnableLambda"):
         ChatReASC(model=RunnableLambda(lambda value: AIMessage("1")))
-    with pytest.raises(ConfigurationError, match="max_sample: Extra inputs"):
+    with pytest.raises(ConfigurationError, match="unknown option 'max_sample'; did you mean 'max_samples'"):
         ChatReASC(model=saying("1"), max_sample=3)  # type: ignore[call-arg]
 
 

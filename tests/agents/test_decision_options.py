@@ -105,7 +105,7 @@ def test_online_learns_from_every_question_and_then_decides(runner: Any, monkeyp
     ("fields", "said"),
     [
         ({"model": saying("1")}, "its llm="),
-        ({}, "llm: Field required"),
+        ({}, "llm is missing"),
         ({"llm": saying("1"), "max_samples": 0}, "max_samples"),
         ({"llm": saying("1"), "answer": "number"}, "answer"),
         ({"llm": saying("1"), "measure": TOP_K}, "measure"),

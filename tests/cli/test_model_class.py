@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said_in_a_line(path: str, given: tuple[str, ...], says
     [
         (("--model-class", CLASS, "--url", "http://127.0.0.1:9"), "--url and --model-class exclude each other"),
         (("--model-kwargs", "a=1"), "--model-kwargs goes with --model-class"),
-        (("--model-class", "cli.chat_models.Unseeded"), "size: Field required"),
+        (("--model-class", "cli.chat_models.Unseeded"), "size is missing"),
         (
             ("--model-class", "cli.chat_models.Unseeded", "--model-kwargs", "size=1", "--key-variable", "PATH"),
             "Unseeded takes no API key by any name known here",

@@ -14,6 +14,7 @@ from langchain_reasc.method.rules import RULES
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, StoppingRule
 
 from .check_snippets import ROOT, documents, snippets
+from .option_tables import README, written
 
 CONTRIBUTING: Final = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SVG: Final = "{http://www.w3.org/2000/svg}"
@@ -53,6 +54,12 @@ def test_every_package_of_the_core_is_named() -> None:
     packages = {path.parent.name for path in (ROOT / "langchain_reasc").glob("*/__init__.py")}
     named = CONTRIBUTING.split("uses those above it only:")[1].split("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", named)) == packages
+
+
+def test_the_tables_of_options_are_what_the_fields_say() -> None:
+    """Run ``python tests/documentation/option_tables.py`` where they are not."""
+    readme = README.read_text(encoding="utf-8")
+    assert written(readme) == readme
 
 
 def test_the_bound_on_differences_is_what_its_lines_print(capsys: pytest.CaptureFixture[str]) -> None:

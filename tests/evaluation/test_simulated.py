@@ -8,12 +8,11 @@ from langchain_reasc.evaluation.simulated import (
     WARM_UPS,
     PoolKind,
     Responses,
-    drifting_responses,
     kind_of,
     simulated_pool,
 )
 from langchain_reasc.evaluation.simulated_answers import ANSWERS, Questions, draw_answers
-from langchain_reasc.evaluation.simulated_signals import SIGNAL_KINDS, Drawn, draw_scores, labelled_scores
+from langchain_reasc.evaluation.simulated_signals import SIGNAL_KINDS, Drawn, draw_scores
 from langchain_reasc.evaluation.vote_arrays import Booleans, Floats, numbered
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -156,22 +155,8 @@ def test_even_the_smallest_pools_have_finite_scores(name: str) -> None:
             assert (found.answers == numbered(found.answers)).all()
 
 
-@pytest.mark.parametrize("auroc", [0.3, 0.5, 0.75, 0.95])
-@pytest.mark.parametrize("skewed", [False, True])
-def test_labelled_scores_have_the_auroc_asked_for(auroc: float, skewed: bool) -> None:
-    scores, correct = labelled_scores(40_000, auroc, accuracy=0.7, skewed=skewed, rng=np.random.default_rng(0))
-    assert _auroc(scores, correct) == pytest.approx(auroc, abs=0.01)
-    assert correct.mean() == pytest.approx(0.7, abs=0.01)
-    third = np.mean(((scores - scores.mean()) / scores.std()) ** 3)
-    assert third < -1.5 if skewed else abs(third) < 0.5
-
-
 def test_what_cannot_be_simulated_is_refused() -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(ConfigurationError, match="auroc is above 0 and below 1, got 1"):
-        labelled_scores(5, 1.0, rng=rng)
-    with pytest.raises(ConfigurationError, match="accuracy is a probability, got 2"):
-        labelled_scores(5, 0.7, accuracy=2, rng=rng)
     with pytest.raises(ConfigurationError, match="unknown kind of answers 'three'; choose one of Dirichlet"):
         PoolKind("three", "none")
     with pytest.raises(ConfigurationError, match="unknown kind of signal 'loud'; choose one of none"):
@@ -180,8 +165,6 @@ def test_what_cannot_be_simulated_is_refused() -> None:
         draw_scores(rng, "loud", Drawn(np.zeros((1, 1), dtype=int), np.ones((1, 1), dtype=bool), np.ones(1)))
     with pytest.raises(ConfigurationError, match="at least 1 score, got 0"):
         simulated_pool(0, questions=1, measures=0)
-    with pytest.raises(ConfigurationError, match="at is one of the 5 questions, got 6"):
-        drifting_responses(PoolKind("Dirichlet", "none"), at=6, questions=5, rng=rng)
 
 
 def test_a_pool_is_known_by_its_number_and_seed() -> None:
@@ -196,30 +179,3 @@ def test_100_pools_in_a_row_are_of_all_kinds() -> None:
     few = [kind_of(index) for index in range(50)]
     assert {kind.answers for kind in few} == set(ANSWERS) and {kind.signal for kind in few} == set(SIGNAL_KINDS)
     assert {len(simulated_pool(index, questions=1).warm_up) for index in range(60)} == set(WARM_UPS)
-
-
-def test_a_signal_turns_to_noise_that_is_distributed_as_it_was() -> None:
-    kind, rng = PoolKind("Dirichlet", "strong"), np.random.default_rng(0)
-    found = drifting_responses(kind, at=2000, questions=5000, lose_signal=True, measures=3, rng=rng)
-    before, after = found[:2000], found[2000:]
-    assert _auroc(before.scores[0], before.correct) > 0.85
-    assert _auroc(after.scores[0], after.correct) == pytest.approx(0.5, abs=0.02)
-    assert np.quantile(after.scores[0], 0.3) == pytest.approx(np.quantile(before.scores[0], 0.3), rel=0.05)
-    assert before.correct.mean() == pytest.approx(after.correct.mean(), abs=0.03)
-
-
-def test_answers_turn_from_easy_to_hard_under_the_same_signal() -> None:
-    kind, rng = PoolKind("two answers, easy", "medium"), np.random.default_rng(1)
-    found = drifting_responses(kind, at=3000, questions=6000, answers="40 % without", rng=rng)
-    before, after = found[:3000], found[3000:]
-    assert len(after) == 3000
-    assert before.correct.mean() > 0.75 > 0.6 > after.correct.mean() and not (before.answers < 0).any()
-    assert abs(_auroc(before.scores[0], before.correct) - _auroc(after.scores[0], after.correct)) < 0.1
-
-
-@pytest.mark.parametrize("at", [0, 20])
-def test_a_change_may_come_before_all_questions_or_after_them(at: int) -> None:
-    kind, rng = PoolKind("near-perfect", "strong"), np.random.default_rng(2)
-    found = drifting_responses(kind, at=at, questions=20, answers="hopeless", lose_signal=True, rng=rng)
-    assert len(found) == 20 and np.isfinite(found.scores).all()
-    assert (found.correct.mean() < 0.5) == (at == 0)

@@ -64,9 +64,9 @@ def test_pools_have_names_of_their_own(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_answered_with_those_that_are_alike() -> None:
-    with pytest.raises(ConfigurationError, match=r"no table or figure is called 'histgram'; did you mean histogram"):
+    with pytest.raises(ConfigurationError, match=r"no table or figure is called 'histgram'; did you mean 'histogram'"):
         chosen_entries(["histgram"])
-    with pytest.raises(ConfigurationError, match=r"there are .*histogram"):
+    with pytest.raises(ConfigurationError, match=r"choose from .*histogram"):
         chosen_entries(["zzzzzzzz"])
     assert [one.name for one in chosen_entries(["risk", "histogram"])] == [
         name for name in contents() if name in ("risk", "histogram")

@@ -112,12 +112,10 @@ def test_answers_that_are_equal_in_the_end_share_the_lead() -> None:
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4))
-def test_weights_after_counts_are_weights_and_next_agrees_is_a_probability(counts: list[int]) -> None:
+def test_weights_after_counts_are_weights(counts: list[int]) -> None:
     prior = Prior.uniform()
     assert prior.posterior(counts).sum() == pytest.approx(1.0)
     assert (prior.posterior(counts) >= 0).all()
-    chances = [prior.next_agrees([counts[at], *counts[:at], *counts[at + 1 :]]) for at in range(len(counts))]
-    assert sum(chances) < 1 and all(0 < chance < 1 for chance in chances)
 
 
 def test_counts_that_no_component_allows_change_nothing() -> None:
@@ -131,11 +129,10 @@ def test_hundreds_of_answers_are_no_more_than_can_be_counted() -> None:
         assert np.isfinite(Prior.uniform().posterior(counts)).all()
 
 
-def test_next_agrees_is_the_mean_of_predictions() -> None:
+def test_counts_weigh_the_components_by_how_likely_they_are_under_each() -> None:
     prior = Prior((Component(0.0, 1.0), Component(-1.0, 2.0)), (0.25, 0.75))
     likely = 0.25 * (1 / 2 * 1 / 3) * 2, 0.75 * (1 / 3 * 1 / 2) * 2  # of 2 : 1 answers, up to what is common
-    expected = (likely[0] * 2 / 4 + likely[1] * 3 / 5) / sum(likely)
-    assert prior.next_agrees([2, 1]) == pytest.approx(expected)
+    assert prior.posterior([2, 1]) == pytest.approx(np.array(likely) / sum(likely))
 
 
 def test_it_looks_as_far_ahead_as_it_says_and_no_farther() -> None:

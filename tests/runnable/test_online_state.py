@@ -192,11 +192,12 @@ def test_scores_by_other_measures_are_left_out(runner: Any, path: Path) -> None:
     ]
 
 
-def test_from_a_state_and_back(runner: Any) -> None:
+def test_from_a_state_and_back(runner: Any, path: Path) -> None:
     reasc = online(None)
     ask(runner, reasc, 5)
     state = learned(reasc).state()
-    assert ConsensusCalibrator.from_state(state).state() == state
+    save_online_state(state, path)
+    assert ConsensusCalibrator(fingerprint=state.fingerprint, path=path).state() == state
     assert OnlineState.model_validate_json(state.model_dump_json()) == state
 
 

@@ -160,7 +160,7 @@ def test_listeners_hear_each_response_with_the_decision_after_it(runner: Any) ->
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"max_samples": 0}, {"concurrency": 0}, {"confidence": 0.5}, {"answer": "nope"}, {"samples": 3}, {"model": 3}],
+    [{"max_samples": 0}, {"concurrency": 0}, {"confidence": 0.5}, {"answer": "nope"}, {"model": 3}],
     ids=str,
 )
 def test_a_wrong_option_is_refused_by_name_and_value(wrong: dict[str, Any]) -> None:
@@ -168,6 +168,11 @@ def test_a_wrong_option_is_refused_by_name_and_value(wrong: dict[str, Any]) -> N
     with pytest.raises(ConfigurationError, match=f"(?s){name}.*{value}") as caught:
         ReASCRunnable(**{"model": saying("1"), **wrong})
     assert isinstance(caught.value, ReASCError)
+
+
+def test_an_unknown_option_is_refused_with_the_one_that_is_meant() -> None:
+    with pytest.raises(ConfigurationError, match="unknown option 'samples'; did you mean 'max_samples'"):
+        ReASCRunnable(**{"model": saying("1"), "samples": 3})
 
 
 @pytest.mark.parametrize("how", [lambda r: pickle.loads(pickle.dumps(r)), copy.deepcopy, copy.copy])

@@ -78,7 +78,7 @@ class ContextFields(BaseModel):
     type_v: KVType = "f16"
     """How values are kept in the KV cache; a quantised type needs flash attention."""
     rope_scaling_type: Literal["none", "linear", "yarn", "longrope"] | None = None
-    """How positions beyond the training context are scaled. None: as the GGUF says; likewise below."""
+    """How positions beyond the training context are scaled. None, here and below: as the GGUF says."""
     rope_freq_base: Positive | None = None
     """Base of the rotary embedding's frequencies."""
     rope_freq_scale: Positive | None = None

@@ -35,18 +35,14 @@ class GGUFHeader:
 
     Attributes:
         path: the file.
-        version: the version of the GGUF format, 2 or 3.
         metadata: every scalar and string key; arrays (vocabularies) are left out.
         types: type id of each of these keys' values.
-        tensors: how many tensors the file holds.
         tensor_types: the ggml type ids of these tensors.
     """
 
     path: Path
-    version: int
     metadata: dict[str, MetadataValue]
     types: dict[str, int]
-    tensors: int
     tensor_types: frozenset[int]
 
 
@@ -103,7 +99,7 @@ class _Reader:
                     f"{self.path} is truncated: tensor {name!r} ends at byte {start + offset + size:,}, "
                     f"but the file has {len(self.data):,}; download or copy it again"
                 )
-        return GGUFHeader(self.path, version, metadata, types, tensors, frozenset(kind for _, kind, _, _ in extents))
+        return GGUFHeader(self.path, metadata, types, frozenset(kind for _, kind, _, _ in extents))
 
     def _extents(self, tensors: int) -> Iterator[tuple[str, int, int, int]]:
         """Name, type, offset and size in bytes of each tensor; an unknown type counts as empty, llama.cpp judges it."""

@@ -2,14 +2,13 @@
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, model_validator
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.native.fields import ContextFields, ModelFields
 from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
-from langchain_reasc_llama_cpp.option_errors import explained
 
 __all__ = ["ContextParameters", "ModelParameters"]
 
@@ -25,22 +24,11 @@ _OVERRIDE_BYTES: Final = 127  # of a key or a text; llama.cpp keeps them in arra
 _LOAD_MODES: Final = {(True, False): -1, (True, True): 3, (False, False): 0, (False, True): 2}
 """(use_mmap, use_mlock) -> ``llama_load_mode``; -1 maps wherever the device can take it."""
 
-Parameters = TypeVar("Parameters", bound=BaseModel)
-
 
 class ModelParameters(ModelFields):
-    """What :class:`~langchain_reasc_llama_cpp.model.NativeModel` is loaded with."""
+    """What :class:`~langchain_reasc_llama_cpp.native.model.NativeModel` is loaded with."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @classmethod
-    def of(cls, fields: ModelFields) -> Self:
-        """The parameters in a larger model, which has these fields among others.
-
-        Raises:
-            ConfigurationError: a value is out of range, or two contradict each other.
-        """
-        return _picked(cls, fields, ModelFields)
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
 
     def fitted(self, metadata: Mapping[str, MetadataValue]) -> Self:
         """These parameters with overrides of the types that a GGUF's own values have; llama.cpp ignores any others.
@@ -91,24 +79,18 @@ class ModelParameters(ModelFields):
 class ContextParameters(ContextFields):
     """What a context is made with."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
 
-    @classmethod
-    def of(cls, fields: ContextFields) -> Self:
-        """The parameters in a larger model, which has these fields among others.
-
-        Raises:
-            ConfigurationError: a value is out of range, or two contradict each other.
-        """
-        made = _picked(cls, fields, ContextFields)
-        if made.n_ubatch is not None and made.n_ubatch > made.n_batch:
-            raise ConfigurationError(f"n_ubatch={made.n_ubatch} must not be larger than n_batch={made.n_batch}")
-        if made.type_v not in ("f32", "f16", "bf16") and made.flash_attn is False:
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.n_ubatch is not None and self.n_ubatch > self.n_batch:
+            raise ConfigurationError(f"n_ubatch={self.n_ubatch} must not be larger than n_batch={self.n_batch}")
+        if self.type_v not in ("f32", "f16", "bf16") and self.flash_attn is False:
             raise ConfigurationError(
-                f"type_v={made.type_v!r} is quantised, which needs flash attention; leave flash_attn out, or take "
+                f"type_v={self.type_v!r} is quantised, which needs flash attention; leave flash_attn out, or take "
                 "type_v='f16'"
             )
-        return made
+        return self
 
     def apply(self, llama: Any, parameters: Any) -> list[Any]:
         """Write these fields into a ``llama_context_params``, whose ``n_threads`` stays where ``n_threads`` is None.
@@ -144,13 +126,6 @@ class ContextParameters(ContextFields):
         defaults = ContextFields.model_fields
         given = ((name, getattr(self, name)) for name in names)
         return {name: value for name, value in given if value != defaults[name].default}
-
-
-def _picked(cls: type[Parameters], fields: BaseModel, named: type[BaseModel]) -> Parameters:
-    try:
-        return cls(**{name: getattr(fields, name) for name in named.model_fields})
-    except ValidationError as error:
-        raise explained(error) from None
 
 
 def _shares(shares: Sequence[float], devices: int) -> Any:

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal
 
 from langchain_reasc.calibration.storage import write_atomically
 from langchain_reasc.exceptions import UnsupportedProcessorError
-from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
+from langchain_reasc_llama_cpp.native.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.native.fingerprint import file_sha256
 from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader
 from langchain_reasc_llama_cpp.native.processor import AMX, lacking, libraries, this_processor

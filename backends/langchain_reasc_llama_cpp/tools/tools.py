@@ -1,6 +1,5 @@
 """The tools of one call, and whether the model must use them."""
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Any, Final, Self
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from langchain_reasc.complaints import suggestion
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["Tools", "openai_tools"]
@@ -56,8 +56,7 @@ class Tools:
             raise ConfigurationError(f"tool_choice={choice!r} needs tools, and there are none; pass tools=[...]")
         free, forced = chosen in _AUTO, chosen in _ANY
         if not free and not forced and chosen not in names:
-            near = difflib.get_close_matches(str(chosen), names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"choose from auto, any, none, {', '.join(sorted(names))}"
+            hint = suggestion(str(chosen), ["auto", "any", "none", *sorted(names)])
             raise ConfigurationError(f"tool_choice={choice!r} names no tool; {hint}")
         return cls(
             definitions=tuple(definitions),

@@ -15,6 +15,7 @@ from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableAlternatives
 from pydantic import ValidationError
 
+from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["PerConfig", "is_configurable", "resolved"]
@@ -86,7 +87,7 @@ def _checked(model: AnyRunnable, configurable: dict[str, Any]) -> AnyRunnable:
     except ConfigurationError:
         raise
     except ValidationError as error:  # whose text would show the values, API keys too
-        why = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_input=False))
+        why = "; ".join(findings(error, values=False))
     except Exception as error:
         why, cause = str(error), error
     named = ", ".join(sorted(configurable)) or "nothing"

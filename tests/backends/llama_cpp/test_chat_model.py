@@ -196,28 +196,6 @@ def test_signals_are_a_choice(shipped: ChatLlamaCpp, face: Face) -> None:
     assert some["token_logprob"] == pytest.approx(everything["token_logprob"], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"temprature": 0.1}, "did you mean 'temperature'"),
-        ({"temperature": -1}, "temperature"),
-        ({"top_p": 0}, "top_p"),
-        ({"min_p": 1}, "min_p"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"seed": -1}, "seed"),
-        ({"signals": ("entropy",)}, "unknown signal 'entropy'"),
-        ({"stop": [""]}, "stop string"),
-    ],
-)
-def test_wrong_options_of_a_call_are_refused(
-    shipped: ChatLlamaCpp, face: Face, options: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=says):
-        face.invoke(shipped, QUESTION, **options)
-    with pytest.raises(ConfigurationError, match=says):
-        face.sample(shipped, QUESTION, n=2, **options)
-
-
 def test_a_stream_carries_one_response(shipped: ChatLlamaCpp, face: Face) -> None:
     with pytest.raises(ConfigurationError, match="n=2"):
         face.stream(shipped, QUESTION, n=2)

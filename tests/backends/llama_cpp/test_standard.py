@@ -7,11 +7,10 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumpd, load
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 
+from backends.llama_cpp.random_model import OPTIONS, RandomModelTests
 from backends.llama_cpp.tiny_gguf import write_tiny_model
-from backends.llama_cpp.tools.tool_templates import HERMES
 from langchain_reasc.exceptions import ConfigurationError
 
 
@@ -42,14 +41,7 @@ def terse_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("terse") / "terse.gguf", context=8192)
 
 
-needs_wit = pytest.mark.xfail(
-    reason="a random model does not do what it is asked, beyond what a grammar holds it to", strict=True
-)
-
-
-class TestRandomModel(ChatModelIntegrationTests):
-    """LangChain's integration tests, as far as a model with random weights can pass them."""
-
+class TestRandomModel(RandomModelTests):
     @pytest.fixture(autouse=True)
     def _paths(self, terse_path: Path) -> None:
         self.path = terse_path
@@ -60,37 +52,7 @@ class TestRandomModel(ChatModelIntegrationTests):
 
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        ends_soon = {34: 8.0, 256: 4.0}  # a quote, and the end token
-        options = {"seed": 1, "n_ctx": 4096, "max_tokens": 400, "logit_bias": ends_soon}
-        return {"model_path": self.path, "chat_template": HERMES, **options}
-
-    @property
-    def supports_json_mode(self) -> bool:
-        return True
-
-    @property
-    def supports_model_override(self) -> bool:
-        return False  # a loaded file is not exchanged by naming another
-
-    @needs_wit
-    def test_tool_calling(self, model: BaseChatModel) -> None:
-        super().test_tool_calling(model)
-
-    @needs_wit
-    async def test_tool_calling_async(self, model: BaseChatModel) -> None:
-        await super().test_tool_calling_async(model)
-
-    @needs_wit
-    def test_json_mode(self, model: BaseChatModel) -> None:
-        super().test_json_mode(model)
-
-    @needs_wit
-    def test_agent_loop(self, model: BaseChatModel) -> None:
-        super().test_agent_loop(model)
-
-    @needs_wit
-    def test_unicode_tool_call_integration(self, model: BaseChatModel, **options: Any) -> None:
-        super().test_unicode_tool_call_integration(model, **options)
+        return {"model_path": self.path, **OPTIONS}
 
 
 def test_naming_another_model_is_refused(shipped: ChatLlamaCpp) -> None:

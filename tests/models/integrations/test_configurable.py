@@ -18,7 +18,7 @@ from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.sampling import Wave, adraw, adrawn, draw, drawn
+from langchain_reasc.sampling import Wave, adrawn, draw, drawn
 
 from .openai_wires import OpenAI
 from .providers import KEY, PROVIDERS
@@ -156,8 +156,7 @@ def test_reasc_compares_the_model_that_it_turns_out_to_be(runner: Any, served: S
 
 def test_samples_drawn_without_a_decision_are_of_the_resolved_model(served: Served) -> None:
     config: Any = {"configurable": {"model": "m2", "seed": 5}}
-    draw(initialised(served), "q", 2, config=config)
-    asyncio.run(adraw(initialised(served), "q", 2, first=2, config=config))
+    draw(initialised(served), "q", 4, concurrency=2, config=config)
     found = sorted((request["model"], request["seed"], request["logprobs"]) for request in served.requests)
     assert found == [("m2", seed, True) for seed in (5, 6, 7, 8)]
 

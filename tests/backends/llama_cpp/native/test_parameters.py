@@ -171,7 +171,7 @@ def test_overridden_metadata_counts_for_us_too(tiny_path: Path, face: Face) -> N
         ({"n_gpu_layers": -2}, "n_gpu_layers: .*-1, got -2"),
         ({"main_gpu": -1}, "main_gpu"),
         ({"split_mode": "rows"}, "split_mode: .*got 'rows'"),
-        ({"tensor_split": (1, -1)}, "tensor_split.1: .*got -1"),
+        ({"tensor_split": (1, -1)}, "tensor_split.1.: .*got -1"),
         ({"tensor_split": (0, 0)}, "tensor_split gives no GPU any share"),
         ({"tensor_split": (1,) * 99}, "tensor_split has 99 shares, but llama.cpp can use"),
         (

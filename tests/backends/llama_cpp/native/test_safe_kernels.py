@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from langchain_reasc_llama_cpp.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.native import bindings, processor, safe_kernels, trial
 from langchain_reasc_llama_cpp.native.bindings import library
+from langchain_reasc_llama_cpp.native.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.native.gguf_file import GGUFHeader, read_header
 
 from langchain_reasc.exceptions import ModelError, UnsupportedProcessorError
@@ -264,7 +264,7 @@ def test_who_needs_no_trial(child: Child, quantised: Path, monkeypatch: pytest.M
 def test_what_would_use_amx(quantised: Path) -> None:
     assert read_header(embedded_model_path()).tensor_types == {0, 1}
     assert read_header(quantised).tensor_types == {0, 2, 8}
-    first_of_several = GGUFHeader(quantised, 3, {"split.count": 3}, {}, 0, frozenset())
+    first_of_several = GGUFHeader(quantised, {"split.count": 3}, {}, frozenset())
     assert safe_kernels._would_use_amx(first_of_several)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.sampling.fields import SamplingFields
-from langchain_reasc_llama_cpp.sampling.parameters import SamplingParameters
+from langchain_reasc_llama_cpp.sampling.parameters import DEFAULTS, SamplingParameters
 
 from backends.llama_cpp.faces import Face
 from backends.llama_cpp.tiny_gguf import write_tiny_model
@@ -41,7 +41,7 @@ def test_everything_at_once(endless: ChatLlamaCpp, face: Face) -> None:
     first = face.invoke(endless, "hello", **options)
     assert first.content == face.invoke(endless, "hello", **options).content
     assert first.content != face.invoke(endless, "hello", max_tokens=40, seed=5).content
-    assert set(EVERYTHING) == set(SamplingParameters.__dataclass_fields__) - {
+    assert set(EVERYTHING) == set(DEFAULTS) - {
         "mirostat",
         "mirostat_tau",
         "mirostat_eta",
@@ -50,7 +50,7 @@ def test_everything_at_once(endless: ChatLlamaCpp, face: Face) -> None:
 
 
 def test_each_parameter_has_a_field_and_the_other_way_round() -> None:
-    assert set(SamplingFields.model_fields) - {"seed"} == set(SamplingParameters.__dataclass_fields__)
+    assert set(SamplingFields.model_fields) - {"seed"} == set(DEFAULTS)
     assert SamplingFields().sampling({}) == SamplingParameters()
     for field in SamplingFields.model_fields.values():
         assert field.default is None
@@ -107,7 +107,7 @@ def test_what_the_gguf_recommends(tmp_path: Path) -> None:
 def test_what_the_gguf_recommends_can_be_wrong(tmp_path: Path) -> None:
     path = write_tiny_model(tmp_path / "wrong.gguf", metadata={"general.sampling.top_p": "high"})
     with pytest.raises(
-        ConfigurationError, match=r"the GGUF recommends .*top_p must be above 0 .*got 'high'; pass others"
+        ConfigurationError, match=r"the GGUF recommends .*top_p: .*valid number.*got 'high'; pass others"
     ):
         ChatLlamaCpp(model_path=path)
     with ChatLlamaCpp(model_path=path, top_p=0.5) as model:
@@ -147,25 +147,25 @@ def test_a_fingerprint_holds_what_has_an_effect(tiny: ChatLlamaCpp) -> None:
         ({"min_p": 1}, "min_p: .*less than 1, got 1"),
         ({"min_p": math.nan}, "min_p: .*got nan"),
         ({"typical_p": 0}, "typical_p: .*greater than 0, got 0"),
-        ({"top_n_sigma": -2}, r"top_n_sigma must be at least 0 \(0 or -1: off\) and finite, got -2"),
+        ({"top_n_sigma": -2}, r"top_n_sigma: should be at least 0 \(0 or -1: off\), got -2"),
         ({"xtc_probability": 2}, "xtc_probability: .*less than or equal to 1, got 2"),
         ({"xtc_threshold": -0.1}, "xtc_threshold: .*greater than or equal to 0, got -0.1"),
         ({"dynatemp_range": -0.1}, "dynatemp_range: .*got -0.1"),
-        ({"repeat_penalty": 0}, "repeat_penalty: .*greater than 0, got 0"),
-        ({"repeat_penalty": 1e9}, "repeat_penalty must be above 0 .*at most 1e6, got 1000000000"),
+        ({"repeat_penalty": 0}, "repeat_penalty: .*greater than or equal to 0.000001, got 0"),
+        ({"repeat_penalty": 1e9}, "repeat_penalty: .*less than or equal to 1000000, got 1000000000"),
         ({"repeat_last_n": -2}, "repeat_last_n: .*-1, got -2"),
-        ({"repeat_last_n": 1 << 40}, "repeat_last_n must be between -1 .*1,048,576"),
+        ({"repeat_last_n": 1 << 40}, "repeat_last_n: .*less than or equal to 1048576"),
         ({"frequency_penalty": math.inf}, "frequency_penalty: .*got inf"),
-        ({"presence_penalty": 1e7}, "presence_penalty must be between -1e6 and 1e6"),
+        ({"presence_penalty": 1e7}, "presence_penalty: .*less than or equal to 1000000"),
         ({"dry_multiplier": -1}, "dry_multiplier: .*got -1"),
         ({"dry_base": 0.5}, "dry_base: .*1, got 0.5"),
         ({"dry_allowed_length": 0}, "dry_allowed_length: .*1, got 0"),
         ({"dry_penalty_last_n": -5}, "dry_penalty_last_n: .*-1, got -5"),
         (
             {"dry_sequence_breakers": ("\n", "")},
-            "dry_sequence_breakers must be a tuple of non-empty texts of at most 40 bytes",
+            r"dry_sequence_breakers\[1\]: should be a text of 1 to 40 bytes",
         ),
-        ({"dry_sequence_breakers": ("ü" * 21,)}, "dry_sequence_breakers must be .*at most 40 bytes"),
+        ({"dry_sequence_breakers": ("ü" * 21,)}, r"dry_sequence_breakers\[0\]: .*40 bytes.*got 'ü"),
         ({"mirostat": 3}, "mirostat: .*0, 1 or 2, got 3"),
         ({"mirostat_tau": 0}, "mirostat_tau: .*greater than 0, got 0"),
         ({"mirostat_eta": -1}, "mirostat_eta: .*got -1"),
@@ -179,9 +179,17 @@ def test_a_fingerprint_holds_what_has_an_effect(tiny: ChatLlamaCpp) -> None:
         ({"logit_bias": {-1: 1}}, "logit_bias.-1.*greater than or equal to 0"),
         ({"logit_bias": {5: math.nan}}, "logit_bias.*got.*nan"),
         ({"logit_bias": {5: math.inf}}, "logit_bias.*got inf"),
+        ({"logit_bias": {5: -1e7}}, "logit_bias.5.: should be at least -1e.06, or minus infinity"),
+        ({"logit_bias": {5: 1e7}}, "logit_bias.5.: .*less than or equal to 1000000"),
+        ({"temperature": 1e7}, "temperature: .*less than or equal to 1000000"),
         ({"logit_bias": {5: True}}, "logit_bias.*a bias is a number, or False to ban the token, got True"),
         ({"logit_bias": {"cat": 1}}, "logit_bias.cat.*integer"),
         ({"top_logprobs": 21}, "top_logprobs: .*20, got 21"),
+        ({"max_tokens": 0}, "max_tokens: .*got 0"),
+        ({"max_tokens": "many"}, "max_tokens: .*'many'"),
+        ({"signals": ("entropy",)}, "unknown signal 'entropy'"),
+        ({"stop": ["ok", ""]}, "stop string"),
+        ({"temprature": 0.1}, "did you mean 'temperature'"),
         ({"seed": -1}, "seed: .*got -1"),
     ],
 )
@@ -189,14 +197,16 @@ def test_wrong_values(tiny: ChatLlamaCpp, tiny_path: Path, face: Face, options: 
     with pytest.raises(ConfigurationError, match=says):
         face.invoke(tiny, "hi", **options)
     with pytest.raises(ConfigurationError, match=says):
+        face.sample(tiny, "hi", n=2, **options)
+    with pytest.raises(ConfigurationError, match=says):
         ChatLlamaCpp(model_path=tiny_path, **options)
 
 
-@pytest.mark.parametrize("name", sorted(set(SamplingParameters.__dataclass_fields__)))
-def test_nonsense_is_refused_below_the_fields_too(name: str) -> None:
-    for nonsense in (math.nan, "much", None):
-        with pytest.raises(ConfigurationError, match=f"{name} must be .*, got {nonsense!r}"):
-            SamplingParameters(**{name: nonsense})
+@pytest.mark.parametrize("name", sorted(DEFAULTS.keys() - {"logit_bias", "dry_sequence_breakers"}))
+def test_nonsense_in_a_gguf_is_refused(name: str) -> None:
+    for nonsense in (math.nan, "much", -math.inf):
+        with pytest.raises(ConfigurationError, match=rf"the GGUF recommends .*: {name}: .*, got {nonsense!r}; pass"):
+            SamplingFields().sampling({f"reasc.sampling.{name}": nonsense})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""Says in a line what is wrong with what somebody gave: a name that nothing has, a value that cannot be."""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from langchain_reasc.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+__all__ = ["Checked", "check_names", "explained", "findings", "nearest", "suggestion"]
+
+_SAME: Final = (
+    ("max_tokens", "max_completion_tokens", "max_new_tokens", "n_predict", "num_predict", "max_length"),
+    ("temperature", "temp"),
+    ("repeat_penalty", "repetition_penalty", "penalty_repeat"),
+    ("repeat_last_n", "last_n_tokens_size", "penalty_last_n", "repetition_penalty_range"),
+    ("frequency_penalty", "penalty_freq", "frequence_penalty"),
+    ("presence_penalty", "penalty_present"),
+    ("typical_p", "typ_p", "typical"),
+    ("mirostat", "mirostat_mode"),
+    ("mirostat_tau", "mirostat_ent"),
+    ("mirostat_eta", "mirostat_lr"),
+    ("top_logprobs", "top_logprob", "n_probs", "num_logprobs"),
+    ("seed", "random_seed", "random_state"),
+    ("n", "max_samples", "num_return_sequences", "n_samples", "num_samples", "best_of"),
+    ("stop", "stop_sequences", "stop_words", "stop_strings"),
+    ("grammar", "gbnf"),
+    ("model_path", "model", "model_name", "model_id", "path", "model_file", "llm"),
+    ("base_url", "url", "base", "endpoint", "api_base", "urls", "server"),
+    ("n_ctx", "num_ctx", "ctx_size", "context_length", "context_size", "max_seq_len", "max_model_len"),
+    ("n_batch", "num_batch", "batch_size"),
+    ("n_ubatch", "ubatch_size"),
+    ("n_threads", "num_thread", "num_threads", "threads"),
+    ("n_threads_batch", "threads_batch"),
+    ("n_gpu_layers", "num_gpu", "gpu_layers", "ngl"),
+    ("n_parallel", "parallel", "num_parallel", "max_num_seqs"),
+    ("type_k", "cache_type_k", "ctk"),
+    ("type_v", "cache_type_v", "ctv"),
+    ("flash_attn", "flash_attention", "fa"),
+    ("rope_scaling_type", "rope_scaling"),
+    ("use_mmap", "mmap", "no_mmap"),
+    ("use_mlock", "mlock"),
+    ("lora", "lora_path", "lora_paths", "lora_adapters", "loras"),
+    ("chat_template", "chat_format"),
+)
+"""What programs and libraries call the same option, our own names first."""
+
+_MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)
+"""How pydantic calls a member of a union, in the place of a finding."""
+_SECRET: Final = re.compile(r"key|headers|secret|passw|authorization|(api|access|auth)_?token")
+_BE: Final = "Input should be "
+_SHOWN: Final = 200
+
+
+class Checked(BaseModel):
+    """Options of which wrong ones are refused in our own words, when the object is made."""
+
+    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+
+        def __init__(self, **fields: Any) -> None:
+            check_names(fields, type(self).model_fields, "option")
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise explained(error) from None
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is meant: what it is called here, or else the one spelled most like it."""
+    names = list(known)
+    same = [one for group in _SAME if name in group for one in group]
+    cutoff = 0.8 if same else 0.6  # what is an option elsewhere is hardly a slip: "temperature" is no "measure"
+    alike = [one for one in same if one in names] or difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    return alike[0] if alike else None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Which of the known names may be meant, or else all of them."""
+    names = list(known)
+    near = nearest(name, names)
+    return f"choose from {', '.join(names)}" if near is None else f"did you mean {near!r}?"
+
+
+def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse unknown names.
+
+    Args:
+        given: the names to check.
+        known: the names that there are.
+        what: what they name, for the message.
+
+    Raises:
+        ConfigurationError: a name is unknown; it says which one may be meant.
+    """
+    names = set(known)
+    for name in given:
+        if name not in names:
+            raise ConfigurationError(f"unknown {what} {name!r}; {suggestion(name, sorted(names))}")
+
+
+def explained(error: ValidationError) -> ConfigurationError:
+    """What pydantic found, as an error of ours in a line."""
+    return ConfigurationError("; ".join(findings(error)))
+
+
+def findings(
+    error: ValidationError,
+    *,
+    values: bool = True,
+    whole: str = "",
+    names: Callable[[tuple[int | str, ...]], Iterable[str]] | None = None,
+) -> list[str]:
+    """What pydantic found: where, what, and the value, unless it may be a secret. A union is one finding.
+
+    Args:
+        error: what it raised.
+        values: whether to show values at all.
+        whole: what to call that which was validated, where the whole of it is wrong.
+        names: the names that there are in place of an unknown one, to suggest the nearest.
+    """
+    wrong: dict[str, list[ErrorDetails]] = {}
+    for found in error.errors(include_url=False):
+        path = takewhile(lambda part: not _MEMBER.fullmatch(str(part)), found["loc"])
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+        wrong.setdefault(where or whole, []).append(found)
+    return [_finding(where, several, values, names) for where, several in wrong.items()]
+
+
+def _finding(where: str, several: "list[ErrorDetails]", values: bool, names: Any) -> str:
+    first = several[0]
+    own = first.get("ctx", {}).get("error")
+    if isinstance(own, ConfigurationError):
+        return str(own)
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "too_short" and not first["input"]:
+        return f"{where} is empty"
+    if first["type"] == "extra_forbidden":
+        return f"{where} is unknown" + (f"; {suggestion(str(first['loc'][-1]), names(first['loc']))}" if names else "")
+    said = _joined([found["msg"].removeprefix("Value error, ") for found in several])
+    if not where:
+        return said
+    shown = values and not _SECRET.search(where)
+    return f"{where}: {said}" + (f", got {_short(first['input'])}" if shown else "")
+
+
+def _joined(messages: list[str]) -> str:
+    wanted = [message.removeprefix(_BE) for message in messages if message.startswith(_BE)]
+    return _BE + " or ".join(dict.fromkeys(wanted)) if wanted else " or ".join(dict.fromkeys(messages))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

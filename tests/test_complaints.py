@@ -1,0 +1,75 @@
+"""What is wrong with a name or a value is said in a line, with what was meant and without secrets."""
+
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from langchain_reasc.complaints import check_names, explained, nearest
+from langchain_reasc.exceptions import ConfigurationError
+
+
+def _even(value: int) -> int:
+    if value % 2:
+        raise ConfigurationError(f"{value} is odd; take {value + 1}")
+    return value
+
+
+class Options(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    shares: list[Annotated[float, Field(ge=0)]] = []
+    choice: list[int] | dict[str, int] | bool = True
+    even: Annotated[int, AfterValidator(_even)] = 0
+    api_key: SecretStr | None = None
+    default_headers: dict[str, str] = {}
+    token_budget: int = 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"model": 3}, "model: Input should be a valid string, got 3"),
+        ({}, "model is missing"),
+        ({"model": "m", "shares": [1, -1]}, "shares[1]: Input should be greater than or equal to 0, got -1"),
+        (
+            {"model": "m", "choice": "x" * 300},
+            "choice: Input should be a valid list or a valid dictionary or a valid boolean, unable to interpret input, "
+            f"got '{'x' * 199}...",
+        ),
+        ({"model": "m", "even": 3}, "3 is odd; take 4"),
+        ({"model": "m", "api_key": 123456}, "api_key: Input should be a valid string"),
+        ({"model": "m", "default_headers": {"x": 77}}, "default_headers.x: Input should be a valid string"),
+        (
+            {"model": "m", "token_budget": "x", "zzz": 1},
+            "token_budget: Input should be a valid integer, unable to "
+            "parse string as an integer, got 'x'; zzz is unknown",
+        ),
+    ],
+)
+def test_what_pydantic_found(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError) as found:
+        Options(**given)
+    assert str(explained(found.value)) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("max_new_tokens", ["min_p", "max_tokens"], "max_tokens"),
+        ("repeat_penalty", ["repetition_penalty", "top_p"], "repetition_penalty"),
+        ("n_samples", ["max_samples", "timeout"], "max_samples"),
+        ("temprature", ["temperature", "measure"], "temperature"),
+        ("temperature", ["measure"], None),  # no slip, but an option that there is not here
+        ("zzz", ["temperature"], None),
+    ],
+)
+def test_the_name_that_is_meant(name: str, known: list[str], meant: str | None) -> None:
+    assert nearest(name, known) == meant
+
+
+def test_unknown_names_are_refused_with_what_there_is() -> None:
+    check_names(["a"], ["a", "b"], "option")
+    with pytest.raises(ConfigurationError, match=r"^unknown option 'zzz'; choose from a, b$"):
+        check_names(["a", "zzz"], ["b", "a"], "option")
