@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
@@ -19,6 +20,7 @@ from langchain_reasc.method.token_signals import SIGNALS, signals_from_logits
 
 __all__ = ["imports", "method", "signals_in_engine"]
 
+_OURS: Final = "from langchain_reasc import ReASCRunnable"
 _BASE: Final = "import langchain_core.language_models.chat_models, langchain_core.runnables.base"
 
 
@@ -28,34 +30,35 @@ def method(settings: Settings) -> Iterator[Row]:
     rounds = settings.rounds_or(15)
     tokens = rng.normal(size=30_000)
     scored = _milliseconds(lambda: response_score(tokens), rounds)
-    yield Row(measure="score of a 30,000-token response (bottom_group, W = 128), ms", spread=scored)
+    yield Row("score of a 30,000-token response (bottom_group, W = 128), ms", scored)
     rule = ReASC(Standardizer(0.0, 1.0), gate=9.0)
     responses = [
         Response(str(answer), float(score))
         for answer, score in zip(rng.integers(0, 8, 16), rng.normal(size=16), strict=True)
     ]
     decided = _milliseconds(lambda: decide(rule, responses), rounds, repeat=20)
-    yield Row(measure="decision over 16 responses, all prefixes, ms", spread=decided)
+    yield Row("decision over 16 responses, all prefixes, ms", decided)
     for vocabulary in (800, 32_000, 151_936):
         logits = rng.normal(size=(8, vocabulary)).astype(np.float32) * 3
         chosen, scratch = np.zeros(8, dtype=np.int64), np.empty((8, vocabulary), dtype=np.float32)
         for signal in SIGNALS:
             work = partial(signals_from_logits, logits, chosen, signals=[signal], scratch=scratch)
-            yield Row(
-                measure=f"{signal}, 8 sequences, V = {vocabulary:,}, per token, ms",
-                spread=_milliseconds(work, rounds, per=8),
-            )
+            spent = _milliseconds(work, rounds, per=8)
+            yield Row(f"{signal}, 8 sequences, V = {vocabulary:,}, per token, ms", spent)
 
 
 def imports(settings: Settings) -> Iterator[Row]:
-    """What ``import langchain_reasc`` adds to LangChain's own import."""
+    """What importing ReASCRunnable adds to LangChain's own import."""
     figures = interleaved(
-        {"base": partial(_start, _BASE), "ours": partial(_start, f"{_BASE}; import langchain_reasc")},
+        {
+            "base": partial(_start, _BASE),
+            "ours": partial(_start, f"{_BASE}; from langchain_reasc import ReASCRunnable"),
+        },
         rounds=settings.rounds_or(10),
     )
     beyond = [ours - base for ours, base in zip(figures["ours"], figures["base"], strict=True)]
-    yield Row(measure="import of langchain_core's chat models and runnables, ms", spread=Spread.of(figures["base"]))
-    yield Row(measure="import langchain_reasc, beyond that, ms", spread=Spread.of(beyond))
+    yield Row("import of langchain_core's chat models and runnables, ms", Spread.of(figures["base"]))
+    yield Row("import of ReASCRunnable, beyond that, ms", Spread.of(beyond))
 
 
 def signals_in_engine(settings: Settings) -> Iterator[Row]:
@@ -70,7 +73,7 @@ def signals_in_engine(settings: Settings) -> Iterator[Row]:
             for name, model in (("all five signals", every), ("token_logprob only", one))
         }
         for name, rates in interleaved(turns, rounds=settings.rounds_or(7)).items():
-            yield Row(measure=name, spread=Spread.of(rates))
+            yield Row(name, Spread.of(rates))
 
 
 def _milliseconds(work: Callable[[], object], rounds: int, *, repeat: int = 1, per: int = 1) -> Spread:
@@ -87,12 +90,7 @@ def _start(code: str) -> float:
 
 
 def _rate(model: ChatLlamaCpp, n: int) -> float:
-    tokens = 0
-
-    def answer() -> None:
-        nonlocal tokens
-        with model.sample(QUESTION, n=n) as samples:
-            tokens = sum(message.usage_metadata["output_tokens"] for _, message in samples if message.usage_metadata)
-
-    took = seconds(answer)
-    return tokens / took
+    begun = time.perf_counter()
+    with model.sample(QUESTION, n=n) as samples:
+        usage = [message.usage_metadata for _, message in samples]
+    return sum(use["output_tokens"] for use in usage if use) / (time.perf_counter() - begun)

@@ -1,6 +1,7 @@
 """What every measure is run with, and the models it is run on."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,23 +38,18 @@ QUESTION: Final = (
     "Lena has 27 red cups and 14 blue cups. Lena buys 3 packs of 6 cups. How many cups does Lena have now?"
 )
 _SMALL: Final = Shape(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=2048)
+_LIBRARIES: Final = "LLAMA_CPP_LIB_PATH"  # llama-cpp-python looks for llama.cpp's libraries there
 _NEVER_DRAWN: Final = "ÿ"  # a token of the shipped model for a byte that no UTF-8 text has
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to measure.
+    """How to measure: the options of the command line.
 
     Attributes:
-        threads: CPU threads of everybody on the large model.
-        shipped_threads: the same on the shipped model, whose layers are too small to be worth sharing out.
-        n_gpu_layers: layers on a GPU, for everybody; -1 for all.
         flash_attn: for everybody; None leaves it to llama.cpp.
         rounds: rounds of each measure; None: what the measure thinks right.
-        quick: a small model, one round, few tokens: shows that everything runs, measures nothing.
-        folder: where random models are kept; None: beside the system's temporary files.
-        quantization: of the random model.
-        llama_server: a llama-server executable to measure instead of the xllamacpp wheel's.
+        libraries: a build of llama.cpp to run the bare loop with, instead of llama-cpp-python's own.
     """
 
     threads: int = default_threads()
@@ -65,6 +61,8 @@ class Settings:
     folder: Path | None = None
     quantization: str = "Q4_0"
     llama_server: Path | None = None
+    other_build: Path | None = None
+    libraries: Path | None = None
 
     def rounds_or(self, usual: int) -> int:
         """Rounds of a measure that usually takes this many."""
@@ -122,7 +120,15 @@ def open_ours(settings: Settings, path: Path | None, **fields: Any) -> Iterator[
 @contextmanager
 def open_bare(settings: Settings, path: Path, *, sequences: int) -> Iterator[BareLoop]:
     """The bare loop under the same settings, in a process of its own: two OpenMP teams in one slow each other down."""
-    with _BareProcess(ctx=get_context("spawn")) as process:
+    process = _BareProcess(ctx=get_context("spawn"))
+    if settings.libraries:
+        os.environ[_LIBRARIES] = str(settings.libraries)
+    try:
+        process.start()
+    finally:
+        if settings.libraries:
+            del os.environ[_LIBRARIES]
+    with process:
         loop = process.BareLoop(  # type: ignore[attr-defined]
             path,
             sequences=sequences,
