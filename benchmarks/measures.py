@@ -24,7 +24,6 @@ MEASURES: Final[dict[str, Callable[[Settings], Iterator[Row]]]] = {
     "interference": prompts.interference,
     "attention": bare_pairs.attention,
     "builds": bare_pairs.builds,
-    "signals": overhead.signals_in_engine,
     "method": overhead.method,
     "imports": overhead.imports,
 }

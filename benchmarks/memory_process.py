@@ -7,56 +7,56 @@ import ctypes
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 KV, COMPUTE = 0, 2  # ggml_backend_buffer_usage
 PAGE = 4096
+ABSENT = frozenset(json.loads(sys.argv[2]))
+
+
+BUFFERS: dict[int, int] = {}
+"""Address of each buffer that llama.cpp computes in -> what it is for; -1 where it is no main memory."""
 
 
 class Absent:
     """Refuses packages that are installed, but were not to be."""
 
-    names = frozenset(json.loads(sys.argv[2]))
-
-    @classmethod
-    def find_spec(cls, name: str, path: object = None, target: object = None) -> None:
-        if name.partition(".")[0] in cls.names:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name.partition(".")[0] in ABSENT:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-class Buffers:
-    """The buffers of main memory that llama.cpp computes in, found through the tensors it computes."""
+def ask(what: str, buffer: int, kind: Any = ctypes.c_size_t) -> int:
+    """What ggml says of a buffer."""
+    function = getattr(sys.modules["llama_cpp"].llama_cpp._lib, f"ggml_backend_buffer_{what}")
+    function.argtypes, function.restype = [ctypes.c_void_p], kind
+    return int(function(buffer))
 
-    def __init__(self, llama: Any) -> None:
-        self._library, self._found = llama.llama_cpp._lib, dict[int, int]()
-        callback = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_bool, ctypes.c_void_p)
-        self._note = callback(self.note)
-        default = llama.llama_context_default_params
 
-        def watched() -> Any:
-            parameters = default()
-            parameters.cb_eval = ctypes.cast(self._note, type(parameters.cb_eval))
-            return parameters
+def note(tensor: int, wanted: bool, _: object) -> bool:
+    """llama.cpp calls this with each tensor it computes; False: it need not stop after it."""
+    buffer = ctypes.c_void_p.from_address(tensor + 8).value  # ggml_tensor.buffer
+    if buffer and buffer not in BUFFERS:
+        host = ask("is_host", buffer, ctypes.c_bool)
+        BUFFERS[buffer] = ask("get_usage", buffer, ctypes.c_int) if host else -1
+    return False
 
-        llama.llama_context_default_params = watched
 
-    def note(self, tensor: int, ask: bool, _: object) -> bool:
-        """Called with each tensor; False: llama.cpp need not stop after it."""
-        buffer = ctypes.c_void_p.from_address(tensor + 8).value  # ggml_tensor.buffer
-        if buffer and buffer not in self._found:
-            self._found[buffer] = self._ask("get_usage", buffer) if self._ask("is_host", buffer) else -1
-        return False
+NOTE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_bool, ctypes.c_void_p)(note)
 
-    def held(self, usage: int, size_of: Callable[[int, int], int]) -> int:
-        """Bytes of all buffers of one use, by what ``size_of`` says of a start and a length."""
-        found = [buffer for buffer, used_for in self._found.items() if used_for == usage]
-        return sum(size_of(self._ask("get_base", each), self._ask("get_size", each)) for each in found)
 
-    def _ask(self, what: str, buffer: int) -> int:
-        function = getattr(self._library, f"ggml_backend_buffer_{what}")
-        function.argtypes = [ctypes.c_void_p]
-        function.restype = {"get_usage": ctypes.c_int, "is_host": ctypes.c_bool}.get(what, ctypes.c_size_t)
-        return int(function(buffer))
+def held(usage: int, size_of: Callable[[int, int], int]) -> int:
+    """Bytes of all buffers of one use, by what ``size_of`` says of a start and a length."""
+    return sum(size_of(ask("get_base", each), ask("get_size", each)) for each in BUFFERS if BUFFERS[each] == usage)
+
+
+def watched(default: Callable[[], Any]) -> Any:
+    """Parameters of a context that tells :func:`note`."""
+    parameters = default()
+    parameters.cb_eval = ctypes.cast(NOTE, type(parameters.cb_eval))
+    return parameters
 
 
 def resident() -> int:
@@ -97,7 +97,8 @@ def main(options: dict[str, Any]) -> dict[str, int]:
     others = resident()
     from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-    imported, buffers = resident(), Buffers(llama_cpp)
+    imported = resident()
+    llama_cpp.llama_context_default_params = partial(watched, llama_cpp.llama_context_default_params)
     model = ChatLlamaCpp(verbose=True, **options)
     with model.sample("Why does it rain so often in the mountains? " * 19, n=8, max_tokens=24) as samples:
         for _ in samples:
@@ -108,11 +109,11 @@ def main(options: dict[str, Any]) -> dict[str, int]:
         "ours": imported - others,
         "worked": resident(),
         "weights": mapped(options["model_path"]),
-        "KV": buffers.held(KV, pages),
-        "compute": buffers.held(COMPUTE, pages),
-        "reserved": buffers.held(COMPUTE, lambda start, size: size),
+        "KV": held(KV, pages),
+        "compute": held(COMPUTE, pages),
+        "reserved": held(COMPUTE, lambda start, size: size),
     }
 
 
-sys.meta_path.insert(0, Absent)  # type: ignore[arg-type]
+sys.meta_path.insert(0, Absent)
 print(json.dumps(main(json.loads(sys.argv[1]))))

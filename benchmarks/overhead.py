@@ -1,24 +1,22 @@
-"""What our own code costs by itself: the method's arithmetic, the imports, the signals."""
+"""What our own code costs by itself: the method's arithmetic, the signals, the imports."""
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 import numpy as np
-from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from benchmarks.rounds import Spread, interleaved, seconds
-from benchmarks.settings import QUESTION, Settings, open_ours
+from benchmarks.settings import Settings
 from benchmarks.table import Row
 from langchain_reasc import ReASC, Response, decide
 from langchain_reasc.method.confidence import response_score
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.token_signals import SIGNALS, signals_from_logits
 
-__all__ = ["imports", "method", "signals_in_engine"]
+__all__ = ["imports", "method"]
 
 _OURS: Final = "from langchain_reasc import ReASCRunnable"
 _BASE: Final = "import langchain_core.language_models.chat_models, langchain_core.runnables.base"
@@ -49,31 +47,11 @@ def method(settings: Settings) -> Iterator[Row]:
 
 def imports(settings: Settings) -> Iterator[Row]:
     """What importing ReASCRunnable adds to LangChain's own import."""
-    figures = interleaved(
-        {
-            "base": partial(_start, _BASE),
-            "ours": partial(_start, f"{_BASE}; from langchain_reasc import ReASCRunnable"),
-        },
-        rounds=settings.rounds_or(10),
-    )
+    turns = {"base": partial(_start, _BASE), "ours": partial(_start, f"{_BASE}; {_OURS}")}
+    figures = interleaved(turns, rounds=settings.rounds_or(10))
     beyond = [ours - base for ours, base in zip(figures["ours"], figures["base"], strict=True)]
     yield Row("import of langchain_core's chat models and runnables, ms", Spread.of(figures["base"]))
     yield Row("import of ReASCRunnable, beyond that, ms", Spread.of(beyond))
-
-
-def signals_in_engine(settings: Settings) -> Iterator[Row]:
-    """The shipped model with all signals and with one, by number of samples."""
-    with (
-        open_ours(settings.for_shipped_model(), None, signals=SIGNALS) as every,
-        open_ours(settings.for_shipped_model(), None, signals=("token_logprob",)) as one,
-    ):
-        turns = {
-            f"shipped model, n = {n}, {name}, tokens/s": partial(_rate, model, n)
-            for n in (1, 8, 16)
-            for name, model in (("all five signals", every), ("token_logprob only", one))
-        }
-        for name, rates in interleaved(turns, rounds=settings.rounds_or(7)).items():
-            yield Row(name, Spread.of(rates))
 
 
 def _milliseconds(work: Callable[[], object], rounds: int, *, repeat: int = 1, per: int = 1) -> Spread:
@@ -87,10 +65,3 @@ def _milliseconds(work: Callable[[], object], rounds: int, *, repeat: int = 1, p
 
 def _start(code: str) -> float:
     return seconds(lambda: subprocess.run([sys.executable, "-c", code], check=True)) * 1e3
-
-
-def _rate(model: ChatLlamaCpp, n: int) -> float:
-    begun = time.perf_counter()
-    with model.sample(QUESTION, n=n) as samples:
-        usage = [message.usage_metadata for _, message in samples]
-    return sum(use["output_tokens"] for use in usage if use) / (time.perf_counter() - begun)

@@ -13,23 +13,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import gguf
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 
 from benchmarks.bare_loop import SAMPLING, BareLoop
 from benchmarks.machine import default_threads
 from benchmarks.random_gguf import HALF_BILLION, Shape, cached_model
 
-__all__ = [
-    "CELLS",
-    "QUESTION",
-    "Settings",
-    "check_tokens",
-    "open_bare",
-    "open_ours",
-    "prompt_ids",
-    "shipped_questions",
-]
+__all__ = ["CELLS", "QUESTION", "Settings", "check_tokens", "open_bare", "open_ours", "prompt_ids", "shipped_questions"]
 
 CELLS: Final = 8192
 """Tokens everybody's KV cache holds, unless a measure says otherwise."""
@@ -93,7 +84,10 @@ class Settings:
         path = self.model_path.with_name(f"endless-{embedded_model_path().name}")
         unfinished = path.with_suffix(".part")
         shutil.copyfile(embedded_model_path(), unfinished)
-        _never_end(unfinished)
+        fields = gguf.GGUFReader(unfinished, "r+").fields
+        tokens, end = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.eos_token_id"].parts[-1]
+        old, end[0] = int(end[0]), tokens.contents().index(_NEVER_DRAWN)
+        tokens.parts[tokens.data[old]][:] = ord("x")
         unfinished.replace(path)
         return path
 
@@ -155,8 +149,7 @@ def shipped_questions(count: int) -> list[str]:
 
 def prompt_ids(model: ChatLlamaCpp, question: str) -> list[int]:
     """Token ids, as many as our prompt for the question has, for a contender that takes no messages."""
-    messages: list[BaseMessage] = [HumanMessage(question)]
-    size = model.get_num_tokens_from_messages(messages)
+    size = model.get_num_tokens_from_messages([HumanMessage(question)])
     ids = model.get_token_ids(question)
     return (ids * (size // len(ids) + 1))[:size]
 
@@ -169,12 +162,3 @@ def check_tokens(who: str, counts: Sequence[int], wanted: int) -> None:
     """
     if any(count != wanted for count in counts):
         raise RuntimeError(f"{who} generated {list(counts)} tokens where everybody was to generate {wanted}")
-
-
-def _never_end(path: Path) -> None:
-    fields = gguf.GGUFReader(path, "r+").fields
-    tokens, end = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.eos_token_id"]
-    old = int(end.parts[end.data[0]][0])
-    end.parts[end.data[0]][0] = tokens.contents().index(_NEVER_DRAWN)
-    text = tokens.parts[tokens.data[old]]
-    text[:] = ord("x")

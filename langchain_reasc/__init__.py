@@ -86,11 +86,11 @@ _LAZY: Final = {
     "method.stopping": "ASC ESC Cap Decision FixedBudget ReASC Response decide",
     "models.integrations": "Integration register_integration",
     "models.logprobs": "register_reader",
-    "runnable": "ReASCAnswerParser ReASCResult ReASCRunnable SampledResponse acalibrate acalibrate_unlabelled calibrate "
-    "calibrate_unlabelled",
+    "runnable": "ReASCAnswerParser ReASCResult ReASCRunnable SampledResponse "
+    "acalibrate acalibrate_unlabelled calibrate calibrate_unlabelled",
 }
-"""Module -> names that are imported from it when they are asked for: a backend alone, or an agent, needs few of them, and
-not everybody has the packages that agents are made with."""
+"""Module -> names that are imported from it when they are asked for: a backend alone needs few of them, and not
+everybody has the packages that agents are made with."""
 _MODULES: Final = {name: module for module, names in _LAZY.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # type checkers would take any name for one of ours
