@@ -44,10 +44,10 @@ def make_vocabulary(size: int) -> Vocabulary:
     ordinary, unused = size - reserved, reserved - len(_CONTROL)
     alphabet = _byte_alphabet()
     pairs = list(islice(_merges(alphabet[ord(" ")]), ordinary - len(alphabet)))
-    kinds = gguf.TokenType
+    normal, control, padding = map(int, (gguf.TokenType.NORMAL, gguf.TokenType.CONTROL, gguf.TokenType.UNUSED))
     return Vocabulary(
         tokens=[*alphabet, *map("".join, pairs), *_CONTROL, *(f"<|unused_{i}|>" for i in range(unused))],
-        kinds=[kinds.NORMAL] * ordinary + [kinds.CONTROL] * len(_CONTROL) + [kinds.UNUSED] * unused,
+        kinds=[normal] * ordinary + [control] * len(_CONTROL) + [padding] * unused,
         merges=list(map(" ".join, pairs)),
         ordinary=ordinary,
         end=ordinary + _CONTROL.index("<|im_end|>"),
