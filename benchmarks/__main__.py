@@ -24,38 +24,21 @@ _FLASH: Final = {"auto": None, "on": True, "off": False}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; returns 1 where a measure failed."""
-    given = _parser().parse_args(arguments)
-    settings = Settings(
-        threads=given.threads,
-        shipped_threads=given.shipped_threads,
-        n_gpu_layers=given.n_gpu_layers,
-        flash_attn=_FLASH[given.flash_attn or ("auto" if given.n_gpu_layers else "off")],
-        rounds=given.rounds,
-        quick=given.quick,
-        folder=given.folder,
-        quantization=given.quantization,
-        llama_server=given.llama_server,
-    )
-    print(
-        describe_machine(
-            threads=settings.threads,
-            shipped_threads=settings.shipped_threads,
-            n_gpu_layers=settings.n_gpu_layers,
-            flash_attn=settings.flash_attn,
-        ),
-        flush=True,
-    )
+    given = vars(_parser().parse_args(arguments))
+    names, flash = given.pop("measures"), given.pop("flash_attn")
+    settings = Settings(**given, flash_attn=_FLASH[flash or ("auto" if given["n_gpu_layers"] else "off")])
+    print(describe_machine(settings), flush=True)
     if settings.quick:
         print("QUICK RUN: these figures mean nothing.", flush=True)
     failed = False
-    for name in given.measures or MEASURES:
+    for name in names or MEASURES:
         begun = time.monotonic()
         try:
             rows = measured(name, settings)
         except Exception as error:
             failed = True
             traceback.print_exc()
-            rows = [Row(measure=name, spread=None, note=f"failed: {error}".splitlines()[0])]
+            rows = [Row(name, None, note=f"failed: {error}".splitlines()[0])]
         print(f"\n{name}, {time.monotonic() - begun:.0f} s\n\n{render(rows)}", flush=True)
     return int(failed)
 
@@ -68,32 +51,23 @@ def _measure(name: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
-        description="Measures the llama.cpp backend beside its peers.",
+        prog="python -m benchmarks", description="Measures the llama.cpp backend beside its peers."
     )
-    names = ", ".join(MEASURES)
-    parser.add_argument("measures", nargs="*", type=_measure, metavar="MEASURE", help=f"some of {names}; default: all")
-    parser.add_argument("--quick", action="store_true", help="a small model and one round: shows that everything runs")
-    parser.add_argument("--rounds", type=int, help="rounds of every measure, instead of what each thinks right")
-    parser.add_argument("--threads", type=int, default=default_threads(), help="CPU threads of everybody (%(default)s)")
-    parser.add_argument("--shipped-threads", type=int, default=1, help="the same on the shipped model (%(default)s)")
-    parser.add_argument(
-        "--n-gpu-layers",
-        type=int,
-        default=0,
-        help="layers on a GPU, for everybody; -1 for all. Needs llama-cpp-python built for it, and a --llama-server; "
-        "never tried by the authors, who had no GPU",
-    )
-    parser.add_argument(
-        "--flash-attn",
-        choices=_FLASH,
-        help="for everybody; default: off on a processor, where llama.cpp is slower with it, auto on a GPU",
-    )
-    parser.add_argument(
-        "--quantization", choices=QUANTIZATIONS, default="Q4_0", help="of the random model (%(default)s)"
-    )
-    parser.add_argument("--folder", type=Path, help="where random models are kept; default: a temporary folder")
-    parser.add_argument("--llama-server", type=Path, help="an executable to measure instead of the xllamacpp wheel's")
+    add, names = parser.add_argument, ", ".join(MEASURES)
+    add("measures", nargs="*", type=_measure, metavar="MEASURE", help=f"some of {names}; default: all")
+    add("--quick", action="store_true", help="a small model and one round: shows that everything runs")
+    add("--rounds", type=int, help="rounds of every measure, instead of what each thinks right")
+    add("--threads", type=int, default=default_threads(), help="CPU threads of everybody (%(default)s)")
+    add("--shipped-threads", type=int, default=1, help="the same on the shipped model (%(default)s)")
+    gpu = "layers on a GPU, for everybody; -1 for all. Needs llama-cpp-python built for it, and a --llama-server; "
+    add("--n-gpu-layers", type=int, default=0, help=f"{gpu}never tried by the authors, who had no GPU")
+    flash = "for everybody; default: off on a processor, where llama.cpp is slower with it, auto on a GPU"
+    add("--flash-attn", choices=_FLASH, help=flash)
+    add("--quantization", choices=QUANTIZATIONS, default="Q4_0", help="of the random model (%(default)s)")
+    add("--folder", type=Path, help="where random models are kept; default: a temporary folder")
+    add("--llama-server", type=Path, help="an executable to measure instead of the xllamacpp wheel's")
+    other = "another build's shared libraries, of the same version of llama-cpp-python, for the measure 'builds'"
+    add("--other-build", type=Path, metavar="FOLDER", help=other)
     return parser
 
 

@@ -120,7 +120,7 @@ def _times(rounds: int, response: float) -> Iterator[Row]:
     ):
         turns = {form: partial(_time, agent, scale) for form, agent in agents(model).items()}
         for form, figures in interleaved(turns, rounds=rounds if unit else min(rounds, 5)).items():
-            yield Row(measure=f"{form}; {name}", spread=Spread.of(figures))
+            yield Row(f"{form}; {name}", Spread.of(figures))
 
 
 def _time(agent: Runnable[Any, Any], scale: float) -> float:

@@ -4,17 +4,17 @@ n sequences share one prompt, as in ``llama.cpp/examples/batched``. No text, no 
 """
 
 import ctypes
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import llama_cpp
 import numpy as np
 from langchain_reasc_llama_cpp.native.bindings import library
 from langchain_reasc_llama_cpp.native.gguf_file import read_header
 from langchain_reasc_llama_cpp.native.safe_kernels import may_repack
+
+from benchmarks.rounds import seconds
 
 __all__ = ["SAMPLING", "BareLoop"]
 
@@ -26,17 +26,10 @@ _PROMPT: Final = 0  # the sequence that holds the prompt; 1 to n continue it
 
 
 class BareLoop:
-    """A model and a context with a unified KV cache, used from one thread."""
+    """A model and a context with a unified KV cache, used from one thread, until its process ends."""
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        sequences: int,
-        cells: int,
-        threads: int,
-        n_gpu_layers: int = 0,
-        flash_attn: bool | None = None,
+        self, path: Path, *, sequences: int, cells: int, threads: int, n_gpu_layers: int, flash_attn: bool | None
     ) -> None:
         """Load.
 
@@ -55,7 +48,7 @@ class BareLoop:
         model_parameters = llama_cpp.llama_model_default_params()
         model_parameters.n_gpu_layers = n_gpu_layers
         model_parameters.use_extra_bufts = may_repack(llama_cpp, read_header(path))
-        self._model: Any = llama_cpp.llama_model_load_from_file(str(path).encode(), model_parameters)
+        model: Any = llama_cpp.llama_model_load_from_file(str(path).encode(), model_parameters)
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = cells
         parameters.n_batch = parameters.n_ubatch = _BATCH
@@ -64,7 +57,7 @@ class BareLoop:
         parameters.flash_attn_type = -1 if flash_attn is None else int(flash_attn)
         parameters.kv_unified = True
         parameters.no_perf = True
-        self._context: Any = llama_cpp.llama_init_from_model(self._model, parameters) if self._model else None
+        self._context: Any = llama_cpp.llama_init_from_model(model, parameters) if model else None
         if not self._context:
             raise RuntimeError(f"llama.cpp cannot load {path} with {cells:,} cells for {sequences} sequences")
         self._memory = llama_cpp.llama_get_memory(self._context)
@@ -75,8 +68,12 @@ class BareLoop:
         self._wanted = np.ctypeslib.as_array(ctypes.cast(self._batch.logits, ctypes.POINTER(ctypes.c_int8)), (_BATCH,))
         np.ctypeslib.as_array(self._batch.n_seq_id, shape=(_BATCH,))[:] = 1
 
-    def prefill(self, prompt: Sequence[int], *, idle: Sequence[int] = ()) -> None:
-        """Put a prompt into the cache, in place of all it held.
+    def build(self) -> str:
+        """What llama.cpp says of its build."""
+        return str(llama_cpp.llama_print_system_info().decode()).rstrip(" |")
+
+    def prefill_rate(self, prompt: Sequence[int], *, idle: Sequence[int] = ()) -> float:
+        """Put a prompt into the cache, in place of all it held; returns tokens per second.
 
         Args:
             prompt: what sequences continue.
@@ -84,39 +81,26 @@ class BareLoop:
         """
         llama_cpp.llama_memory_clear(self._memory, False)
         self._put(idle, self._sequences + 1)
-        self._put(prompt, _PROMPT)
         self._last_prompt_token, self._prompt_tokens = prompt[-1], len(prompt)
+        return len(prompt) / seconds(lambda: self._put(prompt, _PROMPT))
 
-    def generate(self, n: int, tokens: int, *, seed: int = 0) -> float:
-        """Generate ``tokens`` for each of n sequences of the prompt; returns the seconds it took.
+    def rate(self, n: int, tokens: int) -> float:
+        """Generate ``tokens`` for each of n sequences of the prompt; returns tokens per second.
 
-        The clock starts with the logits of the prompt at hand, as a prompt cache gives them.
+        The clock starts with the logits of the prompt at hand, as a prompt cache gives them: of those before, only the
+        prompt is left, and its last token is decoded again.
         """
-        self._forget_answers()
+        for sequence in range(1, self._sequences + 1):
+            llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        llama_cpp.llama_memory_seq_rm(self._memory, _PROMPT, self._prompt_tokens - 1, -1)
         self._own([_PROMPT])
         self._tokens[0], self._positions[0], self._wanted[0] = self._last_prompt_token, self._prompt_tokens - 1, 1
         self._decode(1)
-        begun = time.perf_counter()
-        self._generate(n, tokens, seed)
-        return time.perf_counter() - begun
+        return n * tokens / seconds(lambda: self._generate(n, tokens))
 
-    def close(self) -> None:
-        """Free everything."""
-        llama_cpp.llama_batch_free(self._batch)
-        llama_cpp.llama_free(self._context)
-        llama_cpp.llama_model_free(self._model)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _generate(self, n: int, tokens: int, seed: int) -> None:
+    def _generate(self, n: int, tokens: int) -> None:
         sample, context = llama_cpp.llama_sampler_sample, self._context
-        chains = [_chain(seed + index) for index in range(n)]
+        chains = [_chain(seed) for seed in range(n)]
         drawn = [sample(chain, context, -1) for chain in chains]
         for sequence in range(1, n + 1):
             llama_cpp.llama_memory_seq_cp(self._memory, _PROMPT, sequence, -1, -1)
@@ -140,12 +124,6 @@ class BareLoop:
             self._wanted[: len(part)] = 0
             self._wanted[len(part) - 1] = 1
             self._decode(len(part))
-
-    def _forget_answers(self) -> None:
-        """Leave the prompt but for its last token, which is decoded again for its logits."""
-        for sequence in range(1, self._sequences + 1):
-            llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-        llama_cpp.llama_memory_seq_rm(self._memory, _PROMPT, self._prompt_tokens - 1, -1)
 
     def _own(self, sequences: Sequence[int]) -> None:
         for row, sequence in enumerate(sequences):

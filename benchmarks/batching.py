@@ -17,97 +17,84 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableLambda
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-from benchmarks.decode_rate import bare_rate
 from benchmarks.rounds import Spread, interleaved, ratios
 from benchmarks.settings import CELLS, QUESTION, Settings, open_bare, open_ours, prompt_ids, shipped_questions
-from benchmarks.table import AtLeast, Row
+from benchmarks.table import Goal, Row
 
 __all__ = ["large_model", "shipped_model"]
 
 _SAMPLES: Final = 4
-_STOPS: Final = ("cg", "qc")  # the random model writes one of them sooner or later
-Question = tuple[str, dict[str, Any]]  # and the options of its call
+_STOPS: Final = ["cg", "qc"]  # the random model writes one of them sooner or later
 
 
 def shipped_model(settings: Settings) -> Iterator[Row]:
     """64 questions of the shipped model's own test set, with the lengths its answers have."""
-    count = 8 if settings.quick else 64
-    questions: list[Question] = [(text, {}) for text in shipped_questions(count)]
-    yield from _Comparison(settings.for_shipped_model(), None, questions, "shipped model", parallel=8).rows(rounds=3)
+    own, questions = settings.for_shipped_model(), shipped_questions(8 if settings.quick else 64)
+    yield from _compared(own, None, "shipped model", questions, {}, parallel=8, rounds=3)
+    yield _floor(own, own.endless_shipped_path, "shipped model", parallel=8)
 
 
 def large_model(settings: Settings) -> Iterator[Row]:
     """The same at a real model's shape, with stop strings that end responses at very different lengths."""
     count, longest = (4, 12) if settings.quick else (12, 96)
-    questions: list[Question] = [
-        (text, {"max_tokens": longest, "stop": [*_STOPS]}) for text in shipped_questions(count)
-    ]
-    compared = _Comparison(settings, settings.model_path, questions, settings.shape_name, parallel=16)
-    yield from compared.rows(rounds=2)
+    path, name, options = settings.model_path, settings.shape_name, {"max_tokens": longest, "stop": _STOPS}
+    yield from _compared(settings, path, name, shipped_questions(count), options, parallel=16, rounds=2)
+    yield _floor(settings, path, name, parallel=16)
 
 
-class _Comparison:
-    """Questions at once beside one by one."""
+def _compared(
+    settings: Settings,
+    path: Path | None,
+    name: str,
+    questions: Sequence[str],
+    options: dict[str, Any],
+    *,
+    parallel: int,
+    rounds: int,
+) -> Iterator[Row]:
+    together: defaultdict[bool, list[float]] = defaultdict(list)
 
-    def __init__(
-        self, settings: Settings, path: Path | None, questions: Sequence[Question], name: str, *, parallel: int
-    ) -> None:
-        self._settings, self._path, self._questions = settings, path, questions
-        self._name, self._parallel = name, parallel
-        self._together: defaultdict[bool, list[float]] = defaultdict(list)
-
-    def rows(self, *, rounds: int) -> Iterator[Row]:
-        """Measure, and say what was found."""
-        turns = {at_once: partial(self._rate, at_once=at_once) for at_once in (True, False)}
-        rates = interleaved(turns, rounds=self._settings.rounds_or(rounds))
-        measure = f"{len(self._questions)} questions × {_SAMPLES} samples by abatch ÷ one after the other"
-        threads = self._settings.threads
-        yield Row(
-            measure=f"{measure} with n = {_SAMPLES}, {self._name}",
-            spread=ratios(rates[True], rates[False]),
-            goal=AtLeast(1.7),
-            note=f"tokens/s; n_parallel={self._parallel}, five signals, {threads} threads, no prompt cached before",
-        )
-        for at_once, how in ((True, "abatch"), (False, "one after the other")):
-            yield Row(measure=f"{how}, {self._name}, tokens/s", spread=Spread.of(rates[at_once]))
-            yield Row(measure=f"{how}, tokens per decode step", spread=Spread.of(self._together[at_once][1:]))
-        yield self._floor()
-
-    def _rate(self, *, at_once: bool) -> float:
-        settings, parallel = self._settings, self._parallel
-        with open_ours(settings, self._path, n_parallel=parallel, n_ctx=1024, n_cells=CELLS) as model:
+    def rate(*, at_once: bool) -> float:
+        with open_ours(settings, path, n_parallel=parallel, n_ctx=1024, n_cells=CELLS) as model:
             model.invoke(QUESTION, max_tokens=2)
             steps, begun = model._engine.context.steps, time.perf_counter()
-            tokens = asyncio.run(_answer(model, self._questions, at_once=at_once))
+            tokens = asyncio.run(_answer(model, questions, options, at_once=at_once))
             took = time.perf_counter() - begun
-            self._together[at_once].append(tokens / (model._engine.context.steps - steps))
+            together[at_once].append(tokens / (model._engine.context.steps - steps))
         return tokens / took
 
-    def _floor(self) -> Row:
-        """What decoding more samples together gains at best here: equally long, all of one prompt."""
-        settings, path, tokens = self._settings, self._path, self._settings.tokens_or(48)
-        if path is None:
-            path = settings.endless_shipped_path
-        with open_ours(settings, path, n_ctx=1024) as model:
-            prompt = prompt_ids(model, QUESTION)
-        with open_bare(settings, path, sequences=self._parallel) as bare:
-            bare.prefill(prompt)
-            turns = {n: partial(bare_rate, bare, n, tokens) for n in (self._parallel, _SAMPLES)}
-            rates = interleaved(turns, rounds=settings.rounds_or(5))
-        spread = ratios(rates[self._parallel], rates[_SAMPLES])
-        return Row(measure=f"bare loop, n = {self._parallel} ÷ n = {_SAMPLES} tokens/s, {self._name}", spread=spread)
+    turns = {at_once: partial(rate, at_once=at_once) for at_once in (True, False)}
+    rates = interleaved(turns, rounds=settings.rounds_or(rounds))
+    yield Row(
+        f"{len(questions)} questions × {_SAMPLES} samples by abatch ÷ one after the other with n = {_SAMPLES}, {name}",
+        ratios(rates[True], rates[False]),
+        Goal("≥", 1.7),
+        f"tokens/s; n_parallel={parallel}, five signals, {settings.threads} threads, no prompt cached before",
+    )
+    for at_once, how in ((True, "abatch"), (False, "one after the other")):
+        yield Row(f"{how}, {name}, tokens/s", Spread.of(rates[at_once]))
+        yield Row(f"{how}, tokens per decode step", Spread.of(together[at_once][1:]))
 
 
-async def _answer(model: ChatLlamaCpp, questions: Sequence[Question], *, at_once: bool) -> int:
+def _floor(settings: Settings, path: Path, name: str, *, parallel: int) -> Row:
+    """What decoding more samples together gains at best here: equally long, all of one prompt."""
+    with open_ours(settings, path, n_ctx=1024) as model:
+        prompt = prompt_ids(model, QUESTION)
+    with open_bare(settings, path, sequences=parallel) as bare:
+        bare.prefill_rate(prompt)
+        turns = {n: partial(bare.rate, n, settings.tokens_or(48)) for n in (parallel, _SAMPLES)}
+        rates = interleaved(turns, rounds=settings.rounds_or(5))
+    spread = ratios(rates[parallel], rates[_SAMPLES])
+    return Row(f"bare loop, n = {parallel} ÷ n = {_SAMPLES} tokens/s, {name}", spread)
+
+
+async def _answer(model: ChatLlamaCpp, questions: Sequence[str], options: dict[str, Any], *, at_once: bool) -> int:
     """Tokens generated for all the questions."""
 
-    async def sample(question: Question) -> int:
-        text, options = question
-        tokens = 0
-        async with model.asample(text, n=_SAMPLES, **options) as samples:
-            async for _, message in samples:
-                tokens += message.usage_metadata["output_tokens"] if message.usage_metadata else 0
-        return tokens
+    async def sample(question: str) -> int:
+        async with model.asample(question, n=_SAMPLES, **options) as samples:
+            usage = [message.usage_metadata async for _, message in samples]
+        return sum(use["output_tokens"] for use in usage if use)
 
     runnable = RunnableLambda(sample)
     if at_once:

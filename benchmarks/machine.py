@@ -6,68 +6,63 @@ import platform
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from langchain_reasc_llama_cpp.native.bindings import library
+from langchain_reasc_llama_cpp.native.processor import this_processor
 
-__all__ = ["available_cores", "default_threads", "describe_machine", "graphics_cards"]
+if TYPE_CHECKING:
+    from benchmarks.settings import Settings
 
-
-def available_cores() -> int:
-    """Logical cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+__all__ = ["default_threads", "describe_machine"]
 
 
 def default_threads() -> int:
     """All of a few cores; of more, half, as the rest are mostly hyper-threads."""
-    cores = available_cores()
+    cores = _cores()
     return cores if cores <= 4 else cores // 2
 
 
-def graphics_cards() -> list[str]:
+def describe_machine(settings: "Settings") -> str:
+    """Processor, cores, threads, load, operating system, versions and llama.cpp's build, one line each."""
+    llama = library()
+    load = f", load {os.getloadavg()[0]:.2f} before the run" if hasattr(os, "getloadavg") else ""
+    flash = {None: "left to llama.cpp", True: "on", False: "off"}[settings.flash_attn]
+    versions = map(_version, ("llama-cpp-python", "xllamacpp", "numpy", "langchain-core"))
+    return "\n".join(
+        [
+            f"processor: {_processor()}; {_cores()} cores available{load}",
+            f"threads: {settings.threads} ({settings.shipped_threads} for the shipped model); flash attention: {flash}",
+            f"layers on a GPU: {settings.n_gpu_layers} (llama-cpp-python built with GPU support: "
+            f"{bool(llama.llama_supports_gpu_offload())})",
+            f"cards: {'; '.join(_cards()) or 'none found by nvidia-smi'}",
+            f"system: {platform.platform()}; Python {platform.python_version()}",
+            f"versions: {', '.join(versions)}",
+            f"llama-cpp-python's llama.cpp: {llama.llama_print_system_info().decode().rstrip(' |')}",
+        ]
+    )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _processor() -> str:
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().split("\n\n")[0].splitlines() if about.exists() else []
+    kept = [
+        " ".join(line.replace(":", "").split()) for line in lines if line.startswith(("cpu family", "model\t", "step"))
+    ]
+    return f"{this_processor().name} ({', '.join(kept)})"
+
+
+def _cards() -> list[str]:
     """Names of NVIDIA cards and their drivers, as nvidia-smi tells them."""
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30)
     return answer.stdout.strip().splitlines() if answer.returncode == 0 else []
-
-
-def describe_machine(*, threads: int, shipped_threads: int, n_gpu_layers: int, flash_attn: bool | None) -> str:
-    """Processor, cores, threads, load, operating system, versions and llama.cpp's build, one line each."""
-    cards = graphics_cards()
-    flash = {None: "left to llama.cpp", True: "on", False: "off"}[flash_attn]
-    llama = library()
-    offload = bool(llama.llama_supports_gpu_offload())
-    load = f", load {os.getloadavg()[0]:.2f} before the run" if hasattr(os, "getloadavg") else ""
-    lines = [
-        f"processor: {_processor()}; {available_cores()} cores available{load}",
-        f"threads: {threads} ({shipped_threads} for the shipped model); flash attention: {flash}; layers on a GPU: "
-        f"{n_gpu_layers} (llama-cpp-python built with GPU support: {offload})",
-        f"cards: {'; '.join(cards) if cards else 'none found by nvidia-smi'}",
-        f"system: {_system()}; Python {platform.python_version()}",
-        "versions: "
-        + ", ".join(_version(name) for name in ("llama-cpp-python", "xllamacpp", "numpy", "langchain-core")),
-        f"llama-cpp-python's llama.cpp: {llama.llama_print_system_info().decode().rstrip(' |')}",
-    ]
-    return "\n".join(lines)
-
-
-def _processor() -> str:
-    about = Path("/proc/cpuinfo")
-    lines = about.read_text().split("\n\n")[0].splitlines() if about.exists() else []
-    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    if "model name" not in fields:
-        return platform.processor() or platform.machine()
-    family = ", ".join(f"{key} {fields[key]}" for key in ("cpu family", "model", "stepping") if key in fields)
-    return f"{fields['model name']} ({family})"
-
-
-def _system() -> str:
-    try:
-        name = platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
-    except OSError:
-        name = platform.system()
-    return f"{name}, {platform.system()} {platform.release()}, {platform.machine()}"
 
 
 def _version(package: str) -> str:

@@ -5,15 +5,13 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Final
 
-from benchmarks import attention, batching, decode_rate, memory, overhead, peers, prompts, step_profile
+from benchmarks import bare_pairs, batching, decode_rate, memory, overhead, peers, prompts
 from benchmarks.settings import Settings
 from benchmarks.table import Row
 
 __all__ = ["MEASURES", "measured"]
 
-Measure = Callable[[Settings], Iterator[Row]]
-
-MEASURES: Final[dict[str, Measure]] = {
+MEASURES: Final[dict[str, Callable[[Settings], Iterator[Row]]]] = {
     "decode": decode_rate.large_model,
     "decode-shipped": decode_rate.tiny_model,
     "llama-server": peers.against_llama_server,
@@ -22,10 +20,10 @@ MEASURES: Final[dict[str, Measure]] = {
     "batch-shipped": batching.shipped_model,
     "prefix": prompts.shared_prefix,
     "memory": memory.resident,
-    "step": step_profile.our_share,
+    "step": decode_rate.our_share,
     "interference": prompts.interference,
-    "attention": attention.of_bare_loop,
-    "signals": overhead.signals_in_engine,
+    "attention": bare_pairs.attention,
+    "builds": bare_pairs.builds,
     "method": overhead.method,
     "imports": overhead.imports,
 }

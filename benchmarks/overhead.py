@@ -1,4 +1,4 @@
-"""What our own code costs by itself: the method's arithmetic, the imports, the signals."""
+"""What our own code costs by itself: the method's arithmetic, the signals, the imports."""
 
 import subprocess
 import sys
@@ -7,18 +7,18 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from benchmarks.rounds import Spread, interleaved, seconds
-from benchmarks.settings import QUESTION, Settings, open_ours
+from benchmarks.settings import Settings
 from benchmarks.table import Row
 from langchain_reasc import ReASC, Response, decide
 from langchain_reasc.method.confidence import response_score
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.token_signals import SIGNALS, signals_from_logits
 
-__all__ = ["imports", "method", "signals_in_engine"]
+__all__ = ["imports", "method"]
 
+_OURS: Final = "from langchain_reasc import ReASCRunnable"
 _BASE: Final = "import langchain_core.language_models.chat_models, langchain_core.runnables.base"
 
 
@@ -28,49 +28,30 @@ def method(settings: Settings) -> Iterator[Row]:
     rounds = settings.rounds_or(15)
     tokens = rng.normal(size=30_000)
     scored = _milliseconds(lambda: response_score(tokens), rounds)
-    yield Row(measure="score of a 30,000-token response (bottom_group, W = 128), ms", spread=scored)
+    yield Row("score of a 30,000-token response (bottom_group, W = 128), ms", scored)
     rule = ReASC(Standardizer(0.0, 1.0), gate=9.0)
     responses = [
         Response(str(answer), float(score))
         for answer, score in zip(rng.integers(0, 8, 16), rng.normal(size=16), strict=True)
     ]
     decided = _milliseconds(lambda: decide(rule, responses), rounds, repeat=20)
-    yield Row(measure="decision over 16 responses, all prefixes, ms", spread=decided)
+    yield Row("decision over 16 responses, all prefixes, ms", decided)
     for vocabulary in (800, 32_000, 151_936):
         logits = rng.normal(size=(8, vocabulary)).astype(np.float32) * 3
         chosen, scratch = np.zeros(8, dtype=np.int64), np.empty((8, vocabulary), dtype=np.float32)
         for signal in SIGNALS:
             work = partial(signals_from_logits, logits, chosen, signals=[signal], scratch=scratch)
-            yield Row(
-                measure=f"{signal}, 8 sequences, V = {vocabulary:,}, per token, ms",
-                spread=_milliseconds(work, rounds, per=8),
-            )
+            spent = _milliseconds(work, rounds, per=8)
+            yield Row(f"{signal}, 8 sequences, V = {vocabulary:,}, per token, ms", spent)
 
 
 def imports(settings: Settings) -> Iterator[Row]:
-    """What ``import langchain_reasc`` adds to LangChain's own import."""
-    figures = interleaved(
-        {"base": partial(_start, _BASE), "ours": partial(_start, f"{_BASE}; import langchain_reasc")},
-        rounds=settings.rounds_or(10),
-    )
+    """What importing ReASCRunnable adds to LangChain's own import."""
+    turns = {"base": partial(_start, _BASE), "ours": partial(_start, f"{_BASE}; {_OURS}")}
+    figures = interleaved(turns, rounds=settings.rounds_or(10))
     beyond = [ours - base for ours, base in zip(figures["ours"], figures["base"], strict=True)]
-    yield Row(measure="import of langchain_core's chat models and runnables, ms", spread=Spread.of(figures["base"]))
-    yield Row(measure="import langchain_reasc, beyond that, ms", spread=Spread.of(beyond))
-
-
-def signals_in_engine(settings: Settings) -> Iterator[Row]:
-    """The shipped model with all signals and with one, by number of samples."""
-    with (
-        open_ours(settings.for_shipped_model(), None, signals=SIGNALS) as every,
-        open_ours(settings.for_shipped_model(), None, signals=("token_logprob",)) as one,
-    ):
-        turns = {
-            f"shipped model, n = {n}, {name}, tokens/s": partial(_rate, model, n)
-            for n in (1, 8, 16)
-            for name, model in (("all five signals", every), ("token_logprob only", one))
-        }
-        for name, rates in interleaved(turns, rounds=settings.rounds_or(7)).items():
-            yield Row(measure=name, spread=Spread.of(rates))
+    yield Row("import of langchain_core's chat models and runnables, ms", Spread.of(figures["base"]))
+    yield Row("import of ReASCRunnable, beyond that, ms", Spread.of(beyond))
 
 
 def _milliseconds(work: Callable[[], object], rounds: int, *, repeat: int = 1, per: int = 1) -> Spread:
@@ -84,15 +65,3 @@ def _milliseconds(work: Callable[[], object], rounds: int, *, repeat: int = 1, p
 
 def _start(code: str) -> float:
     return seconds(lambda: subprocess.run([sys.executable, "-c", code], check=True)) * 1e3
-
-
-def _rate(model: ChatLlamaCpp, n: int) -> float:
-    tokens = 0
-
-    def answer() -> None:
-        nonlocal tokens
-        with model.sample(QUESTION, n=n) as samples:
-            tokens = sum(message.usage_metadata["output_tokens"] for _, message in samples if message.usage_metadata)
-
-    took = seconds(answer)
-    return tokens / took

@@ -3,14 +3,14 @@
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-from benchmarks.rounds import Spread, seconds
+from benchmarks.rounds import Spread, ratios, seconds
 from benchmarks.settings import QUESTION, Settings, open_ours
-from benchmarks.table import Below, Row
+from benchmarks.table import Goal, Row
 
 __all__ = ["interference", "shared_prefix"]
 
@@ -23,25 +23,17 @@ def shared_prefix(settings: Settings) -> Iterator[Row]:
     """Prefill of a second question after the same system prompt of 1,000 tokens."""
     size = 100 if settings.quick else 1000
     first_question, second_question = "Now add 17 and 25, please.", "How much is 6 times 7 then?"
-    pairs: list[tuple[float, float]] = []
+    firsts, others = [], []
     with open_ours(settings, settings.model_path, n_ctx=4096) as model:
         model.invoke(QUESTION, max_tokens=2)
         for index in range(settings.rounds_or(4)):
             system = SystemMessage(f"{index} {_text_of(model, size)}")  # a beginning of its own: nothing is cached
-            pairs.append(
-                (
-                    _prefill_seconds(model, [system, HumanMessage(first_question)]),
-                    _prefill_seconds(model, [system, HumanMessage(second_question)]),
-                )
-            )
+            firsts.append(_prefill_seconds(model, system, first_question))
+            others.append(_prefill_seconds(model, system, second_question))
     name = f"second question with a {size:,}-token shared system prompt"
-    yield Row(
-        measure=f"{name}: prefill time ÷ first, {settings.shape_name}",
-        spread=Spread.of(second / first for first, second in pairs),
-        goal=Below(0.1, inclusive=True),
-    )
-    yield Row(measure="prefill of the first, s", spread=Spread.of(first for first, _ in pairs))
-    yield Row(measure="prefill of the second, s", spread=Spread.of(second for _, second in pairs))
+    yield Row(f"{name}: prefill time ÷ first, {settings.shape_name}", ratios(others, firsts), Goal("≤", 0.1))
+    yield Row("prefill of the first, s", Spread.of(firsts))
+    yield Row("prefill of the second, s", Spread.of(others))
 
 
 def interference(settings: Settings) -> Iterator[Row]:
@@ -57,9 +49,9 @@ def interference(settings: Settings) -> Iterator[Row]:
             beside.append(max(disturbed) * 1e3)
             prefills.append(prefill)
     name = f"longest gap between tokens of a running answer, {settings.shape_name}, ms"
-    yield Row(measure=f"{name}: alone", spread=Spread.of(alone))
-    yield Row(measure=f"{name}: while a {size:,}-token prompt is prefilled", spread=Spread.of(beside))
-    yield Row(measure="that prompt's time to its first token, s", spread=Spread.of(prefills))
+    yield Row(f"{name}: alone", Spread.of(alone))
+    yield Row(f"{name}: while a {size:,}-token prompt is prefilled", Spread.of(beside))
+    yield Row("that prompt's time to its first token, s", Spread.of(prefills))
 
 
 def _gaps(model: ChatLlamaCpp, prompt: str) -> tuple[list[float], list[float], float]:
@@ -95,12 +87,10 @@ def _gaps(model: ChatLlamaCpp, prompt: str) -> tuple[list[float], list[float], f
     return quiet, disturbed or [float("nan")], took[0]
 
 
-def _prefill_seconds(model: ChatLlamaCpp, messages: list[BaseMessage]) -> float:
-    """How long prefill took, by what the response tells, or else the time of a response of one token."""
-    responses = []
-    whole = seconds(lambda: responses.append(model.invoke(messages, max_tokens=1)))
-    timing: dict[str, Any] = responses[0].response_metadata.get("timing", {})
-    return float(timing.get("prefill") or whole)
+def _prefill_seconds(model: ChatLlamaCpp, system: SystemMessage, question: str) -> float:
+    """How long the prompt's prefill took, as the response tells."""
+    response = model.invoke([system, HumanMessage(question)], max_tokens=1)
+    return float(response.response_metadata["timing"]["prefill"])
 
 
 def _text_of(model: ChatLlamaCpp, size: int) -> str:

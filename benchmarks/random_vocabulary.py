@@ -4,18 +4,19 @@ import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, product
+from typing import Final
 
 import gguf
 
-__all__ = ["CHATML", "END", "START", "Vocabulary", "make_vocabulary"]
+__all__ = ["CHATML", "Vocabulary", "make_vocabulary"]
 
-START, END, PADDING = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
-CHATML = (
+CHATML: Final = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-_RESERVED = 293  # ids at the end that Qwen2.5 keeps for control tokens and padding
-_STRIDE = 37  # coprime to 26², so that a part of all four-letter tokens is spread over the alphabet
+_CONTROL: Final = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+_RESERVED: Final = 293  # ids at the end that Qwen2.5 keeps for control tokens and padding
+_STRIDE: Final = 37  # coprime to 26², so that a part of all four-letter tokens is spread over the alphabet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,51 +28,35 @@ class Vocabulary:
         kinds: their V types.
         merges: how pairs make longer tokens, the most wanted first.
         ordinary: how many tokens from the first on are text; the rest is control tokens and padding.
+        end: id of the token that ends a message.
     """
 
     tokens: list[str]
     kinds: list[int]
     merges: list[str]
     ordinary: int
-
-    @property
-    def end(self) -> int:
-        """Id of the token that ends a message."""
-        return self.tokens.index(END, self.ordinary)
+    end: int
 
 
 def make_vocabulary(size: int) -> Vocabulary:
-    """A vocabulary of ``size`` tokens: the bytes, then 2 to 4 letters, each merged from two earlier ones.
-
-    Args:
-        size: V, at least 262.
-
-    Raises:
-        ValueError: too small for the bytes and the control tokens, or larger than the letters allow.
-    """
-    reserved = _RESERVED if size > 4 * _RESERVED else 3
+    """At least 262 tokens: the bytes, then 2 to 4 letters, each merged from two earlier ones."""
+    reserved = _RESERVED if size > 4 * _RESERVED else len(_CONTROL)
+    ordinary, unused = size - reserved, reserved - len(_CONTROL)
     alphabet = _byte_alphabet()
-    wanted = size - reserved - len(alphabet)
-    if wanted < 3:
-        raise ValueError(f"a vocabulary needs 262 tokens or more, got {size}")
-    pairs = list(islice(_merges(alphabet[ord(" ")]), wanted))
-    if len(pairs) < wanted:
-        raise ValueError(f"there are {size - wanted + len(pairs):,} tokens at most, got {size:,}")
-    control = [PADDING, START, END, *(f"<|unused_{i}|>" for i in range(reserved - 3))]
-    ordinary = size - reserved
+    pairs = list(islice(_merges(alphabet[ord(" ")]), ordinary - len(alphabet)))
+    normal, control, padding = map(int, (gguf.TokenType.NORMAL, gguf.TokenType.CONTROL, gguf.TokenType.UNUSED))
     return Vocabulary(
-        tokens=[*alphabet, *(left + right for left, right in pairs), *control],
-        kinds=[gguf.TokenType.NORMAL] * ordinary
-        + [gguf.TokenType.CONTROL] * 3
-        + [gguf.TokenType.UNUSED] * (reserved - 3),
-        merges=[f"{left} {right}" for left, right in pairs],
+        tokens=[*alphabet, *map("".join, pairs), *_CONTROL, *(f"<|unused_{i}|>" for i in range(unused))],
+        kinds=[normal] * ordinary + [control] * len(_CONTROL) + [padding] * unused,
+        merges=list(map(" ".join, pairs)),
         ordinary=ordinary,
+        end=ordinary + _CONTROL.index("<|im_end|>"),
     )
 
 
 def _merges(space: str) -> Iterator[tuple[str, str]]:
     letters = string.ascii_lowercase
-    two = [left + right for left, right in product(letters, letters)]
+    two = list(map("".join, product(letters, letters)))
     yield from product(letters, letters)
     yield from ((space, letter) for letter in letters)
     yield from product(two, letters)

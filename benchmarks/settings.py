@@ -1,6 +1,7 @@
 """What every measure is run with, and the models it is run on."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,23 +13,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import gguf
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 
 from benchmarks.bare_loop import SAMPLING, BareLoop
 from benchmarks.machine import default_threads
 from benchmarks.random_gguf import HALF_BILLION, Shape, cached_model
 
-__all__ = [
-    "CELLS",
-    "QUESTION",
-    "Settings",
-    "check_tokens",
-    "open_bare",
-    "open_ours",
-    "prompt_ids",
-    "shipped_questions",
-]
+__all__ = ["CELLS", "QUESTION", "Settings", "check_tokens", "open_bare", "open_ours", "prompt_ids", "shipped_questions"]
 
 CELLS: Final = 8192
 """Tokens everybody's KV cache holds, unless a measure says otherwise."""
@@ -37,23 +29,18 @@ QUESTION: Final = (
     "Lena has 27 red cups and 14 blue cups. Lena buys 3 packs of 6 cups. How many cups does Lena have now?"
 )
 _SMALL: Final = Shape(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=2048)
+_LIBRARIES: Final = "LLAMA_CPP_LIB_PATH"  # llama-cpp-python looks for llama.cpp's libraries there
 _NEVER_DRAWN: Final = "ÿ"  # a token of the shipped model for a byte that no UTF-8 text has
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to measure.
+    """How to measure: the options of the command line.
 
     Attributes:
-        threads: CPU threads of everybody on the large model.
-        shipped_threads: the same on the shipped model, whose layers are too small to be worth sharing out.
-        n_gpu_layers: layers on a GPU, for everybody; -1 for all.
         flash_attn: for everybody; None leaves it to llama.cpp.
         rounds: rounds of each measure; None: what the measure thinks right.
-        quick: a small model, one round, few tokens: shows that everything runs, measures nothing.
-        folder: where random models are kept; None: beside the system's temporary files.
-        quantization: of the random model.
-        llama_server: a llama-server executable to measure instead of the xllamacpp wheel's.
+        libraries: a build of llama.cpp to run the bare loop with, instead of llama-cpp-python's own.
     """
 
     threads: int = default_threads()
@@ -65,6 +52,8 @@ class Settings:
     folder: Path | None = None
     quantization: str = "Q4_0"
     llama_server: Path | None = None
+    other_build: Path | None = None
+    libraries: Path | None = None
 
     def rounds_or(self, usual: int) -> int:
         """Rounds of a measure that usually takes this many."""
@@ -95,7 +84,10 @@ class Settings:
         path = self.model_path.with_name(f"endless-{embedded_model_path().name}")
         unfinished = path.with_suffix(".part")
         shutil.copyfile(embedded_model_path(), unfinished)
-        _never_end(unfinished)
+        fields = gguf.GGUFReader(unfinished, "r+").fields
+        tokens, end = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.eos_token_id"].parts[-1]
+        old, end[0] = int(end[0]), tokens.contents().index(_NEVER_DRAWN)
+        tokens.parts[tokens.data[old]][:] = ord("x")
         unfinished.replace(path)
         return path
 
@@ -122,7 +114,15 @@ def open_ours(settings: Settings, path: Path | None, **fields: Any) -> Iterator[
 @contextmanager
 def open_bare(settings: Settings, path: Path, *, sequences: int) -> Iterator[BareLoop]:
     """The bare loop under the same settings, in a process of its own: two OpenMP teams in one slow each other down."""
-    with _BareProcess(ctx=get_context("spawn")) as process:
+    process = _BareProcess(ctx=get_context("spawn"))
+    if settings.libraries:
+        os.environ[_LIBRARIES] = str(settings.libraries)
+    try:
+        process.start()
+    finally:
+        if settings.libraries:
+            del os.environ[_LIBRARIES]
+    with process:
         loop = process.BareLoop(  # type: ignore[attr-defined]
             path,
             sequences=sequences,
@@ -149,8 +149,7 @@ def shipped_questions(count: int) -> list[str]:
 
 def prompt_ids(model: ChatLlamaCpp, question: str) -> list[int]:
     """Token ids, as many as our prompt for the question has, for a contender that takes no messages."""
-    messages: list[BaseMessage] = [HumanMessage(question)]
-    size = model.get_num_tokens_from_messages(messages)
+    size = model.get_num_tokens_from_messages([HumanMessage(question)])
     ids = model.get_token_ids(question)
     return (ids * (size // len(ids) + 1))[:size]
 
@@ -163,12 +162,3 @@ def check_tokens(who: str, counts: Sequence[int], wanted: int) -> None:
     """
     if any(count != wanted for count in counts):
         raise RuntimeError(f"{who} generated {list(counts)} tokens where everybody was to generate {wanted}")
-
-
-def _never_end(path: Path) -> None:
-    fields = gguf.GGUFReader(path, "r+").fields
-    tokens, end = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.eos_token_id"]
-    old = int(end.parts[end.data[0]][0])
-    end.parts[end.data[0]][0] = tokens.contents().index(_NEVER_DRAWN)
-    text = tokens.parts[tokens.data[old]]
-    text[:] = ord("x")

@@ -1,48 +1,35 @@
 """The table that is printed: measure, goal, minimum, median, maximum, met or not."""
 
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
 from benchmarks.rounds import Spread
 
-__all__ = ["AtLeast", "Below", "Goal", "Row", "render"]
+__all__ = ["Goal", "Row", "render"]
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeast:
-    """A goal that larger figures meet."""
+class Goal:
+    """What a median should be: ``Goal("≥", 0.97)``; also "≤" and "<"."""
 
+    sign: str
     bound: float
     unit: str = ""
 
     def met_by(self, value: float) -> bool:
         """Whether a median meets it."""
-        return value >= self.bound
+        return {"≥": value >= self.bound, "≤": value <= self.bound, "<": value < self.bound}[self.sign]
 
     def __str__(self) -> str:
-        return f"≥ {self.bound:g}{self.unit}"
+        return f"{self.sign} {self.bound:g}{self.unit}"
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
-    """A goal that smaller figures meet; ``inclusive``: the bound itself does too."""
-
-    bound: float
-    unit: str = ""
-    inclusive: bool = False
-
-    def met_by(self, value: float) -> bool:
-        """Whether a median meets it."""
-        return value <= self.bound if self.inclusive else value < self.bound
-
-    def __str__(self) -> str:
-        return f"{'≤' if self.inclusive else '<'} {self.bound:g}{self.unit}"
-
-
-Goal = AtLeast | Below
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One line of the table.
 
@@ -50,7 +37,7 @@ class Row:
         measure: what was measured, with its unit unless it is a ratio.
         spread: its figures; None where it could not be measured, which ``note`` then explains.
         goal: what its median should be; None for a figure that explains another.
-        note: printed under the line.
+        note: printed under the table.
     """
 
     measure: str
@@ -70,39 +57,23 @@ class Row:
 
 def render(rows: Iterable[Row]) -> str:
     """The rows as a Markdown table, columns aligned, notes below it."""
-    rows = list(rows)
-    head = ("measure", "goal", "min", "median", "max", "met or not")
-    cells = [head, *(_cells(row, number) for number, row in _numbered(rows))]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-    left = (0, 1, 5)
-    lines = [
-        "| "
-        + " | ".join(
-            text.ljust(width) if column in left else text.rjust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        )
-        + " |"
-        for line in cells
-    ]
-    marks = ["-" * width if column in left else "-" * (width - 1) + ":" for column, width in enumerate(widths)]
-    lines.insert(1, "| " + " | ".join(marks) + " |")
-    notes = [f"[{number}] {row.note}" for number, row in _numbered(rows) if number]
-    return "\n".join([*lines, *([""] if notes else []), *notes])
-
-
-def _numbered(rows: Iterable[Row]) -> Iterable[tuple[int, Row]]:
-    """Each row with the number of its note; 0 where it has none."""
-    number = 0
+    table = Table("measure", "goal", box=box.MARKDOWN)
+    for name in ("min", "median", "max"):
+        table.add_column(name, justify="right")
+    table.add_column("met or not")
+    notes: list[str] = []
     for row in rows:
-        number += bool(row.note)
-        yield (number if row.note else 0), row
-
-
-def _cells(row: Row, number: int) -> tuple[str, ...]:
-    name = f"{row.measure} [{number}]" if number else row.measure
-    figures = ("", "", "") if row.spread is None else (row.spread.low, row.spread.median, row.spread.high)
-    shown = (figure if isinstance(figure, str) else _figure(figure) for figure in figures)
-    return (name, "" if row.goal is None else str(row.goal), *shown, row.verdict)
+        name = row.measure
+        if row.note:
+            notes.append(f"[{len(notes) + 1}] {row.note}")
+            name += f" [{len(notes)}]"
+        spread = row.spread
+        figures = map(_figure, (spread.low, spread.median, spread.high)) if spread else [""] * 3
+        table.add_row(name, str(row.goal or ""), *figures, row.verdict)
+    text = io.StringIO()
+    Console(file=text, width=1000, markup=False, highlight=False, emoji=False).print(table)
+    lines = [line.strip() for line in text.getvalue().splitlines() if line.strip()]
+    return "\n".join([*lines, *([""] if notes else []), *notes])
 
 
 def _figure(value: float) -> str:

@@ -8,35 +8,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_reasc._version import __version__
-from langchain_reasc.calibration import (
-    Calibration,
-    calibrate_mixture,
-    calibrate_offline,
-    load_calibration,
-    save_calibration,
-)
-from langchain_reasc.exceptions import ReASCError
-from langchain_reasc.method.bayesian_vote import BayesianVote
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
-from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, decide
-from langchain_reasc.models.integrations import Integration, register_integration
-from langchain_reasc.models.logprobs import register_reader
-from langchain_reasc.runnable import (
-    ReASCAnswerParser,
-    ReASCResult,
-    ReASCRunnable,
-    SampledResponse,
-    acalibrate,
-    acalibrate_unlabelled,
-    calibrate,
-    calibrate_unlabelled,
-)
 
 if TYPE_CHECKING:
     from langchain_reasc.agents.chat_model import ChatReASC
     from langchain_reasc.agents.decision_model import ReASCDecisionModel
     from langchain_reasc.agents.middleware import ReASCMiddleware
+    from langchain_reasc.calibration import (
+        Calibration,
+        calibrate_mixture,
+        calibrate_offline,
+        load_calibration,
+        save_calibration,
+    )
+    from langchain_reasc.exceptions import ReASCError
+    from langchain_reasc.method.bayesian_vote import BayesianVote
+    from langchain_reasc.method.confidence import Measure
+    from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
+    from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, decide
+    from langchain_reasc.models.integrations import Integration, register_integration
+    from langchain_reasc.models.logprobs import register_reader
+    from langchain_reasc.runnable import (
+        ReASCAnswerParser,
+        ReASCResult,
+        ReASCRunnable,
+        SampledResponse,
+        acalibrate,
+        acalibrate_unlabelled,
+        calibrate,
+        calibrate_unlabelled,
+    )
 
 __all__ = [
     "ASC",
@@ -75,20 +75,32 @@ __all__ = [
 ]
 
 _LAZY: Final = {
-    "ChatReASC": "langchain_reasc.agents.chat_model",
-    "ReASCDecisionModel": "langchain_reasc.agents.decision_model",
-    "ReASCMiddleware": "langchain_reasc.agents.middleware",
+    "agents.chat_model": "ChatReASC",
+    "agents.decision_model": "ReASCDecisionModel",
+    "agents.middleware": "ReASCMiddleware",
+    "calibration": "Calibration calibrate_mixture calibrate_offline load_calibration save_calibration",
+    "exceptions": "ReASCError",
+    "method.bayesian_vote": "BayesianVote",
+    "method.confidence": "Measure",
+    "method.horizon": "CannotCatchUp FiniteHorizon",
+    "method.stopping": "ASC ESC Cap Decision FixedBudget ReASC Response decide",
+    "models.integrations": "Integration register_integration",
+    "models.logprobs": "register_reader",
+    "runnable": "ReASCAnswerParser ReASCResult ReASCRunnable SampledResponse "
+    "acalibrate acalibrate_unlabelled calibrate calibrate_unlabelled",
 }
-"""What is imported when it is asked for: not everybody has agents, and the packages that those are made with."""
+"""Module -> names that are imported from it when they are asked for: a backend alone needs few of them, and not
+everybody has the packages that agents are made with."""
+_MODULES: Final = {name: module for module, names in _LAZY.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # type checkers would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
-        if name not in _LAZY:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
         return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_MODULES})

@@ -30,7 +30,7 @@ _MAX_CELLS: Final = 1 << 24  # beyond any model; llama.cpp would fill the machin
 class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, ContextFields, Closing):
     """A GGUF, loaded when the object is made and freed by :meth:`close`, ``with``, or the garbage collector."""
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
 
     model_path: str | Path | None = None
     """The GGUF; None takes the small model that comes with the package."""

@@ -1,6 +1,5 @@
 """Log-probabilities of drawn tokens and of the likeliest ones, in the shape of OpenAI's chat API."""
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,7 +7,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_llama_cpp.native.bindings import library
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
 __all__ = ["LogprobWriter", "TokenLogprobs"]
@@ -72,18 +70,9 @@ class _Spellings(dict[int, tuple[str, bytes]]):
 
     def __init__(self, model: NativeModel) -> None:
         super().__init__()
-        self._model, self._llama = model, library()
+        self._model = model
 
     def __missing__(self, token: int) -> tuple[str, bytes]:
-        raw = self._render(token) if self._model.has_tokenizer else b""
+        raw = self._model.written(token) if self._model.has_tokenizer else b""
         self[token] = raw.decode("utf-8", "replace"), raw
         return self[token]
-
-    def _render(self, token: int) -> bytes:
-        room = 32
-        while True:
-            buffer = ctypes.create_string_buffer(room)
-            length: int = self._llama.llama_token_to_piece(self._model.vocabulary, token, buffer, room, 0, True)
-            if length >= 0:
-                return buffer.raw[:length]
-            room = -length

@@ -20,7 +20,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from langchain_reasc.calibration.storage import write_atomically
 from langchain_reasc.exceptions import UnsupportedProcessorError
 from langchain_reasc_llama_cpp.native.embedded_model import embedded_model_path
 from langchain_reasc_llama_cpp.native.fingerprint import file_sha256
@@ -215,6 +214,8 @@ def _remembered(memory: Path | None) -> _Outcome | None:
 
 
 def _remember(memory: Path | None, outcome: _Outcome) -> None:
+    from langchain_reasc.calibration.storage import write_atomically  # loads far more, and is seldom needed
+
     try:
         if memory is None:
             raise OSError("there is no home directory")
