@@ -3,21 +3,24 @@
 About 15 requests of one to a few tokens each, which the server answers in well under a second once its model is loaded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError, ServerBusy, ServerError
 from langchain_reasc_openai.probing.asking import Answer, Server
 from langchain_reasc_openai.probing.capabilities import Capabilities
+from langchain_reasc_openai.probing.closed_streams import stops_when_cut_off
 from langchain_reasc_openai.probing.identity import Identity, identify
 from langchain_reasc_openai.probing.presets import Preset
 
-__all__ = ["ask_everything", "counted_logprobs"]
+__all__ = ["ask_everything", "counted_logprobs", "reasoning_logprobs"]
 
 _MESSAGES: Final = [{"role": "user", "content": "Name some random words."}]
 _SEEDED_TOKENS: Final = 12
+_STREAMED_TOKENS: Final = 8  # as many as show whether a response begins with reasoning
 _K: Final = (20, 10, 5, 3, 1)
 _MANY: Final = 100
 _BUSY: Final = (408, 429, 502, 503, 504)
@@ -33,19 +36,20 @@ _SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
 """Our name -> (names that servers have for it, a value they would accept)."""
 
 
-def ask_everything(server: Server, model: str | None = None) -> Capabilities:
+def ask_everything(server: Server, model: str | None = None, *, cut_off: bool = False) -> Capabilities:
     """Ask a server for all that :class:`Capabilities` holds.
 
     Args:
         server: whom to ask.
         model: which model; None where it lists only one.
+        cut_off: whether to measure, too, if a stream that is closed stops it.
 
     Raises:
         ServerError: it cannot be reached, refuses the key, or gives no response at all.
         ConfigurationError: it has several models and none was named, or no model of that name.
     """
     identity = identify(server)
-    return _Questions(server, identity, _model(identity, model)).capabilities()
+    return _Questions(server, identity, _model(identity, model)).capabilities(cut_off=cut_off)
 
 
 def _model(identity: Identity, model: str | None) -> str:
@@ -67,10 +71,11 @@ class _Questions:
     notices: list[str] = field(default_factory=list)
     limit: str = "max_tokens"
 
-    def capabilities(self) -> Capabilities:
+    def capabilities(self, *, cut_off: bool) -> Capabilities:
         self._plain()
         logprobs, k = self._logprobs()
-        streamed, usage = self._stream(logprobs)
+        streamed = self._stream(logprobs)
+        samplers = self._samplers()
         return Capabilities(
             server=self.identity.preset.name,
             version=self.identity.version,
@@ -78,10 +83,10 @@ class _Questions:
             n=self._n(),
             logprobs=logprobs,
             top_logprobs=k,
-            streamed_logprobs=streamed,
-            streamed_usage=usage,
+            **streamed,
+            stops_when_cut_off=self._stops(samplers) if cut_off else None,
             seed=self._seed(),
-            samplers=self._samplers(),
+            samplers=samplers,
             max_tokens="max_completion_tokens" if self.limit == "max_completion_tokens" else "max_tokens",
             learned="probe",
             probed_at=datetime.now(UTC),
@@ -98,8 +103,8 @@ class _Questions:
         return self._not_busy(self.server.chat(body))
 
     def _streamed(self, **more: Any) -> Answer | list[dict[str, Any]]:
-        events = self.server.stream(self._body(2, **more))
-        return self._not_busy(events) if isinstance(events, Answer) else events
+        with self.server.stream(self._body(_STREAMED_TOKENS, **more)) as events:
+            return self._not_busy(events) if isinstance(events, Answer) else list(islice(events, 4 * _STREAMED_TOKENS))
 
     def _not_busy(self, answer: Answer) -> Answer:
         if answer.status in _BUSY:  # says nothing of what it supports
@@ -157,21 +162,35 @@ class _Questions:
         self.notices.append(f"n=2 gives no two responses ({said}): each sample is a request of its own")
         return False
 
-    def _stream(self, logprobs: bool) -> tuple[bool, bool]:
+    def _stream(self, logprobs: bool) -> dict[str, bool | None]:
+        """What of streams :class:`Capabilities` holds."""
         asked = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
         events = self._streamed(stream_options={"include_usage": True}, **asked)
         if isinstance(events, Answer):
             events = self._streamed(**asked)
         if isinstance(events, Answer):
             self.notices.append(f"no streams ({events.message}): a sample cannot be cut off")
-            return False, False
-        streamed = any(counted_logprobs(event.get("choices"))[0] for event in events)
+            return {"streamed_logprobs": False, "streamed_usage": False}
+        tokens = sum(counted_logprobs(event.get("choices"))[0] for event in events)
         usage = any(isinstance(event.get("usage"), dict) for event in events)
-        if logprobs and not streamed:
+        reasoning = reasoning_logprobs(events) if logprobs else None
+        if logprobs and not tokens:
             self.notices.append("streams carry no logprobs: responses are asked for whole, and cannot be cut off")
+        elif reasoning is False:
+            self.notices.append(
+                "streams carry no logprobs of the reasoning: the confidence is that of the answer alone"
+            )
         if not usage:
             self.notices.append("streams carry no token counts: tokens are estimated from the chunks")
-        return streamed, usage
+        return {"streamed_logprobs": tokens > 0, "streamed_usage": usage, "reasoning_logprobs": reasoning}
+
+    def _stops(self, samplers: Mapping[str, str]) -> bool | None:
+        """Whether the server stops when a stream is closed."""
+        endless = {"ignore_eos": True} if "ignore_eos" in samplers else {}
+        stops, why = stops_when_cut_off(self.server, self._body, endless)
+        if why:
+            self.notices.append(why)
+        return stops
 
     def _seed(self) -> bool | None:
         """Whether a seed determines a response: the same twice, and another one with another seed."""
@@ -206,7 +225,26 @@ class _Questions:
         return found
 
 
+_REASONING: Final = ("reasoning_content", "reasoning")
+"""What servers call the reasoning that their parsers take out of a response."""
+
 _WRONG: Final = {"not": "a value of any parameter"}
+
+
+def reasoning_logprobs(events: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Whether the reasoning that a stream begins with has logprobs; None where it shows no reasoning."""
+    reasoned = tokens = 0
+    for event in events:
+        choices = event.get("choices")
+        delta = (
+            choices[0].get("delta") if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+        )
+        said = delta if isinstance(delta, dict) else {}
+        if said.get("content"):
+            break  # the answer
+        reasoned += any(said.get(name) for name in _REASONING)
+        tokens += counted_logprobs(choices)[0]
+    return 2 * tokens >= reasoned if reasoned else None  # a token or two may be the marks around it
 
 
 def counted_logprobs(choices: Any) -> tuple[int, int]:

@@ -30,6 +30,8 @@ def test_a_complete_server() -> None:
         "top_logprobs": 20,
         "streamed_logprobs": True,
         "streamed_usage": True,
+        "reasoning_logprobs": None,
+        "stops_when_cut_off": None,
         "seed": True,
         "samplers": {name: name for name in ("top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos")},
         "max_tokens": "max_completion_tokens",

@@ -1,5 +1,7 @@
 """Whatever a server answers, probing ends with what is known, or with an error of this library."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hypothesis import given, settings
@@ -42,8 +44,10 @@ class Nonsense:
         answer: Answer = self.data.draw(answers)
         return answer
 
-    def stream(self, body: dict[str, Any], *, most: int = 16) -> Any:
-        return self.data.draw(answers | st.lists(st.dictionaries(st.sampled_from(KEYS), anything), max_size=3))
+    @contextmanager
+    def stream(self, body: dict[str, Any]) -> Iterator[Any]:
+        said = self.data.draw(answers | st.lists(st.dictionaries(st.sampled_from(KEYS), anything), max_size=3))
+        yield said if isinstance(said, Answer) else iter(said)
 
 
 @given(choices=st.lists(choice | leaves, max_size=2) | leaves)
