@@ -59,8 +59,9 @@ def probe(
         print_json(data[urls[0]] if len(urls) == 1 else data)
     elif found:
         stdout().print(_table(found))
-        for notice in dict.fromkeys(notice for one in found.values() for notice in one.notices):
-            remark(f"note: {notice}")
+        for url, one in found.items():
+            for notice in one.notices:
+                remark(f"note: {notice}" if len(urls) == 1 else f"note on {url}: {notice}")
     if failed:
         raise ServerError("; ".join(failed))
 
@@ -74,8 +75,8 @@ def _table(found: "dict[str, Capabilities]") -> Any:
     return table
 
 
-def _said(value: bool | None) -> str:
-    return {True: "yes", False: "no", None: "not known"}[value]
+def _said(value: bool | None, unknown: str = "not known") -> str:
+    return {True: "yes", False: "no", None: unknown}[value]
 
 
 def _logprobs(one: "Capabilities") -> str:
@@ -89,9 +90,7 @@ _ROWS: "dict[str, Callable[[Capabilities], str]]" = {
     "models": lambda one: ", ".join(one.models) or "not listed",
     "logprobs": _logprobs,
     "in streams": lambda one: _said(one.streamed_logprobs),
-    "of reasoning": lambda one: (
-        "no reasoning seen" if one.reasoning_logprobs is None else _said(one.reasoning_logprobs)
-    ),
+    "of the reasoning": lambda one: _said(one.reasoning_logprobs, "no reasoning seen"),
     "token counts in streams": lambda one: _said(one.streamed_usage),
     "stops when cut off": lambda one: _said(one.stops_when_cut_off),
     "n in one request": lambda one: _said(one.n),

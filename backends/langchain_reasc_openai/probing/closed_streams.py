@@ -7,12 +7,12 @@ llama-server), or else by how long another request waits, where the server answe
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from langchain_reasc.exceptions import ServerBusy, ServerError, ServerRefused
+from langchain_reasc.exceptions import ServerBusy, ServerError
 from langchain_reasc_openai.probing.addresses import root_of
 from langchain_reasc_openai.probing.asking import Answer, Server
 
@@ -94,28 +94,26 @@ def _begun(server: Server, request: Mapping[str, Any]) -> Iterator[float]:
 def _seen_at_work(server: Server, request: Mapping[str, Any]) -> bool:
     before = _idle(server)
     with _begun(server, request) as left:
-        during = _until(server, lambda work: work.running > before.running or _more(work, before), seconds=1)
+        during = _until(server, lambda work: work.running > before.running or _more(work, before), seconds=_QUIET)
     if during is None:
         raise _NotKnown("what it tells of its work comes late, or it generates too fast to see it")
-    counts_each = _more(during, before)
-    closed = risen = time.monotonic()
-    last = during
-    while (now := time.monotonic()) < closed + _WATCHED:
-        work = _told(server)
+    counts_each, closed = _more(during, before), time.monotonic()
+    last, risen = during, closed
+
+    def is_over(work: _Work) -> bool:
+        nonlocal last, risen
         if _more(work, last):
-            last, risen = work, now
-        if (work.running == 0 and work.prompt) or (work.running == 0 and not counts_each):
-            break
-        if counts_each and now > risen + _QUIET:
-            break
-        time.sleep(_PAUSE)
-    else:
+            last, risen = work, time.monotonic()
+        return time.monotonic() > risen + _QUIET if counts_each else work.running == 0
+
+    after = _until(server, is_over, seconds=_WATCHED)
+    if after is None:
         if during.prompt or counts_each:
             return False
         raise _NotKnown("its number of running requests is not up to date")
-    if _more(work, before):
-        return _generated(work) - _generated(before) < 0.9 * _TOKENS
-    if _SAFE * (now - closed) < left:
+    if _more(after, before):
+        return _generated(after) - _generated(before) < 0.9 * _TOKENS
+    if _SAFE * (time.monotonic() - closed) < left:
         return True
     raise _NotKnown("it generates too fast to see it")
 
@@ -145,7 +143,7 @@ def _answered(server: Server, request: Mapping[str, Any], seconds: float) -> boo
 def _idle(server: Server) -> _Work:
     """What the server tells when it has nothing to do."""
     first = _told(server)
-    if (idle := _until(server, lambda work: work.running == 0, seconds=2)) is not None:
+    if (idle := _until(server, lambda work: work.running == 0, seconds=_WATCHED / 2)) is not None:
         return idle
     last = _told(server)
     if last.prompt or last.generated is None or _more(last, first):
@@ -188,7 +186,7 @@ def _work(server: Server) -> _Work | None:
                 generated = next((metrics[one] for one in _GENERATED if one in metrics), None)
                 return _Work(metrics[name], prompt, generated)
         slots = server.get(f"{root}/slots").body
-    except ServerRefused:
+    except ServerError:
         return None
     if not isinstance(slots, list) or not all(isinstance(slot, dict) and "is_processing" in slot for slot in slots):
         return None
@@ -198,6 +196,7 @@ def _work(server: Server) -> _Work | None:
 def _metrics(text: str) -> dict[str, float]:
     """Name -> value, over all labels, in Prometheus's text format."""
     found: dict[str, float] = {}
-    for name, value in re.findall(r"^([\w:]+)(?:\{.*\})? ([-+.\deE]+)", text, re.MULTILINE):
-        found[name] = found.get(name, 0.0) + float(value)
+    for name, value in re.findall(r"^([\w:]+)(?:\{.*\})? (\d[-+.\de]*)", text, re.MULTILINE):
+        with suppress(ValueError):
+            found[name] = found.get(name, 0.0) + float(value)
     return found

@@ -106,8 +106,8 @@ _ALL = (
     _preset(
         "lm-studio",
         "LM Studio",
-        "lmstudio.ai/docs/developer/openai-compat; chat completions carry no logprobs (lmstudio-ai/lms#60); by its log a "
-        "client that disconnects ends the generation",
+        "lmstudio.ai/docs/developer/openai-compat; chat completions carry no logprobs (lmstudio-ai/lms#60); by its "
+        "log a client that disconnects ends the generation",
         "http://localhost:1234/v1",
         n=False,
         logprobs=False,

@@ -175,11 +175,10 @@ class _Questions:
         usage = any(isinstance(event.get("usage"), dict) for event in events)
         reasoning = reasoning_logprobs(events) if logprobs else None
         if logprobs and not tokens:
-            self.notices.append("streams carry no logprobs: responses are asked for whole, and cannot be cut off")
+            when = "" if reasoning is None else " while the model reasons"
+            self.notices.append(f"streams carry no logprobs{when}: responses are taken whole, and cannot be cut off")
         elif reasoning is False:
-            self.notices.append(
-                "streams carry no logprobs of the reasoning: the confidence is that of the answer alone"
-            )
+            self.notices.append("streams carry no logprobs of the reasoning: confidence is that of the answer alone")
         if not usage:
             self.notices.append("streams carry no token counts: tokens are estimated from the chunks")
         return {"streamed_logprobs": tokens > 0, "streamed_usage": usage, "reasoning_logprobs": reasoning}
