@@ -49,17 +49,19 @@ def ask_everything(server: Server, model: str | None = None, *, cut_off: bool = 
         ConfigurationError: it has several models and none was named, or no model of that name.
     """
     identity = identify(server)
-    return _Questions(server, identity, _model(identity, model)).capabilities(cut_off=cut_off)
+    return _Questions(server, identity, _model(server.url, identity, model)).capabilities(cut_off=cut_off)
 
 
-def _model(identity: Identity, model: str | None) -> str:
+def _model(url: str, identity: Identity, model: str | None) -> str:
     listed = identity.models
     if model is not None:
         return model
     if len(listed) == 1:
         return listed[0]
     if not listed:
-        raise ConfigurationError("the server lists no models; name the model")
+        raise ConfigurationError(
+            f"{url} lists no models; name the model, or give the address of the API, which mostly ends in /v1"
+        )
     raise ConfigurationError(f"the server has {len(listed)} models; name one of {', '.join(listed[:20])}")
 
 
