@@ -15,6 +15,7 @@ from langchain_reasc.models.closing import Closing
 __all__ = ["Answer", "Server"]
 
 _SHOWN = 300  # characters of a server's own message
+_BUSY = (408, 429, 502, 503, 504)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,8 @@ class Server(Closing):
         if answer.status in (401, 403):
             given = "refuses the key" if "Authorization" in self._client.headers else "asks for a key (api_key=...)"
             raise ServerRefused(f"{self.url} {given}: {answer.message}")
+        if answer.status in _BUSY and response.request.method == "POST":  # says nothing of what it supports
+            raise ServerBusy(f"{self.url} is busy ({answer.message})")
         if 300 <= answer.status < 400:
             raise ServerError(f"{self.url} redirects to {response.headers.get('location')!r}; give that address")
         return answer

@@ -14,7 +14,7 @@ from langchain_reasc_openai.probing.asking import Server
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.probing.questions import ask_everything
 
-__all__ = ["forget", "probe", "remembered"]
+__all__ = ["probe", "remembered"]
 
 _known: dict[tuple[str, str], Capabilities] = {}
 _locks: dict[tuple[str, str], threading.Lock] = {}
@@ -73,11 +73,6 @@ def remembered(url: str, *, model: str | None = None, cache: str | Path | None =
         if found is not None:
             _known[url, model or ""] = found
     return found
-
-
-def forget() -> None:
-    """Forget all that this process knows; files stay."""
-    _known.clear()
 
 
 def _lock_of(key: tuple[str, str]) -> threading.Lock:

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from langchain_reasc.exceptions import ConfigurationError, ServerBusy, ServerError
 from langchain_reasc_openai.probing.asking import Answer, Server
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.probing.closed_streams import stops_when_cut_off
 from langchain_reasc_openai.probing.identity import Identity, identify
-from langchain_reasc_openai.probing.presets import Preset
 
 __all__ = ["ask_everything", "counted_logprobs", "reasoning_logprobs"]
 
@@ -23,7 +22,6 @@ _SEEDED_TOKENS: Final = 12
 _STREAMED_TOKENS: Final = 8  # as many as show whether a response begins with reasoning
 _K: Final = (20, 10, 5, 3, 1)
 _MANY: Final = 100
-_BUSY: Final = (408, 429, 502, 503, 504)
 _SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
     "top_k": (("top_k",), 5),
     "min_p": (("min_p",), 0.1),
@@ -71,7 +69,7 @@ class _Questions:
     identity: Identity
     model: str
     notices: list[str] = field(default_factory=list)
-    limit: str = "max_tokens"
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
 
     def capabilities(self, *, cut_off: bool) -> Capabilities:
         self._plain()
@@ -89,7 +87,7 @@ class _Questions:
             stops_when_cut_off=self._stops(samplers) if cut_off else None,
             seed=self._seed(),
             samplers=samplers,
-            max_tokens="max_completion_tokens" if self.limit == "max_completion_tokens" else "max_tokens",
+            max_tokens=self.limit,
             learned="probe",
             probed_at=datetime.now(UTC),
             notices=tuple(self.notices),
@@ -99,24 +97,15 @@ class _Questions:
         return {"model": self.model, "messages": _MESSAGES, self.limit: tokens, **more}
 
     def _ask(self, **more: Any) -> Answer:
-        return self._answered(self._body(**more))
-
-    def _answered(self, body: Mapping[str, Any]) -> Answer:
-        return self._not_busy(self.server.chat(body))
+        return self.server.chat(self._body(**more))
 
     def _streamed(self, **more: Any) -> Answer | list[dict[str, Any]]:
         with self.server.stream(self._body(_STREAMED_TOKENS, **more)) as events:
-            return self._not_busy(events) if isinstance(events, Answer) else list(islice(events, 4 * _STREAMED_TOKENS))
-
-    def _not_busy(self, answer: Answer) -> Answer:
-        if answer.status in _BUSY:  # says nothing of what it supports
-            raise ServerBusy(f"{self.server.url} is busy ({answer.message})")
-        return answer
+            return events if isinstance(events, Answer) else list(islice(events, 4 * _STREAMED_TOKENS))
 
     def _plain(self) -> None:
         """A response at all, under either name of the limit."""
-        preset: Preset = self.identity.preset
-        self.limit = preset.capabilities.max_tokens
+        self.limit = self.identity.preset.capabilities.max_tokens
         first = self._ask()
         if not first.ok and first.status == 400 and "max_" in first.message:
             self.limit = "max_completion_tokens" if self.limit == "max_tokens" else "max_tokens"
@@ -219,7 +208,7 @@ class _Questions:
         found: dict[str, str] = {}
         for ours, (theirs, right) in _SAMPLERS.items():
             for name in theirs:
-                answer = self._answered({**self._body(), name: right if strict else _WRONG})
+                answer = self._ask(**{name: right if strict else _WRONG})
                 if answer.ok if strict else answer.refused:
                     found[ours] = name
                     break

@@ -17,13 +17,6 @@ _OF_STATUS: Final[Mapping[int, type[core.ModelError]]] = {
     404: core.ModelNotFoundError,
     408: core.ModelTimeoutError,
 }
-_OF_FAULT: Final[Mapping[Fault, type[core.ModelError]]] = {
-    Fault.REQUEST: core.ModelInvalidRequestError,
-    Fault.REFUSED: core.ModelPermissionDeniedError,
-    Fault.BUSY: core.ModelRateLimitError,
-    Fault.ONCE: core.ModelAPIError,
-    Fault.DOWN: core.ModelConnectionError,
-}
 _NOT_KEPT: Final = ("request", "response", "_request")  # they hold the key
 
 
@@ -47,7 +40,7 @@ def _kind_of(error: Exception) -> type[core.ModelError]:
     fault = fault_of(error)
     if fault is Fault.DOWN and isinstance(error, openai.APIError) and not isinstance(error, openai.APIConnectionError):
         return core.ModelAPIError  # it said so itself
-    return _OF_STATUS.get(getattr(error, "status_code", 0), _OF_FAULT[fault])
+    return _OF_STATUS.get(getattr(error, "status_code", 0), fault.value)
 
 
 def _copied(error: Exception, kind: type[core.ModelError]) -> core.ModelError:

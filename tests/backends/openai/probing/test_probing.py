@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from langchain_reasc_openai import Capabilities, probe
-from langchain_reasc_openai.probing.probe import forget, remembered
+from langchain_reasc_openai.probing.probe import remembered
 from langchain_reasc_openai.probing.questions import reasoning_logprobs
 from pydantic import SecretStr
 
 from backends.openai import fake_server
+from backends.openai.conftest import forget
 from backends.openai.fake_server import Fake, llama_server, ollama, serving, vllm
 from langchain_reasc.exceptions import ConfigurationError, ServerError
 
