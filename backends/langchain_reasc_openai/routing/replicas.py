@@ -87,13 +87,13 @@ class ReplicaPool:
             raise ConfigurationError(f"base URLs must be given, each once, got {urls}")
         if not isinstance(burst, int) or burst < 1:
             raise ConfigurationError(f"burst must be a whole number from 1, got {burst!r}")
-        own = [with_own_connections(client) for _, client in clients]
-        replicas = [
-            Replica(url, copy, silence=chunk_timeout(client))
-            for url, (copy, _), (_, client) in zip(urls, own, clients, strict=True)
-        ]
+        replicas, closes = [], []
+        for url, (_, client) in zip(urls, clients, strict=True):
+            own, close = with_own_connections(client)
+            replicas.append(Replica(url, own, silence=chunk_timeout(client)))
+            closes += [close] if close else []
         self.retry = retry or RetryPolicy()
-        self.loop = LoopThread("openai-replicas", partial(_close_all, [close for _, close in own if close]))
+        self.loop = LoopThread("openai-replicas", partial(_close_all, closes))
         self.router = Router(replicas, burst=burst, clock=clock)
         self._affinity = affinity
 
@@ -224,14 +224,9 @@ async def _close_all(closes: Sequence[Callable[[], Awaitable[None]]]) -> None:
 
 
 def _status(replica: Replica, now: float) -> ReplicaStatus:
-    until = max(replica.retry_at, replica.rests_until)
-    error = replica.last_error
+    until, error = max(replica.retry_at, replica.rests_until), replica.last_error
     return ReplicaStatus(
-        url=replica.url,
-        in_flight=replica.in_flight,
-        healthy=replica.healthy,
+        **{name: getattr(replica, name) for name in ("url", "in_flight", "healthy", "served", "failed")},
         retry_at=until if until > now else None,
-        served=replica.served,
-        failed=replica.failed,
         error=None if error is None else f"{type(error).__name__}: {error}".splitlines()[0],
     )

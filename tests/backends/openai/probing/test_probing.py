@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from langchain_reasc_openai import Capabilities, probe
+from langchain_reasc_openai.probing.logprobs_seen import reasoning_logprobs
 from langchain_reasc_openai.probing.probe import remembered
-from langchain_reasc_openai.probing.questions import reasoning_logprobs
 from pydantic import SecretStr
 
 from backends.openai import fake_server

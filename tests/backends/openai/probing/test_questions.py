@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_reasc_openai.probing.asking import Answer
-from langchain_reasc_openai.probing.questions import ask_everything, counted_logprobs
+from langchain_reasc_openai.probing.logprobs_seen import counted_logprobs
+from langchain_reasc_openai.probing.questions import ask_everything
 
 from langchain_reasc.exceptions import ConfigurationError, ServerError
 
