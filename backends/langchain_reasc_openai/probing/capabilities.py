@@ -31,7 +31,7 @@ class Capabilities(BaseModel):
         default_factory=dict, description="Sampling parameters beyond OpenAI's: our name -> the server's."
     )
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = Field(
-        "max_tokens", description="The server's name for the most tokens of a response."
+        default="max_tokens", description="The server's name for the most tokens of a response."
     )
     learned: Literal["preset", "probe"] = Field(default="preset", description="Known from documentation, or by asking.")
     probed_at: AwareDatetime | None = Field(default=None, description="When it was asked.")

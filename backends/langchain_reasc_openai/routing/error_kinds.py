@@ -67,4 +67,6 @@ def _kind(name: str, bases: tuple[type[Exception], ...]) -> type[core.ModelError
         state = {name: value for name, value in vars(error).items() if name not in _NOT_KEPT}
         return _remade, (name, bases, error.args, state)
 
-    return type(name, bases, {"__module__": bases[0].__module__, "__qualname__": name, "__reduce__": reduced})
+    names = {"__module__": bases[0].__module__, "__qualname__": name, "__reduce__": reduced}
+    made: type[Any] = type(name, bases, names)
+    return made
