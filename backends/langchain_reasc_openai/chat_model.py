@@ -14,6 +14,7 @@ from langchain_reasc.models.integrations import Integration, register_integratio
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.drawing.draw import Draw
 from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream, SampleStream
+from langchain_reasc_openai.langchain_openai_internals import messages_of
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.routing.retrying import RetryPolicy
 from langchain_reasc_openai.served_model import ServedModel
@@ -195,7 +196,7 @@ class ChatOpenAICompatible(ServedModel):
         seed = request.pop("seed", None)
         return Draw(
             self._connection.pool(self),
-            self._convert_input(messages).to_messages(),
+            messages_of(self, messages),
             n=n,
             first=first,
             kwargs=request,

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
-from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_openai import ChatOpenAI
-from openai import APIError, BaseModel
+from openai import APIError
 from pydantic import SecretStr
+
+from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI
 
 __all__ = ["WHOLE", "ServerClient", "keyless"]
 
@@ -18,7 +18,7 @@ WHOLE = "whole"
 """Argument of a call: take the response in one piece, though it is asked for as a stream."""
 
 
-class ServerClient(ChatOpenAI):
+class ServerClient(AdaptedChatOpenAI):
     """Talks to one server; does what langchain-openai does, but for what other servers differ in.
 
     Raises:
@@ -51,25 +51,6 @@ class ServerClient(ChatOpenAI):
     ) -> ChatResult:
         with keyless(self.openai_api_key):
             return await super()._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs)
-
-    def _get_request_payload(
-        self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
-    ) -> dict[str, Any]:
-        """Ollama and LM Studio know ``max_tokens`` only; ChatOpenAI always writes ``max_completion_tokens``."""
-        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
-        if "max_tokens" in kwargs and "max_completion_tokens" in payload:
-            payload["max_tokens"] = payload.pop("max_completion_tokens")
-        return payload
-
-    def _create_chat_result(
-        self, response: dict[str, Any] | BaseModel, generation_info: dict[str, Any] | None = None
-    ) -> ChatResult:
-        """The result as langchain-openai makes it, but of several choices the first alone has the usage of all."""
-        result = super()._create_chat_result(response, generation_info)
-        for generation in result.generations[1:]:
-            if isinstance(generation.message, AIMessage):
-                generation.message.usage_metadata = None
-        return result
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.closing import Closing
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.connecting import Connection, ServerFields, connection_fields, told_preset
+from langchain_reasc_openai.langchain_openai_internals import CLIENT_FIELDS, default_parameters
 from langchain_reasc_openai.options import SamplerFields, check_names, request_of
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.routing.replicas import ReplicaStatus
@@ -22,9 +23,6 @@ _TRACED = "ls_structured_output_format"
 """What ``with_structured_output`` tells LangSmith; ``invoke`` and its like take it out of the arguments themselves."""
 _NOT_SENT = ("model", "stream", "reasoning", "truncation", "include", "context_management")
 """What ChatOpenAI sends of itself but the client says again, or that only the Responses API takes."""
-
-_CLIENTS = ("client", "async_client", "root_client", "root_async_client")
-"""What ChatOpenAI connects with, and keeps in fields."""
 
 
 class ServedModel(ServerFields, SamplerFields, Closing):
@@ -58,7 +56,7 @@ class ServedModel(ServerFields, SamplerFields, Closing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields that were given, the key among them, for another process: it connects anew."""
-        kept = self.model_fields_set - {*_CLIENTS, "openai_api_base"}
+        kept = self.model_fields_set - {*CLIENT_FIELDS, "openai_api_base"}
         return _remade, (type(self), {name: getattr(self, name) for name in kept})
 
     @classmethod
@@ -135,7 +133,7 @@ class ServedModel(ServerFields, SamplerFields, Closing):
         return await asyncio.to_thread(self._connection.usable, self)
 
     def _request(self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
-        defaults = {name: value for name, value in self._default_params.items() if name not in _NOT_SENT}
+        defaults = {name: value for name, value in default_parameters(self).items() if name not in _NOT_SENT}
         samplers = {name: getattr(self, name) for name in SamplerFields.model_fields}
         call = {name: value for name, value in overrides.items() if name != _TRACED}
         if stop is not None:

@@ -31,7 +31,8 @@ def probe(
 ) -> None:
     """Ask servers what they support: logprobs and how many, n, seeds, sampling parameters, streams.
 
-    About 15 requests of a few tokens each. Several servers are compared.
+    About 15 requests of a few tokens each, and a longer one that is cut off, to see whether the server then stops: ask
+    an idle server. Several servers are compared.
 
     [bold]Examples[/]
 
@@ -47,7 +48,7 @@ def probe(
     for url in urls:
         try:
             found[url] = openai_backend().probe(
-                url, model=model, api_key=key, cache=cache, refresh=True, timeout=timeout
+                url, model=model, api_key=key, cache=cache, refresh=True, timeout=timeout, cut_off=True
             )
         except ServerError as error:
             if len(urls) == 1:
@@ -58,8 +59,9 @@ def probe(
         print_json(data[urls[0]] if len(urls) == 1 else data)
     elif found:
         stdout().print(_table(found))
-        for notice in dict.fromkeys(notice for one in found.values() for notice in one.notices):
-            remark(f"note: {notice}")
+        for url, one in found.items():
+            for notice in one.notices:
+                remark(f"note: {notice}" if len(urls) == 1 else f"note on {url}: {notice}")
     if failed:
         raise ServerError("; ".join(failed))
 
@@ -73,8 +75,8 @@ def _table(found: "dict[str, Capabilities]") -> Any:
     return table
 
 
-def _said(value: bool | None) -> str:
-    return {True: "yes", False: "no", None: "cannot tell"}[value]
+def _said(value: bool | None, unknown: str = "not known") -> str:
+    return {True: "yes", False: "no", None: unknown}[value]
 
 
 def _logprobs(one: "Capabilities") -> str:
@@ -88,7 +90,9 @@ _ROWS: "dict[str, Callable[[Capabilities], str]]" = {
     "models": lambda one: ", ".join(one.models) or "not listed",
     "logprobs": _logprobs,
     "in streams": lambda one: _said(one.streamed_logprobs),
+    "of the reasoning": lambda one: _said(one.reasoning_logprobs, "no reasoning seen"),
     "token counts in streams": lambda one: _said(one.streamed_usage),
+    "stops when cut off": lambda one: _said(one.stops_when_cut_off),
     "n in one request": lambda one: _said(one.n),
     "seed": lambda one: _said(one.seed),
     "sampling parameters": lambda one: (

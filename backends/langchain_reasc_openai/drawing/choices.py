@@ -11,9 +11,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
-from langchain_openai.chat_models.base import BaseChatOpenAI
 
 from langchain_reasc_openai.client import keyless
+from langchain_reasc_openai.langchain_openai_internals import chunk_of, is_of_langchain_openai, send_streamed
 from langchain_reasc_openai.routing.attempts import Attempt
 from langchain_reasc_openai.routing.reading import listen
 
@@ -24,7 +24,7 @@ Piece = tuple[int, ChatGenerationChunk] | UsageMetadata
 
 def reads_choices(client: BaseChatModel, kwargs: Mapping[str, Any]) -> bool:
     """Whether a chat model's responses can be told apart; structured output takes another way through the client."""
-    return isinstance(client, BaseChatOpenAI) and "response_format" not in {**client.model_kwargs, **kwargs}
+    return is_of_langchain_openai(client) and "response_format" not in {**client.model_kwargs, **kwargs}
 
 
 async def read_choices(
@@ -61,28 +61,26 @@ async def read_choices(
             usage = piece
 
     client = attempt.replica.client
-    assert isinstance(client, BaseChatOpenAI)
+    assert is_of_langchain_openai(client)
     await listen(attempt, _pieces(client, messages, {**kwargs, "n": n}), sort)
     return usage
 
 
-async def _pieces(client: BaseChatOpenAI, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AsyncIterator[Piece]:
+async def _pieces(client: Any, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AsyncIterator[Piece]:
     stop, _ = kwargs.pop("stop", None), kwargs.pop("stream_usage", None)
-    options = {"stream": True, "stream_options": {"include_usage": True}}
-    payload = client._get_request_payload(messages, stop=stop, **{**kwargs, **options})
     with keyless(client.openai_api_key):
-        async with await client.async_client.create(**payload) as response:
+        async with await send_streamed(client, messages, stop, kwargs) as response:
             async for chunk in response:
                 for piece in _sorted(client, chunk if isinstance(chunk, dict) else chunk.model_dump()):
                     yield piece
 
 
-def _sorted(client: BaseChatOpenAI, event: dict[str, Any]) -> Iterator[Piece]:
-    usage = client._convert_chunk_to_generation_chunk({**event, "choices": []}, AIMessageChunk, None)
+def _sorted(client: Any, event: dict[str, Any]) -> Iterator[Piece]:
+    usage = chunk_of(client, {**event, "choices": []})
     if usage and isinstance(usage.message, AIMessageChunk) and usage.message.usage_metadata:
         yield usage.message.usage_metadata
     for choice in event.get("choices") or ():
         alone = {**event, "choices": [choice], "usage": None}
-        converted = client._convert_chunk_to_generation_chunk(alone, AIMessageChunk, None)
+        converted = chunk_of(client, alone)
         if converted is not None:
             yield choice.get("index") or 0, converted

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["base_url", "base_urls", "root_of"]
+__all__ = ["base_url", "base_urls", "root_of", "without_secrets"]
 
 
 def base_url(given: str) -> str:
@@ -17,15 +17,15 @@ def base_url(given: str) -> str:
     url = given.strip().rstrip("/")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(f"a base URL looks like http://localhost:8000/v1, got {_without_secrets(given)!r}")
+        raise ConfigurationError(f"a base URL looks like http://localhost:8000/v1, got {without_secrets(given)!r}")
     if parts.username or parts.password:
         raise ConfigurationError(
-            f"the base URL {_without_secrets(given)!r} holds a user name or password, which would be shown; "
+            f"the base URL {without_secrets(given)!r} holds a user name or password, which would be shown; "
             "give a key as api_key"
         )
     if parts.query or parts.fragment:
         raise ConfigurationError(
-            f"the base URL {_without_secrets(given)!r} ends in a query or fragment; put a query into default_query"
+            f"the base URL {without_secrets(given)!r} ends in a query or fragment; put a query into default_query"
         )
     return url if parts.path else f"{url}/v1"
 
@@ -47,7 +47,7 @@ def root_of(url: str) -> str:
     return url.removesuffix("/v1")
 
 
-def _without_secrets(given: str) -> str:
-    """The address without what may be secret in it."""
+def without_secrets(given: str) -> str:
+    """An address as it may be shown: without user name, password and query, where secrets can be."""
     scheme, mark, rest = given.rpartition("://")
-    return (scheme + mark + rest.rpartition("@")[2]).partition("?")[0]
+    return (scheme + mark + rest.rpartition("@")[2]).partition("?")[0].rstrip("/")

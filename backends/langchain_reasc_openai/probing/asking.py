@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +15,17 @@ from langchain_reasc.models.closing import Closing
 __all__ = ["Answer", "Server"]
 
 _SHOWN = 300  # characters of a server's own message
+_BUSY = (408, 429, 502, 503, 504)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said: the status, its headers, and the JSON of the body (None where it is no JSON)."""
+    """What a server said: the status, its headers, the JSON of the body (None where it is no JSON), and its text."""
 
     status: int
     headers: Mapping[str, str]
     body: Any
+    text: str = ""
 
     @property
     def ok(self) -> bool:
@@ -64,44 +67,37 @@ class Server(Closing):
         timeout: float = 30.0,
         proxy: str | None = None,
     ) -> None:
-        self.url = url
-        self._key = api_key
+        self.url, self._key = url, api_key
         key = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
-        self._headers = {**key, **(headers or {})}
-        self._client = httpx.Client(timeout=timeout, proxy=proxy, follow_redirects=False)
+        self._client = httpx.Client(
+            headers={**key, **(headers or {})}, timeout=timeout, proxy=proxy, follow_redirects=False
+        )
 
     def get(self, address: str) -> Answer:
         """GET an address."""
-        return self._read(self._client.build_request("GET", address, headers=self._headers))
-
-    def chat(self, body: Mapping[str, Any]) -> Answer:
-        """Ask for a response."""
-        return self._read(self._post(body))
-
-    def stream(self, body: Mapping[str, Any], *, most: int = 16) -> Answer | list[dict[str, Any]]:
-        """Ask for a stream; returns its first ``most`` events, or the answer where the server refuses."""
-        request = self._post({**body, "stream": True})
         with self._errors():
-            response = self._client.send(request, stream=True)
-        try:
-            with self._errors():
-                if response.status_code != 200:
-                    response.read()
-                    return self._checked(response)
-                return _events(response.iter_lines(), most)
-        finally:
-            response.close()  # which ends the generation, however much the server would still say
+            return self._checked(self._client.get(address))
+
+    def chat(self, body: Mapping[str, Any], *, timeout: float | None = None) -> Answer:
+        """Ask for a response, and wait for it as long as for any, or for ``timeout`` seconds."""
+        limit = httpx.USE_CLIENT_DEFAULT if timeout is None else timeout
+        with self._errors():
+            return self._checked(self._client.post(f"{self.url}/chat/completions", json=body, timeout=limit))
+
+    @contextmanager
+    def stream(self, body: Mapping[str, Any]) -> Iterator[Answer | Iterator[dict[str, Any]]]:
+        """Ask for a stream: its events, until it is left and so closed; or the answer where the server refuses."""
+        body = {**body, "stream": True}
+        with self._errors(), self._client.stream("POST", f"{self.url}/chat/completions", json=body) as response:
+            if response.status_code == 200:
+                yield _events(response.iter_lines())
+            else:
+                response.read()
+                yield self._checked(response)
 
     def close(self) -> None:
         """Drop the connections."""
         self._client.close()
-
-    def _post(self, body: Mapping[str, Any]) -> httpx.Request:
-        return self._client.build_request("POST", f"{self.url}/chat/completions", json=body, headers=self._headers)
-
-    def _read(self, request: httpx.Request) -> Answer:
-        with self._errors():
-            return self._checked(self._client.send(request))
 
     def _checked(self, response: httpx.Response) -> Answer:
         text = response.text
@@ -111,45 +107,34 @@ class Server(Closing):
             body = json.loads(text)
         except ValueError:
             body = None
-        answer = Answer(response.status_code, response.headers, body)
+        answer = Answer(response.status_code, response.headers, body, text)
         if answer.status in (401, 403):
-            given = "refuses the key" if "Authorization" in self._headers else "asks for a key (api_key=...)"
+            given = "refuses the key" if "Authorization" in self._client.headers else "asks for a key (api_key=...)"
             raise ServerRefused(f"{self.url} {given}: {answer.message}")
+        if answer.status in _BUSY and response.request.method == "POST":  # says nothing of what it supports
+            raise ServerBusy(f"{self.url} is busy ({answer.message})")
         if 300 <= answer.status < 400:
             raise ServerError(f"{self.url} redirects to {response.headers.get('location')!r}; give that address")
         return answer
 
-    def _errors(self) -> "_Errors":
-        return _Errors(self.url)
-
-
-@dataclass(frozen=True, slots=True)
-class _Errors:
-    """Turns what httpx raises into this library's error, in a line."""
-
-    url: str
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, httpx.TimeoutException):
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turns what httpx raises into this library's error, in a line."""
+        try:
+            yield
+        except httpx.TimeoutException:
             raise ServerBusy(f"{self.url} does not answer in time") from None
-        if isinstance(error, httpx.HTTPError | httpx.InvalidURL):
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raised = ServerUnreachable if isinstance(error, httpx.TransportError) else ServerError
             raise raised(f"no server at {self.url} ({error or type(error).__name__}); is it running?") from None
 
 
-def _events(lines: Iterator[str], most: int) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = []
+def _events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
     for line in lines:
         data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
-        if data == "[DONE]" or len(events) == most:
-            break
-        try:
+        if data == "[DONE]":
+            return
+        with suppress(ValueError):
             event = json.loads(data)
-        except ValueError:
-            continue
-        if isinstance(event, dict):
-            events.append(event)
-    return events
+            if isinstance(event, dict):
+                yield event

@@ -20,12 +20,18 @@ class Capabilities(BaseModel):
     top_logprobs: int | None = Field(default=None, ge=0, description="Most alternatives per token that it returns.")
     streamed_logprobs: bool | None = Field(default=None, description="Log-probabilities in streams too.")
     streamed_usage: bool | None = Field(default=None, description="Token counts at the end of a stream.")
+    reasoning_logprobs: bool | None = Field(
+        default=None, description="Log-probabilities in streams of the tokens of the reasoning too, where there is any."
+    )
+    stops_when_cut_off: bool | None = Field(
+        default=None, description="It stops generating when a stream is closed before its end."
+    )
     seed: bool | None = Field(default=None, description="The same seed gives the same response, another one another.")
     samplers: dict[str, str] = Field(
         default_factory=dict, description="Sampling parameters beyond OpenAI's: our name -> the server's."
     )
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = Field(
-        "max_tokens", description="The server's name for the most tokens of a response."
+        default="max_tokens", description="The server's name for the most tokens of a response."
     )
     learned: Literal["preset", "probe"] = Field(default="preset", description="Known from documentation, or by asking.")
     probed_at: AwareDatetime | None = Field(default=None, description="When it was asked.")

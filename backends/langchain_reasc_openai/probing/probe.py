@@ -1,12 +1,11 @@
 """What servers were found to support, remembered in this process and, where asked, in a JSON file."""
 
-import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Literal
 
-from pydantic import SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from langchain_reasc.calibration.storage import write_atomically
 from langchain_reasc.exceptions import ConfigurationError
@@ -15,9 +14,8 @@ from langchain_reasc_openai.probing.asking import Server
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.probing.questions import ask_everything
 
-__all__ = ["forget", "probe", "remembered"]
+__all__ = ["probe", "remembered"]
 
-_VERSION: Final = 1
 _known: dict[tuple[str, str], Capabilities] = {}
 _locks: dict[tuple[str, str], threading.Lock] = {}
 _guard = threading.Lock()
@@ -33,6 +31,7 @@ def probe(
     headers: Mapping[str, str] | None = None,
     timeout: float = 60.0,
     proxy: str | None = None,
+    cut_off: bool = False,
 ) -> Capabilities:
     """What a server supports, found out by asking it once per process (or once per file).
 
@@ -45,6 +44,8 @@ def probe(
         headers: further HTTP headers.
         timeout: seconds to wait for one answer; the first may have to wait until the model is loaded.
         proxy: the URL of a proxy to ask through.
+        cut_off: whether to measure, too, if a stream that is closed stops the server, which takes some seconds and
+            makes an idle server generate up to some hundred tokens.
 
     Raises:
         ServerError: it cannot be reached, refuses the key, or gives no response.
@@ -56,7 +57,7 @@ def probe(
         if not refresh and (found := remembered(url, model=model, cache=cache)):
             return found
         with Server(url, api_key=api_key, headers=headers, timeout=timeout, proxy=proxy) as server:
-            found = ask_everything(server, model)
+            found = ask_everything(server, model, cut_off=cut_off)
         _known[key] = found
         if cache is not None:
             _store(Path(cache), url, model, found)
@@ -68,15 +69,10 @@ def remembered(url: str, *, model: str | None = None, cache: str | Path | None =
     url = base_url(url)
     found = _known.get((url, model or ""))
     if found is None and cache is not None:
-        found = _read(Path(cache)).get(_name(url, model))
+        found = _read(Path(cache)).servers.get(_name(url, model))
         if found is not None:
             _known[url, model or ""] = found
     return found
-
-
-def forget() -> None:
-    """Forget all that this process knows; files stay."""
-    _known.clear()
 
 
 def _lock_of(key: tuple[str, str]) -> threading.Lock:
@@ -88,27 +84,27 @@ def _name(url: str, model: str | None) -> str:
     return f"{url} {model}" if model else url
 
 
-def _read(path: Path) -> dict[str, Capabilities]:
-    """The entries of a file; one of another version, or not ours, counts as empty: it is only a memory."""
+class _File(BaseModel):
+    schema_version: Literal[1] = 1
+    servers: dict[str, Capabilities] = {}
+
+
+def _read(path: Path) -> _File:
+    """What a file holds; one of another version, or not ours, counts as empty: it is only a memory."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(data, dict) or data.get("schema_version") != _VERSION:
-            return {}
-        return {str(name): Capabilities.model_validate_json(json.dumps(one)) for name, one in data["servers"].items()}
-    except FileNotFoundError:
-        return {}
+        return _File.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return _File()
     except OSError as error:
         raise ConfigurationError(f"cannot read what is known of servers from {path}: {error.strerror}") from None
-    except (ValueError, KeyError, AttributeError, ValidationError):
-        return {}
 
 
 def _store(path: Path, url: str, model: str | None, found: Capabilities) -> None:
     with _guard:  # or one of two writers would lose the other's entry
-        entries: dict[str, Any] = {name: one.model_dump(mode="json") for name, one in _read(path).items()}
-        entries[_name(url, model)] = found.model_dump(mode="json")
+        file = _read(path)
+        file.servers[_name(url, model)] = found
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps({"schema_version": _VERSION, "servers": entries}, indent=2) + "\n")
+            write_atomically(path, file.model_dump_json(indent=2) + "\n")
         except OSError as error:
             raise ConfigurationError(f"cannot write what is known of servers to {path}: {error.strerror}") from None

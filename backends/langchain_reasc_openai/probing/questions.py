@@ -6,21 +6,23 @@ About 15 requests of one to a few tokens each, which the server answers in well 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, Literal
 
 from langchain_reasc.exceptions import ConfigurationError, ServerBusy, ServerError
 from langchain_reasc_openai.probing.asking import Answer, Server
 from langchain_reasc_openai.probing.capabilities import Capabilities
+from langchain_reasc_openai.probing.closed_streams import stops_when_cut_off
 from langchain_reasc_openai.probing.identity import Identity, identify
-from langchain_reasc_openai.probing.presets import Preset
+from langchain_reasc_openai.probing.logprobs_seen import counted_logprobs, reasoning_logprobs
 
-__all__ = ["ask_everything", "counted_logprobs"]
+__all__ = ["ask_everything"]
 
 _MESSAGES: Final = [{"role": "user", "content": "Name some random words."}]
 _SEEDED_TOKENS: Final = 12
+_STREAMED_TOKENS: Final = 8  # as many as show whether a response begins with reasoning
 _K: Final = (20, 10, 5, 3, 1)
 _MANY: Final = 100
-_BUSY: Final = (408, 429, 502, 503, 504)
 _SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
     "top_k": (("top_k",), 5),
     "min_p": (("min_p",), 0.1),
@@ -33,29 +35,32 @@ _SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
 """Our name -> (names that servers have for it, a value they would accept)."""
 
 
-def ask_everything(server: Server, model: str | None = None) -> Capabilities:
+def ask_everything(server: Server, model: str | None = None, *, cut_off: bool = False) -> Capabilities:
     """Ask a server for all that :class:`Capabilities` holds.
 
     Args:
         server: whom to ask.
         model: which model; None where it lists only one.
+        cut_off: whether to measure, too, if a stream that is closed stops it.
 
     Raises:
         ServerError: it cannot be reached, refuses the key, or gives no response at all.
         ConfigurationError: it has several models and none was named, or no model of that name.
     """
     identity = identify(server)
-    return _Questions(server, identity, _model(identity, model)).capabilities()
+    return _Questions(server, identity, _model(server.url, identity, model)).capabilities(cut_off=cut_off)
 
 
-def _model(identity: Identity, model: str | None) -> str:
+def _model(url: str, identity: Identity, model: str | None) -> str:
     listed = identity.models
     if model is not None:
         return model
     if len(listed) == 1:
         return listed[0]
     if not listed:
-        raise ConfigurationError("the server lists no models; name the model")
+        raise ConfigurationError(
+            f"{url} lists no models; name the model, or give the address of the API, which mostly ends in /v1"
+        )
     raise ConfigurationError(f"the server has {len(listed)} models; name one of {', '.join(listed[:20])}")
 
 
@@ -65,12 +70,13 @@ class _Questions:
     identity: Identity
     model: str
     notices: list[str] = field(default_factory=list)
-    limit: str = "max_tokens"
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
 
-    def capabilities(self) -> Capabilities:
+    def capabilities(self, *, cut_off: bool) -> Capabilities:
         self._plain()
         logprobs, k = self._logprobs()
-        streamed, usage = self._stream(logprobs)
+        streamed = self._stream(logprobs)
+        samplers = self._samplers()
         return Capabilities(
             server=self.identity.preset.name,
             version=self.identity.version,
@@ -78,11 +84,11 @@ class _Questions:
             n=self._n(),
             logprobs=logprobs,
             top_logprobs=k,
-            streamed_logprobs=streamed,
-            streamed_usage=usage,
+            **streamed,
+            stops_when_cut_off=self._stops(samplers) if cut_off else None,
             seed=self._seed(),
-            samplers=self._samplers(),
-            max_tokens="max_completion_tokens" if self.limit == "max_completion_tokens" else "max_tokens",
+            samplers=samplers,
+            max_tokens=self.limit,
             learned="probe",
             probed_at=datetime.now(UTC),
             notices=tuple(self.notices),
@@ -92,24 +98,15 @@ class _Questions:
         return {"model": self.model, "messages": _MESSAGES, self.limit: tokens, **more}
 
     def _ask(self, **more: Any) -> Answer:
-        return self._answered(self._body(**more))
-
-    def _answered(self, body: Mapping[str, Any]) -> Answer:
-        return self._not_busy(self.server.chat(body))
+        return self.server.chat(self._body(**more))
 
     def _streamed(self, **more: Any) -> Answer | list[dict[str, Any]]:
-        events = self.server.stream(self._body(2, **more))
-        return self._not_busy(events) if isinstance(events, Answer) else events
-
-    def _not_busy(self, answer: Answer) -> Answer:
-        if answer.status in _BUSY:  # says nothing of what it supports
-            raise ServerBusy(f"{self.server.url} is busy ({answer.message})")
-        return answer
+        with self.server.stream(self._body(_STREAMED_TOKENS, **more)) as events:
+            return events if isinstance(events, Answer) else list(islice(events, 4 * _STREAMED_TOKENS))
 
     def _plain(self) -> None:
         """A response at all, under either name of the limit."""
-        preset: Preset = self.identity.preset
-        self.limit = preset.capabilities.max_tokens
+        self.limit = self.identity.preset.capabilities.max_tokens
         first = self._ask()
         if not first.ok and first.status == 400 and "max_" in first.message:
             self.limit = "max_completion_tokens" if self.limit == "max_tokens" else "max_tokens"
@@ -157,21 +154,34 @@ class _Questions:
         self.notices.append(f"n=2 gives no two responses ({said}): each sample is a request of its own")
         return False
 
-    def _stream(self, logprobs: bool) -> tuple[bool, bool]:
+    def _stream(self, logprobs: bool) -> dict[str, bool | None]:
+        """What of streams :class:`Capabilities` holds."""
         asked = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
         events = self._streamed(stream_options={"include_usage": True}, **asked)
         if isinstance(events, Answer):
             events = self._streamed(**asked)
         if isinstance(events, Answer):
             self.notices.append(f"no streams ({events.message}): a sample cannot be cut off")
-            return False, False
-        streamed = any(counted_logprobs(event.get("choices"))[0] for event in events)
+            return {"streamed_logprobs": False, "streamed_usage": False}
+        tokens = sum(counted_logprobs(event.get("choices"))[0] for event in events)
         usage = any(isinstance(event.get("usage"), dict) for event in events)
-        if logprobs and not streamed:
-            self.notices.append("streams carry no logprobs: responses are asked for whole, and cannot be cut off")
+        reasoning = reasoning_logprobs(events) if logprobs else None
+        if logprobs and not tokens:
+            when = "" if reasoning is None else " while the model reasons"
+            self.notices.append(f"streams carry no logprobs{when}: responses are taken whole, and cannot be cut off")
+        elif reasoning is False:
+            self.notices.append("streams carry no logprobs of the reasoning: confidence is that of the answer alone")
         if not usage:
             self.notices.append("streams carry no token counts: tokens are estimated from the chunks")
-        return streamed, usage
+        return {"streamed_logprobs": tokens > 0, "streamed_usage": usage, "reasoning_logprobs": reasoning}
+
+    def _stops(self, samplers: Mapping[str, str]) -> bool | None:
+        """Whether the server stops when a stream is closed."""
+        endless = {"ignore_eos": True} if "ignore_eos" in samplers else {}
+        stops, why = stops_when_cut_off(self.server, self._body, endless)
+        if why:
+            self.notices.append(why)
+        return stops
 
     def _seed(self) -> bool | None:
         """Whether a seed determines a response: the same twice, and another one with another seed."""
@@ -199,7 +209,7 @@ class _Questions:
         found: dict[str, str] = {}
         for ours, (theirs, right) in _SAMPLERS.items():
             for name in theirs:
-                answer = self._answered({**self._body(), name: right if strict else _WRONG})
+                answer = self._ask(**{name: right if strict else _WRONG})
                 if answer.ok if strict else answer.refused:
                     found[ours] = name
                     break
@@ -207,26 +217,3 @@ class _Questions:
 
 
 _WRONG: Final = {"not": "a value of any parameter"}
-
-
-def counted_logprobs(choices: Any) -> tuple[int, int]:
-    """(tokens with a logprob, most alternatives of one) in the first choice, in either of OpenAI's two shapes."""
-    first = choices[0] if isinstance(choices, list) and choices else None
-    given = first.get("logprobs") if isinstance(first, dict) else None
-    if not isinstance(given, dict):
-        return 0, 0
-    if isinstance(given.get("content"), list):
-        rows = [row for row in given["content"] if isinstance(row, dict) and _is_number(row.get("logprob"))]
-        return len(rows), max((_length(row.get("top_logprobs")) for row in rows), default=0)
-    chosen, alternatives = given.get("token_logprobs"), given.get("top_logprobs")
-    count = sum(map(_is_number, chosen)) if isinstance(chosen, list) else 0
-    most = max(map(_length, alternatives), default=0) if isinstance(alternatives, list) else 0
-    return count, most if count else 0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, float | int) and not isinstance(value, bool)
-
-
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, list | dict) else 0

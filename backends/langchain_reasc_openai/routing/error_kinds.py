@@ -14,17 +14,8 @@ __all__ = ["classified"]
 
 _OF_STATUS: Final[Mapping[int, type[core.ModelError]]] = {
     401: core.ModelAuthenticationError,
-    403: core.ModelPermissionDeniedError,
     404: core.ModelNotFoundError,
     408: core.ModelTimeoutError,
-    429: core.ModelRateLimitError,
-}
-_OF_FAULT: Final[Mapping[Fault, type[core.ModelError]]] = {
-    Fault.REQUEST: core.ModelInvalidRequestError,
-    Fault.REFUSED: core.ModelPermissionDeniedError,
-    Fault.BUSY: core.ModelRateLimitError,
-    Fault.ONCE: core.ModelAPIError,
-    Fault.DOWN: core.ModelConnectionError,
 }
 _NOT_KEPT: Final = ("request", "response", "_request")  # they hold the key
 
@@ -32,8 +23,9 @@ _NOT_KEPT: Final = ("request", "response", "_request")  # they hold the key
 def classified(error: Exception) -> Exception:
     """What LangChain can judge: the error where it is one of core's model errors, else a copy that is one too.
 
-    A copy keeps its class, which langchain-openai does for the most common of openai's errors only. Whether another
-    attempt may succeed is said as we ourselves judge it: a certificate that is not trusted will not be next time.
+    A copy keeps its class, which langchain-openai does for the most common of openai's errors only; of one that nothing
+    can be derived from, as pydantic's, it keeps the name and the words. Whether another attempt may succeed is said as
+    we ourselves judge it: a certificate that is not trusted will not be next time.
     """
     if isinstance(error, ReASCError):
         return error
@@ -48,29 +40,21 @@ def _kind_of(error: Exception) -> type[core.ModelError]:
     fault = fault_of(error)
     if fault is Fault.DOWN and isinstance(error, openai.APIError) and not isinstance(error, openai.APIConnectionError):
         return core.ModelAPIError  # it said so itself
-    return _OF_STATUS.get(getattr(error, "status_code", 0), _OF_FAULT[fault])
+    return _OF_STATUS.get(getattr(error, "status_code", 0), fault.value)
 
 
 def _copied(error: Exception, kind: type[core.ModelError]) -> core.ModelError:
+    own = type(error)
     try:
-        return _restored(type(error), kind, error.args, error.__dict__)
-    except TypeError:  # it is made in a way of its own, as pydantic's errors are: its name and its words are kept
-        return _worded(type(error).__name__, kind, str(error))
+        return _remade(own.__name__, (own, kind), error.args, vars(error))
+    except TypeError:  # it is made in a way of its own
+        return _remade(own.__name__, (kind,), (str(error),), {})
 
 
-def _worded(name: str, kind: type[core.ModelError], text: str) -> core.ModelError:
-    return _named(name, kind)(text)  # type: ignore[arg-type]  # mypy takes classes for unhashable
-
-
-@cache
-def _named(name: str, kind: type[core.ModelError]) -> type[core.ModelError]:
-    return type(name, (kind,), {"__reduce__": lambda error: (_worded, (name, kind, str(error)))})
-
-
-def _restored(
-    own: type[Exception], kind: type[core.ModelError], args: tuple[Any, ...], state: Mapping[str, Any]
+def _remade(
+    name: str, bases: tuple[type[Exception], ...], args: tuple[Any, ...], state: Mapping[str, Any]
 ) -> core.ModelError:
-    made = _both(own, kind)  # type: ignore[arg-type]  # mypy takes classes for unhashable
+    made = _kind(name, bases)
     copy = made.__new__(made, *args)
     copy.args = args
     copy.__dict__.update(state)
@@ -78,10 +62,11 @@ def _restored(
 
 
 @cache
-def _both(own: type[Exception], kind: type[core.ModelError]) -> type[core.ModelError]:
+def _kind(name: str, bases: tuple[type[Exception], ...]) -> type[core.ModelError]:
     def reduced(error: Exception) -> tuple[Any, ...]:
-        state = {name: value for name, value in error.__dict__.items() if name not in _NOT_KEPT}
-        return _restored, (own, kind, error.args, state)
+        state = {name: value for name, value in vars(error).items() if name not in _NOT_KEPT}
+        return _remade, (name, bases, error.args, state)
 
-    names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__reduce__": reduced}
-    return type(own.__name__, (own, kind), names)
+    names = {"__module__": bases[0].__module__, "__qualname__": name, "__reduce__": reduced}
+    made: type[Any] = type(name, bases, names)
+    return made

@@ -10,6 +10,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc.exceptions import SamplingError
+from langchain_reasc_openai.langchain_openai_internals import stream
 from langchain_reasc_openai.routing.attempts import Attempt
 
 __all__ = [
@@ -47,7 +48,7 @@ async def read(
         begun, whole = True, whole or finish_reason(chunk) is not None
         take(chunk)
 
-    await listen(attempt, attempt.replica.client._astream(messages, **kwargs), note)
+    await listen(attempt, stream(attempt.replica.client, messages, kwargs), note)
     if not whole:
         raise cut_off(attempt, begun=begun)
 

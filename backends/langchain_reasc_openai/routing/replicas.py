@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,12 +16,13 @@ from langchain_core.rate_limiters import BaseRateLimiter
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.waiting import as_they_end
+from langchain_reasc_openai.langchain_openai_internals import chunk_timeout, response, with_own_connections
+from langchain_reasc_openai.probing.addresses import without_secrets
 from langchain_reasc_openai.routing.attempts import Attempt, Attempts
-from langchain_reasc_openai.routing.connections import chunk_timeout, close_all, with_own_connections
 from langchain_reasc_openai.routing.event_loop import AsyncItems, Items, LoopThread, Produce
 from langchain_reasc_openai.routing.reading import logprobs_of, read, says_something
 from langchain_reasc_openai.routing.retrying import RetryPolicy
-from langchain_reasc_openai.routing.router import Replica, Router, prompt_key, public_url
+from langchain_reasc_openai.routing.router import Replica, Router, prompt_key
 
 __all__ = ["ReplicaPool", "ReplicaStatus"]
 
@@ -81,18 +82,18 @@ class ReplicaPool:
         Raises:
             ConfigurationError: no server, the same one twice, or a wrong option.
         """
-        urls = [url.rstrip("/") for url, _ in clients]
+        urls = [without_secrets(url) for url, _ in clients]
         if not urls or len(set(urls)) < len(urls):
-            raise ConfigurationError(f"base URLs must be given, each once, got {[public_url(url) for url in urls]}")
+            raise ConfigurationError(f"base URLs must be given, each once, got {urls}")
         if not isinstance(burst, int) or burst < 1:
             raise ConfigurationError(f"burst must be a whole number from 1, got {burst!r}")
-        own = [with_own_connections(client) for _, client in clients]
-        replicas = [
-            Replica(public_url(url), copy, silence=chunk_timeout(client))
-            for url, (copy, _), (_, client) in zip(urls, own, clients, strict=True)
-        ]
+        replicas, closes = [], []
+        for url, (_, client) in zip(urls, clients, strict=True):
+            own, close = with_own_connections(client)
+            replicas.append(Replica(url, own, silence=chunk_timeout(client)))
+            closes += [close] if close else []
         self.retry = retry or RetryPolicy()
-        self.loop = LoopThread("openai-replicas", partial(close_all, [close for _, close in own if close]))
+        self.loop = LoopThread("openai-replicas", partial(_close_all, closes))
         self.router = Router(replicas, burst=burst, clock=clock)
         self._affinity = affinity
 
@@ -209,21 +210,23 @@ class ReplicaPool:
         kwargs: dict[str, Any],
     ) -> ChatResult:
         async def ask(attempt: Attempt) -> ChatResult:
-            return await attempt.replica.client._agenerate(messages, **kwargs)
+            return await response(attempt.replica.client, messages, kwargs)
 
         attempts = self.attempts(messages, rate_limiter=rate_limiter, prepaid=True)
         return await attempts.run(ask)
 
 
+async def _close_all(closes: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Close every connection, whatever happens to the others."""
+    for close in closes:
+        with suppress(Exception):
+            await close()
+
+
 def _status(replica: Replica, now: float) -> ReplicaStatus:
-    until = max(replica.retry_at, replica.rests_until)
-    error = replica.last_error
+    until, error = max(replica.retry_at, replica.rests_until), replica.last_error
     return ReplicaStatus(
-        url=replica.url,
-        in_flight=replica.in_flight,
-        healthy=replica.healthy,
+        **{name: getattr(replica, name) for name in ("url", "in_flight", "healthy", "served", "failed")},
         retry_at=until if until > now else None,
-        served=replica.served,
-        failed=replica.failed,
         error=None if error is None else f"{type(error).__name__}: {error}".splitlines()[0],
     )

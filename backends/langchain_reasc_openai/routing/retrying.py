@@ -8,11 +8,13 @@ import math
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Final
 
 import openai
+from langchain_core import exceptions as core
 from tenacity import wait_random_exponential
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
@@ -21,13 +23,18 @@ __all__ = ["Fault", "RetryPolicy", "fault_of", "retry_after"]
 
 
 class Fault(Enum):
-    """What an error says of the server, and of asking again."""
+    """What an error says of the server, and of asking again; the value is what langchain-core calls it."""
 
-    REQUEST = "the request is wrong, or its answer unusable: no server would do better"
-    REFUSED = "this server will not serve us: another may, this one never"
-    BUSY = "the server is well but takes no more now"
-    ONCE = "something went wrong with one request"
-    DOWN = "the server is down, or answers nobody"
+    REQUEST = core.ModelInvalidRequestError
+    """The request is wrong, or its answer unusable: no server would do better."""
+    REFUSED = core.ModelPermissionDeniedError
+    """This server will not serve us: another may, this one never."""
+    BUSY = core.ModelRateLimitError
+    """The server is well but takes no more now."""
+    ONCE = core.ModelAPIError
+    """Something went wrong with one request."""
+    DOWN = core.ModelConnectionError
+    """The server is down, or answers nobody."""
 
     @property
     def may_pass(self) -> bool:
@@ -37,16 +44,10 @@ class Fault(Enum):
 
 # 408, 409, 429 and 5xx are what openai's own client tries again (openai/_base_client.py, `_should_retry`).
 _OF_STATUS: Final[Mapping[int, Fault]] = {
-    401: Fault.REFUSED,
-    403: Fault.REFUSED,
-    404: Fault.REFUSED,
-    408: Fault.ONCE,
-    409: Fault.ONCE,
-    425: Fault.BUSY,
-    429: Fault.BUSY,
-    502: Fault.DOWN,
-    503: Fault.DOWN,
-    504: Fault.DOWN,
+    **dict.fromkeys((401, 403, 404), Fault.REFUSED),
+    **dict.fromkeys((408, 409), Fault.ONCE),
+    **dict.fromkeys((425, 429), Fault.BUSY),
+    **dict.fromkeys((502, 503, 504), Fault.DOWN),
 }
 
 
@@ -120,23 +121,13 @@ def retry_after(error: BaseException) -> float | None:
     """
     headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", None) or {}
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(name)
-        seconds = None if value is None else _number(value, unit)
-        if seconds is not None:
-            return seconds
-    date = email.utils.parsedate_tz(headers.get("retry-after"))
-    try:
-        return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())
-    except (ValueError, OverflowError):
-        return None
-
-
-def _number(value: str, unit: float) -> float | None:
-    try:
-        seconds = float(value) / unit
-    except ValueError:
-        return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+        with suppress(KeyError, ValueError):
+            seconds = float(headers[name]) / unit
+            if math.isfinite(seconds):
+                return max(0.0, seconds)
+    with suppress(KeyError, TypeError, ValueError, OverflowError):
+        return max(0.0, email.utils.parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time())
+    return None
 
 
 def _fault_of_status(status: int) -> Fault:

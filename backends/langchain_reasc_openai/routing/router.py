@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
-from langchain_reasc_openai.routing.retrying import Fault, RetryPolicy
+from langchain_reasc_openai.routing.retrying import Fault, RetryPolicy, fault_of
 
-__all__ = ["Replica", "Router", "prompt_key", "public_url"]
+__all__ = ["Attempt", "Replica", "Router", "prompt_key"]
 
 _LOAD_BOUND: Final = 1.25
 """No server exceeds this times the mean load: c of Mirrokni et al. 2016, "Consistent Hashing with Bounded Loads"."""
@@ -38,7 +37,7 @@ class Replica:
         sidelined_at: when it was last sidelined.
         retry_at: when it is tried again; no other request goes there before, while others are well.
         rests_until: until when it is left alone, because it asked for that, or is busy while others are not.
-        probing: whether a request is finding out if it is back.
+        trial: the request that finds out whether it is back, after ``retry_at``.
         last_error: what it failed with last.
     """
 
@@ -52,7 +51,7 @@ class Replica:
     sidelined_at: float = -math.inf
     retry_at: float = -math.inf
     rests_until: float = -math.inf
-    probing: bool = False
+    trial: "Attempt | None" = None
     last_error: Exception | None = field(default=None, repr=False)
 
     @property
@@ -62,40 +61,51 @@ class Replica:
 
     def takes_requests(self, now: float) -> bool:
         """Whether it is healthy, or sidelined long enough that one request may try it."""
-        return self.rests_until <= now and self.retry_at <= now and not self.probing
+        return max(self.rests_until, self.retry_at) <= now and self.trial is None
 
-    def begin(self, responses: int = 1) -> bool:
-        """A request for so many responses goes there; returns whether it tries a sidelined server."""
-        self.in_flight += responses
-        probes = not self.healthy
-        self.probing |= probes
-        return probes
 
-    def prove(self, begun: float) -> None:
-        """It answers a request begun at ``begun``; an older one than its failure proves nothing."""
-        if begun >= self.sidelined_at:
-            self.failures, self.retry_at, self.probing = 0, -math.inf, False
+@dataclass(eq=False)
+class Attempt:
+    """One request on one server, from here until :meth:`end`, and what it shows of the server's health.
 
-    def fail(self, error: Exception, fault: Fault, *, begun: float, now: float, policy: RetryPolicy) -> None:
-        """A request begun at ``begun`` failed; those that a crash fails together count as one failure."""
-        self.failed, self.last_error = self.failed + 1, error
-        if begun < self.sidelined_at or fault in (Fault.REQUEST, Fault.BUSY):
+    Attributes:
+        replica: the server.
+        begun: when it began, in seconds of the router's clock.
+        responses: how many it asks for.
+    """
+
+    replica: Replica
+    begun: float
+    responses: int = 1
+
+    def __post_init__(self) -> None:
+        self.replica.in_flight += self.responses
+        if not self.replica.healthy:
+            self.replica.trial = self
+
+    def prove(self) -> None:
+        """The server answers, and so is well; a request older than its failure proves nothing."""
+        server = self.replica
+        if self.begun >= server.sidelined_at:
+            server.failures, server.retry_at, server.trial = 0, -math.inf, None
+
+    def fail(self, error: Exception, *, now: float, policy: RetryPolicy) -> None:
+        """The server failed the request; those that a crash fails together count as one failure."""
+        server, fault = self.replica, fault_of(error)
+        server.failed, server.last_error = server.failed + 1, error
+        if self.begun < server.sidelined_at or fault in (Fault.REQUEST, Fault.BUSY):
             return
-        self.failures += 1
-        if fault is not Fault.ONCE or self.failures >= _PATIENCE:
+        server.failures += 1
+        if fault is not Fault.ONCE or server.failures >= _PATIENCE:
             refused = fault is Fault.REFUSED
-            self.sidelined_at = now
-            self.retry_at = now + (policy.longest_sideline if refused else policy.sideline_after(self.failures))
+            server.sidelined_at = now
+            server.retry_at = now + (policy.longest_sideline if refused else policy.sideline_after(server.failures))
 
-    def rest(self, seconds: float, now: float) -> None:
-        """Leave it alone, as it asked."""
-        self.rests_until = max(self.rests_until, now + seconds)
-
-    def end(self, responses: int = 1, *, probed: bool) -> None:
+    def end(self) -> None:
         """The request is over, well or not."""
-        self.in_flight -= responses
-        if probed:
-            self.probing = False
+        self.replica.in_flight -= self.responses
+        if self.replica.trial is self:
+            self.replica.trial = None
 
 
 class Router:
@@ -121,22 +131,23 @@ class Router:
 
         Where no server is well, the one that is to be tried soonest is asked all the same.
         """
-        now = self.clock()
-        well = [replica for replica in self.replicas if replica.takes_requests(now)]
-        fresh = [replica for replica in well if replica not in tried]
-        if candidates := fresh or well:
+        well = self._well()
+        if candidates := [replica for replica in well if replica not in tried] or well:
             return self._preferred(candidates, key)
-        awake = [replica for replica in self.replicas if replica.rests_until <= now]
+        awake = [replica for replica in self.replicas if replica.rests_until <= self.clock()]
         return min(awake, key=lambda replica: replica.retry_at, default=None)
 
     def has_other(self, tried: Collection[Replica]) -> bool:
         """Whether a server that was not tried yet is well."""
-        now = self.clock()
-        return any(replica.takes_requests(now) for replica in self.replicas if replica not in tried)
+        return any(replica not in tried for replica in self._well())
 
     def rest(self) -> float:
         """Seconds until some server takes requests again, when all asked to be left alone."""
         return max(0.0, min(replica.rests_until for replica in self.replicas) - self.clock())
+
+    def _well(self) -> list[Replica]:
+        now = self.clock()
+        return [replica for replica in self.replicas if replica.takes_requests(now)]
 
     def _preferred(self, candidates: Sequence[Replica], key: str | None) -> Replica:
         if key is None:
@@ -153,14 +164,6 @@ def prompt_key(messages: Sequence[BaseMessage]) -> str:
     for message in messages:
         digest.update(message.model_dump_json(include={"type", "content"}).encode())
     return digest.hexdigest()
-
-
-def public_url(url: str) -> str:
-    """An address as it may be shown: without user name, password and query, where secrets can be."""
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{host}{port}{parts.path}".rstrip("/")
 
 
 def _rank(key: str, url: str) -> bytes:

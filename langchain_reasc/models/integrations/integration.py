@@ -29,7 +29,6 @@ class Integration:
         max_top_logprobs: the most alternatives per token that the provider gives.
         streams_logprobs: whether they survive streaming; if not, responses are taken whole, and run to their end.
         n: asks for several responses in one request; None where nothing does.
-        max_n: how many the provider gives at most; None where it does not say.
         seed: sets the random seed, so that it can be moved on from sample to sample: a name, or a function for where
             that does not do; None where nothing sets it.
         options: an argument of a call whose dict stands in place of the fields, as Ollama's ``options``.
@@ -49,7 +48,6 @@ class Integration:
     max_top_logprobs: int = 20
     streams_logprobs: bool = True
     n: str | None = "n"
-    max_n: int | None = None
     seed: str | MovedSeed | None = "seed"
     options: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -32,34 +32,31 @@ def _in_process(model: BaseChatModel) -> Integration:
     return _Shared(logprobs=None if getattr(model, "signals", ()) else "logprobs", counts_tokens=True)
 
 
-# OpenAI: top_logprobs "an integer between 0 and 20" (openai, completion_create_params.py); n up to 128 (API reference).
+# OpenAI: top_logprobs "an integer between 0 and 20" (openai, completion_create_params.py).
 # The Responses API returns no logprobs through langchain-openai.
-_OPENAI = _Shared(max_n=128, settings={"use_responses_api": False})
+_OPENAI = _Shared(settings={"use_responses_api": False})
 
 KNOWN: Final[Mapping[str, Integration | Callable[[BaseChatModel], Integration]]] = {
     "langchain_reasc_llama_cpp.ChatLlamaCpp": _in_process,
     "langchain_openai.BaseChatOpenAI": _OPENAI,  # ChatOpenAI, AzureChatOpenAI and all built on them
-    # DeepSeek's chat completions know no n (api-docs.deepseek.com/api/create-chat-completion).
-    "langchain_deepseek.ChatDeepSeek": _Shared(max_n=1, settings=_OPENAI.settings),
     # xai-sdk, chat.py: top_logprobs "an integer between 0 and 8".
     "langchain_xai.ChatXAI": _Shared(max_top_logprobs=8, settings=_OPENAI.settings),
-    # cerebras-cloud-sdk, completion_create_params.py: top_logprobs 0 to 20; n without a limit. The class streams
-    # synchronously in a way of its own, which forgets ``stream_usage``.
+    # cerebras-cloud-sdk, completion_create_params.py: top_logprobs 0 to 20. The class streams synchronously in
+    # a way of its own, which forgets ``stream_usage``.
     "langchain_cerebras.ChatCerebras": _Shared(
         settings=_OPENAI.settings, arguments={"stream_options": {"include_usage": True}}
     ),
     # together, completion_create_params.py: ``logprobs`` is "an integer between 0 and 20". In streams it is a float per
     # chunk (chat_completion_chunk.py), which langchain-core cannot merge.
     "langchain_together.ChatTogether": _Shared(top_logprobs=None, streams_logprobs=False, settings=_OPENAI.settings),
-    # fireworks-ai, completion_create_params.py: top_logprobs "0 <= x <= 5", n "1 <= x <= 128".
-    "langchain_fireworks.ChatFireworks": _Shared(max_top_logprobs=5, max_n=128),
-    # openrouter, chatrequest.py: top_logprobs "(0-20)"; no n.
-    "langchain_openrouter.ChatOpenRouter": _Shared(max_n=1),
+    # fireworks-ai, completion_create_params.py: top_logprobs "0 <= x <= 5".
+    "langchain_fireworks.ChatFireworks": _Shared(max_top_logprobs=5),
+    "langchain_openrouter.ChatOpenRouter": _Shared(),  # openrouter, chatrequest.py: top_logprobs "(0-20)"
     # ollama, _types.py: top_logprobs "(0-20)"; one response per request.
-    "langchain_ollama.ChatOllama": _Shared(n=None, max_n=1, seed=_seed_in_options, options="options"),
-    # groq, completion_create_params.py: "not yet supported by any of our models"; "only n=1 is supported".
+    "langchain_ollama.ChatOllama": _Shared(n=None, seed=_seed_in_options, options="options"),
+    # groq, completion_create_params.py: "not yet supported by any of our models".
     "langchain_groq.ChatGroq": _Shared(
-        logprobs=None, no_logprobs="Groq's API supports logprobs for none of its models", max_n=1
+        logprobs=None, no_logprobs="Groq's API supports logprobs for none of its models"
     ),
     "langchain_mistralai.ChatMistralAI": _Shared(
         logprobs=None, no_logprobs="Mistral's API returns no logprobs", seed="random_seed"
@@ -75,10 +72,9 @@ KNOWN: Final[Mapping[str, Integration | Callable[[BaseChatModel], Integration]]]
         logprobs=None,
         no_logprobs="langchain-nvidia-ai-endpoints drops logprobs; ChatOpenAI with the same base_url keeps them",
         n=None,
-        max_n=1,
     ),
     "langchain_anthropic.ChatAnthropic": _Shared(
-        logprobs=None, no_logprobs="Anthropic's API returns no logprobs", n=None, max_n=1, seed=None
+        logprobs=None, no_logprobs="Anthropic's API returns no logprobs", n=None, seed=None
     ),
 }
 

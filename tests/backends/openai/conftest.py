@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration
 from langchain_reasc_openai import ChatOpenAICompatible
-from langchain_reasc_openai.probing.probe import forget
+from langchain_reasc_openai.probing.probe import _known
 
 from backends.openai.fake_server import Fake, serving, vllm
 
@@ -86,6 +86,11 @@ def asked(fake: Fake) -> dict[str, Any]:
 @pytest.fixture(params=[SyncFace, AsyncFace], ids=["sync", "async"])
 def face(request: pytest.FixtureRequest) -> Any:
     return request.param()
+
+
+def forget() -> None:
+    """Forget what this process knows of servers; files stay."""
+    _known.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -34,6 +34,12 @@ def test_it_has_what_its_preset_promises(url: str) -> None:
     assert found.notices == ()
 
 
+def test_it_stops_when_a_stream_is_closed_and_that_is_seen(url: str) -> None:
+    found = probe(url, refresh=True, cut_off=True)
+    assert found.stops_when_cut_off is PRESETS["llama-server"].capabilities.stops_when_cut_off is True
+    assert found.notices == ()
+
+
 def test_it_tells_of_its_weights(url: str) -> None:
     with Server(url) as server:
         [(model, told)] = identify(server).weights.items()

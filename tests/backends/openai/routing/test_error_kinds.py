@@ -10,6 +10,7 @@ import openai
 import pytest
 from langchain_core import exceptions as core
 from langchain_reasc_openai.routing.error_kinds import classified
+from pydantic import TypeAdapter, ValidationError
 
 from backends.openai.conftest import model_of
 from backends.openai.fake_server import serving, vllm
@@ -84,6 +85,16 @@ def test_an_error_that_has_a_kind_stays_but_for_what_we_know_better() -> None:
 
     error = Classified("no", response=httpx.Response(501, request=REQUEST), body=None)
     assert classified(error) is error and error.is_retryable
+
+
+def test_an_error_that_nothing_can_be_derived_from_keeps_its_name_and_words() -> None:
+    with pytest.raises(ValidationError) as raised:
+        TypeAdapter(int).validate_python("x")
+    found = classified(raised.value)
+    assert isinstance(found, core.ModelInvalidRequestError) and not found.is_retryable
+    again = pickle.loads(pickle.dumps(found))
+    assert type(again) is type(found) and type(found).__name__ == "ValidationError"
+    assert str(again) == str(found) == str(raised.value)
 
 
 @pytest.mark.parametrize(

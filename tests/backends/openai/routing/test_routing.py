@@ -3,13 +3,18 @@ import sys
 from collections import Counter
 from typing import Any
 
+import httpx
+import openai
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_reasc_openai.probing.addresses import without_secrets
 from langchain_reasc_openai.routing.retrying import Fault, RetryPolicy
-from langchain_reasc_openai.routing.router import Replica, Router, prompt_key, public_url
+from langchain_reasc_openai.routing.router import Attempt, Replica, Router, prompt_key
 
 POLICY = RetryPolicy(sideline=1.0, longest_sideline=5.0)
+REQUEST = httpx.Request("POST", "http://server/v1/chat/completions")
+STATUS = {Fault.DOWN: 503, Fault.REFUSED: 403, Fault.ONCE: 500, Fault.BUSY: 429, Fault.REQUEST: 400}
 
 
 class Clock:
@@ -32,13 +37,15 @@ def router(clock: Clock, count: int = 4, burst: int = 4) -> Router:
 def take(router: Router, key: str | None = None, tried: Any = ()) -> Replica:
     replica = router.choose(key, tried)
     assert replica is not None
-    replica.begin()
+    Attempt(replica, router.clock())
     return replica
 
 
 def fail(router: Router, replica: Replica, *, begun: float | None = None, fault: Fault = Fault.DOWN) -> None:
-    now = router.clock()
-    replica.fail(ConnectionError("gone"), fault, begun=now if begun is None else begun, now=now, policy=POLICY)
+    now, reply = router.clock(), httpx.Response(STATUS[fault], request=REQUEST)
+    attempt = Attempt(replica, now if begun is None else begun)
+    attempt.fail(openai.APIStatusError("no", response=reply, body=None), now=now, policy=POLICY)
+    attempt.end()
 
 
 def test_without_a_key_the_least_loaded_server_is_taken(clock: Clock) -> None:
@@ -98,10 +105,10 @@ def test_one_request_tries_a_sidelined_server_and_brings_it_back(clock: Clock) -
     lost = servers.replicas[0]
     fail(servers, lost)
     clock.now += 1.5
-    begun, probed = clock.now, lost.begin()
-    assert probed and {take(servers).url for _ in range(3)} == {servers.replicas[1].url}
-    lost.prove(begun)
-    lost.end(probed=probed)
+    trial = Attempt(lost, clock.now)
+    assert lost.trial is trial and {take(servers).url for _ in range(3)} == {servers.replicas[1].url}
+    trial.prove()
+    trial.end()
     assert lost.healthy and take(servers) is lost
 
 
@@ -110,7 +117,7 @@ def test_a_probe_that_is_over_without_an_answer_lets_the_next_try(clock: Clock) 
     lost = servers.replicas[0]
     fail(servers, lost)
     clock.now += 1.5
-    lost.end(probed=lost.begin())
+    Attempt(lost, clock.now).end()
     assert lost.takes_requests(clock.now) and not lost.healthy
 
 
@@ -125,10 +132,11 @@ def test_requests_that_one_crash_fails_count_as_one_failure(clock: Clock) -> Non
 
 def test_an_answer_to_a_request_from_before_the_failure_proves_nothing(clock: Clock) -> None:
     servers = router(clock)
-    lost, begun = servers.replicas[0], clock.now
+    lost = servers.replicas[0]
+    older = Attempt(lost, clock.now)
     clock.now += 1
     fail(servers, lost)
-    lost.prove(begun)
+    older.prove()
     assert not lost.healthy
 
 
@@ -168,8 +176,8 @@ def test_a_server_that_failed_a_request_is_not_asked_again_while_another_is_well
 
 def test_servers_that_asked_for_rest_are_left_alone(clock: Clock) -> None:
     servers = router(clock, count=2)
-    servers.replicas[0].rest(5, clock.now)
-    servers.replicas[1].rest(3, clock.now)
+    servers.replicas[0].rests_until = clock.now + 5
+    servers.replicas[1].rests_until = clock.now + 3
     assert servers.choose(None) is None and servers.rest() == 3
     clock.now += 3
     assert servers.choose(None) is servers.replicas[1] and servers.replicas[0].healthy
@@ -199,4 +207,4 @@ def test_the_key_of_a_prompt_is_its_text_in_every_process() -> None:
     ],
 )
 def test_addresses_are_shown_without_secrets(url: str, shown: str) -> None:
-    assert public_url(url) == shown
+    assert without_secrets(url) == shown

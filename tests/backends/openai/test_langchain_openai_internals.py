@@ -1,0 +1,135 @@
+"""What is used of langchain-openai beyond its public interface is as it was; a failure names what a release changed."""
+
+import ast
+import inspect
+from importlib.metadata import requires, version
+from pathlib import Path
+from typing import Any
+
+import langchain_reasc_openai
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_openai import ChatOpenAI
+from langchain_openai.chat_models.base import BaseChatOpenAI
+from langchain_reasc_openai import langchain_openai_internals as internals
+from langchain_reasc_openai.client import ServerClient
+from packaging.requirements import Requirement
+from pydantic import SecretStr
+
+CHANGED = f"langchain-openai {version('langchain-openai')} changed what langchain_openai_internals.py rests on: "
+PACKAGE = Path(langchain_reasc_openai.__file__).parent
+SIGNATURES = {
+    "_get_request_payload": ["self", "input_", "stop", "kwargs"],
+    "_create_chat_result": ["self", "response", "generation_info"],
+    "_convert_chunk_to_generation_chunk": ["self", "chunk", "default_chunk_class", "base_generation_info"],
+    "_astream": ["self", "messages", "stop", "run_manager", "stream_usage", "kwargs"],
+    "_agenerate": ["self", "messages", "stop", "run_manager", "kwargs"],
+    "_convert_input": ["self", "model_input"],
+    "_get_ls_params": ["self", "stop", "kwargs"],
+}
+FIELDS = (*internals.CLIENT_FIELDS, "http_async_client", "stream_chunk_timeout", "model_kwargs", "openai_api_key")
+PROMPT = [HumanMessage("How much is 2 + 2?")]
+USAGE = {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
+
+
+def model(kind: type[ChatOpenAI] = ChatOpenAI, **fields: Any) -> Any:
+    return kind(model="m", base_url="http://host/v1", api_key=SecretStr("no-key"), **fields)
+
+
+def chunk(index: int, text: str, **more: Any) -> dict[str, Any]:
+    logprobs = {"content": [{"token": text, "logprob": -0.1, "bytes": None, "top_logprobs": []}]}
+    choice = {"index": index, "delta": {"content": text}, "finish_reason": None, "logprobs": logprobs}
+    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **more}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_method_takes_what_it_took(name: str) -> None:
+    method = getattr(BaseChatOpenAI, name, None)
+    assert method is not None, f"{CHANGED}{name} is gone"
+    assert list(inspect.signature(method).parameters) == SIGNATURES[name], f"{CHANGED}{name} takes other arguments"
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_field_is_there(name: str) -> None:
+    assert name in ChatOpenAI.model_fields, f"{CHANGED}the field {name} is gone"
+
+
+def test_the_version_is_one_of_those_that_are_asked_for() -> None:
+    asked = [Requirement(one) for one in requires("langchain-reasc") or ()]
+    [ours] = [one for one in asked if one.name == "langchain-openai" and "openai" in str(one.marker)]
+    assert version("langchain-openai") in ours.specifier
+
+
+def test_nothing_else_in_the_package_uses_its_private_members() -> None:
+    private = {name for name in set(dir(ChatOpenAI)) - set(dir(BaseChatModel)) if name.startswith("_")}
+    hooks = {"_astream", "_agenerate", "_convert_input"}  # of langchain-core, which our own class may call its own
+    used = {}
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in (private if _own(node.value) else private | hooks):
+                used[f"{file.name}:{node.lineno}"] = node.attr
+    assert {place.partition(":")[0] for place in used} == {"langchain_openai_internals.py"}, used
+    assert {"_get_request_payload", "_convert_chunk_to_generation_chunk", "_default_params"} <= set(used.values())
+
+
+def _own(value: ast.expr) -> bool:
+    """Whether it is ``self`` or ``super()`` that is asked."""
+    asked = value.func if isinstance(value, ast.Call) else value
+    return isinstance(asked, ast.Name) and asked.id in ("self", "super")
+
+
+def test_the_payload_holds_the_request_under_openai_s_names() -> None:
+    sent = model()._get_request_payload(PROMPT, stop=["x"], n=2, extra_body={"top_k": 4}, max_tokens=9)
+    known = {"messages": [{"content": PROMPT[0].content, "role": "user"}], "model": "m", "n": 2, "stop": ["x"]}
+    assert {name: sent.get(name) for name in known} == known, f"{CHANGED}_get_request_payload"
+    assert sent["extra_body"] == {"top_k": 4} and "max_completion_tokens" in sent, f"{CHANGED}_get_request_payload"
+    ours = model(ServerClient)._get_request_payload(PROMPT, max_tokens=9)
+    assert ours["max_tokens"] == 9 and "max_completion_tokens" not in ours
+
+
+def test_each_choice_of_a_whole_response_is_said_to_have_the_usage_of_all() -> None:
+    def answer(kind: type[ChatOpenAI]) -> list[Any]:
+        message = {"role": "assistant", "content": "4"}
+        said = [{"index": at, "message": message, "finish_reason": "stop"} for at in (0, 1)]
+        whole = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": said, "usage": USAGE}
+        return [one.message.usage_metadata for one in model(kind)._create_chat_result(whole).generations]
+
+    theirs, ours = answer(ChatOpenAI), answer(ServerClient)
+    assert all(one and one["output_tokens"] == 4 for one in theirs), f"{CHANGED}_create_chat_result; is ours needed?"
+    assert ours[0]["output_tokens"] == 4 and ours[1] is None
+
+
+def test_an_event_becomes_a_chunk_with_its_logprobs_or_its_usage() -> None:
+    said = internals.chunk_of(model(), chunk(1, "four"))
+    assert said is not None and said.text == "four", f"{CHANGED}_convert_chunk_to_generation_chunk"
+    assert (said.generation_info or {})["logprobs"]["content"][0]["token"] == "four", f"{CHANGED}its generation_info"
+    last = internals.chunk_of(model(), chunk(0, "", choices=[], usage=USAGE))
+    assert last is not None and last.message.usage_metadata["output_tokens"] == 4, f"{CHANGED}its usage"  # type: ignore[attr-defined]
+
+
+def test_the_default_parameters_follow_the_fields() -> None:
+    said = internals.default_parameters(model(temperature=0.5, top_p=0.9, seed=3, model_kwargs={"user": "me"}))
+    known = {"temperature": 0.5, "top_p": 0.9, "seed": 3, "user": "me", "model": "m"}
+    assert {name: said.get(name) for name in known} == known, f"{CHANGED}_default_params"
+
+
+def test_a_prompt_becomes_messages() -> None:
+    assert internals.messages_of(model(), "Hi") == [HumanMessage("Hi")]
+    assert internals.messages_of(model(), [("human", "Hi"), ("ai", "Ho")]) == [HumanMessage("Hi"), AIMessage("Ho")]
+
+
+async def test_connections_are_a_copy_s_own_and_can_be_closed() -> None:
+    one = model(max_retries=5, stream_chunk_timeout=7.0)
+    copy, close = internals.with_own_connections(one)
+    assert isinstance(copy, BaseChatOpenAI) and close is not None
+    assert copy.async_client is not one.async_client, f"{CHANGED}async_client"
+    assert copy.root_async_client._client is not one.root_async_client._client, f"{CHANGED}root_async_client"
+    assert (copy.root_async_client.max_retries, one.root_async_client.max_retries) == (0, 5)
+    assert (copy.stream_chunk_timeout, internals.chunk_timeout(one)) == (None, 7.0), f"{CHANGED}stream_chunk_timeout"
+    await close()
+    assert copy.root_async_client.is_closed() and not one.root_async_client.is_closed()
+
+
+def test_what_langsmith_is_told_is_there_to_be_put_right() -> None:
+    assert {"ls_provider", "ls_model_name"} <= set(model(max_tokens=9)._get_ls_params()), f"{CHANGED}_get_ls_params"
