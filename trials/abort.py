@@ -1,7 +1,7 @@
 """What a real llama-server generates after open samples were cut off, and what one request for n samples saves.
 
-python -m benchmarks.abort             both tables, on the shipped model made endless
-python -m benchmarks.abort --quick     one round, shorter
+python -m trials.abort             both tables, on the shipped model made endless
+python -m trials.abort --quick     one round, shorter
 """
 
 import argparse
@@ -166,7 +166,7 @@ def measure_requests(*, rounds: int, folder: Path | None = None) -> Iterator[str
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print both tables; returns 1 where too much was generated after the decision."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.abort", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m trials.abort", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one round of short samples")
     quick = parser.parse_args(arguments).quick
     rounds, tokens = (1, 400) if quick else (7, 900)

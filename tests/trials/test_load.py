@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from benchmarks.load_test import run
 from benchmarks.loopback_chat import PROMPT_TOKENS
+from trials.load_test import run
 
 
 @pytest.mark.slow  # a load test
