@@ -28,7 +28,7 @@ from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream
 from langchain_reasc_openai.routing.replicas import ReplicaPool, ReplicaStatus
 from pydantic import SecretStr
 
-from benchmarks.loopback_chat import PROMPT_TOKENS
+from tests.servers.chat_wire import PROMPT_TOKENS
 
 __all__ = ["Report", "run"]
 

@@ -1,8 +1,8 @@
 import asyncio
 
 import pytest
+from servers.chat_wire import PROMPT_TOKENS
 
-from benchmarks.loopback_chat import PROMPT_TOKENS
 from trials.load_test import run
 
 

@@ -9,9 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers.exchange import Exchange
 
-from backends.openai.pools import AsyncCalls, Script, SyncCalls, endless, eventually, hangs, pool_of, sample, silent
-from benchmarks.loopback_chat import Exchange, serving
+from backends.openai.pools import (
+    AsyncCalls,
+    Script,
+    SyncCalls,
+    endless,
+    eventually,
+    hangs,
+    pool_of,
+    sample,
+    serving,
+    silent,
+)
 
 
 @pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
