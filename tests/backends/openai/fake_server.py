@@ -101,7 +101,7 @@ class Fake(Chat):
 
     def said(self, request: Request, at: int) -> list[Sequence[str]]:
         limit = request.get("max_tokens") or request.get("max_completion_tokens") or len(self.words)
-        texts = []
+        texts: list[Sequence[str]] = []
         for index in range(request.get("n", 1) if self.n else 1):
             first, *others = self.words
             if self.seed == "counts" and "seed" in request:

@@ -97,7 +97,7 @@ class Gemini:
 class Anthropic:
     """``POST /v1/messages`` (https://docs.claude.com/en/api/messages): no logprobs, no seed, no n."""
 
-    message: ClassVar = {
+    message: ClassVar[dict[str, Any]] = {
         "id": "m-1",
         "type": "message",
         "role": "assistant",
