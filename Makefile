@@ -66,7 +66,7 @@ test-decisions: $(VENV)/.decisions
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy langchain_reasc backends benchmarks examples/*.py
+	@$(BIN)/mypy langchain_reasc backends benchmarks trials studies examples/*.py
 	@cd examples/word_problems && MYPYPATH=../..:../../backends ../../$(BIN)/mypy --config-file ../../pyproject.toml *.py
 	@$(BIN)/python tests/documentation/check_snippets.py
 

@@ -1,11 +1,13 @@
 """``reasc grade``: what it prints, what it writes, and how it fails."""
 
+import asyncio
 import json
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from backends.openai.fake_server import Fake, serving
 from pools.synthetic import question, response, stored, write_lines
+from servers.exchange import Exchange
 
 from langchain_reasc.pools import read_pool
 
@@ -25,10 +28,13 @@ class Judging(Fake):
 
     seconds: float = 0.0
 
-    def text(self, request: dict[str, Any], index: int, at: int) -> list[str]:
-        time.sleep(self.seconds)
+    async def __call__(self, exchange: Exchange) -> None:
+        await asyncio.sleep(self.seconds)
+        await super().__call__(exchange)
+
+    def said(self, request: dict[str, Any], at: int) -> list[Sequence[str]]:
         shown = re.search(r"<given_answer>\n(.*?)\n</given_answer>", request["messages"][-1]["content"], re.S)
-        return ["Correct" if shown and "oslo" in shown[1] else "Incorrect", "."]
+        return [["Correct" if shown and "oslo" in shown[1] else "Incorrect", "."]]
 
 
 def a_pool(folder: Path, *, copies: int = 1, name: str = "p") -> Path:

@@ -11,7 +11,7 @@ from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 from langchain_reasc.models.logprobs import token_signals_of
 
-from .chat_server import ChatServer, chat_server
+from .chat_server import ChatServer, chat_server, scripted
 from .fakes import PROMPT_TOKENS, TOP_K, Reply, calibration
 
 langchain_openai = pytest.importorskip("langchain_openai")
@@ -106,7 +106,7 @@ def test_the_api_key_is_sent_and_shown_nowhere(runner: Any) -> None:
         result = runner.solve(reasc, "q")
         assert served.headers[0]["authorization"] == f"Bearer {KEY}"
         assert len(result.failures) == 1
-        served.script = always(Reply(error=ValueError("no")))
+        served.answer = scripted(always(Reply(error=ValueError("no"))))
         with pytest.raises(SamplingError) as caught:
             runner.invoke(reasc, "q")
     shown = [

@@ -1,160 +1,102 @@
 """What servers do wrong: one behaviour each, by the name that the table in backends/README.md gives it."""
 
+import asyncio
 import json
-import time
-from itertools import islice
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from runnable.chat_server import chunk, events
-from runnable.fakes import Reply
+from .chat_wire import DONE, Chat, words_of
+from .exchange import EVENTS, JSON, Answer, Exchange, refuses
 
-from .fault_server import Behaviour, Exchange, answer, completion
+__all__ = ["FAULTS", "RIGHT", "TOKENS", "drip"]
 
-__all__ = ["FAULTS", "TOKENS", "status"]
-
-TOKENS: Final = 3  # of the right reply
-_REPLY: Final = Reply("it is 42", -1.25)
+RIGHT: Final = Chat(logprob=-1.25)  # what a server in good health says
+TOKENS: Final = len(RIGHT.words)
 
 
-def status(code: int, **headers: str) -> Behaviour:
-    body = json.dumps({"error": {"message": f"the server said {code}", "type": "test", "code": None}})
-    return lambda exchange: exchange.whole(code, body, **headers)
+def sends(
+    *given: Any,
+    chat: Chat = RIGHT,
+    only: int | None = None,
+    alter: Callable[[int, Any], Any] = lambda at, event: event,
+    then: Callable[[Exchange], Awaitable[None]] = Exchange.end,
+    content_type: str = EVENTS,
+) -> Answer:
+    """The right stream or ``only`` its first events, each put through ``alter(position, event)``; then ``given``."""
+
+    async def behave(exchange: Exchange) -> None:
+        events = [*chat.events(exchange.body)][:only]
+        await exchange.stream([*(alter(at, event) for at, event in enumerate(events)), *given], content_type)
+        await then(exchange)
+
+    return behave
 
 
-def _token(text: str, exchange: Exchange) -> str:
-    return next(events(Reply(text, -1.25), exchange.request))
+async def unstreamed(exchange: Exchange) -> None:
+    await exchange.reply(200, RIGHT.whole(exchange.body))
 
 
-def no_first_token(exchange: Exchange) -> None:
-    exchange.hang()
+async def html(exchange: Exchange) -> None:
+    await exchange.reply(200, "<html><body>Please log in</body></html>", content_type="text/html")
 
 
-def no_second_token(exchange: Exchange) -> None:
-    exchange.begin()
-    exchange.event(_token("it", exchange))
-    exchange.hang()
+def without_logprobs(event: Any) -> Any:
+    return event | {"choices": [choice | {"logprobs": None} for choice in event["choices"]]}
 
 
-def cut(exchange: Exchange) -> None:
-    """The connection closes before the reply has ended."""
-    exchange.begin()
-    exchange.event(_token("it", exchange))
+async def ten_megabytes(exchange: Exchange) -> None:
+    times = 2 + RIGHT.alternatives_of(exchange.body)  # that the token stands in its event
+    await exchange.stream([RIGHT.token("thinking " * (10 * 2**20 // 9 // times), exchange.body)])
+    await RIGHT(exchange)
 
 
-def ended_early(exchange: Exchange) -> None:
-    """In good order for HTTP, but with neither a finish reason nor the end mark, and before the last digit."""
-    exchange.begin()
-    for event in islice(events(Reply("it is 4 2", -1.25), exchange.request), TOKENS):
-        exchange.event(event)
-    exchange.end()
+def drip(pause: float = 0.01) -> Answer:
+    async def behave(exchange: Exchange) -> None:
+        await exchange.begin()
+        texts = [*(json.dumps(event) for event in RIGHT.events(exchange.body)), DONE]
+        whole = "".join(f"data: {text}\n\n" for text in texts)
+        size = max(1, len(whole) // 40)
+        for at in range(0, len(whole), size):
+            await exchange.write(whole[at : at + size])
+            await asyncio.sleep(pause)
+
+    return behave
 
 
-def malformed_json(exchange: Exchange) -> None:
-    exchange.begin()
-    exchange.event(_token("it", exchange))
-    exchange.event('{"id": "c", "choices": [{"index": 0, "del')
-    exchange.end()
+def usage(*given: Any) -> Answer:
+    reported = dict(zip(("prompt_tokens", "completion_tokens", "total_tokens"), given, strict=True))
+    return sends(DONE, alter=lambda at, event: event | ({"usage": reported} if event.get("usage") else {}))
 
 
-def html(exchange: Exchange) -> None:
-    exchange.whole(200, "<html><body>Please log in</body></html>", content_type="text/html")
-
-
-def unstreamed(exchange: Exchange) -> None:
-    exchange.whole(200, json.dumps(completion(_REPLY, exchange.request)))
-
-
-def events_as_json(exchange: Exchange) -> None:
-    answer(exchange, content_type="application/json")
-
-
-def error_event(exchange: Exchange) -> None:
-    exchange.begin()
-    exchange.event(_token("it", exchange))
-    exchange.event(json.dumps({"error": {"message": "CUDA out of memory", "type": "server_error", "code": 500}}))
-    exchange.end()
-
-
-def _altered(exchange: Exchange, alter: Any) -> None:
-    """The right reply with each event put through ``alter(position, event)``."""
-    exchange.begin()
-    for at, event in enumerate(events(_REPLY, exchange.request)):
-        exchange.event(event if event == "[DONE]" else json.dumps(alter(at, json.loads(event))))
-    exchange.end()
-
-
-def half_the_logprobs(exchange: Exchange) -> None:
-    def alter(at: int, event: Any) -> Any:
-        for choice in event["choices"] if at else ():
-            choice["logprobs"] = None
-        return event
-
-    _altered(exchange, alter)
-
-
-def empty_choices(exchange: Exchange) -> None:
-    _altered(exchange, lambda at, event: event | {"choices": []})
-
-
-def content_filter(exchange: Exchange) -> None:
-    exchange.begin()
-    exchange.event(chunk(choices=[{"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None}]))
-    exchange.event(chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "content_filter"}]))
-    exchange.event("[DONE]")
-    exchange.end()
-
-
-def duplicate_indices(exchange: Exchange) -> None:
-    _altered(exchange, lambda at, event: event | {"choices": event["choices"] * 2})
-
-
-def ten_megabytes(exchange: Exchange) -> None:
-    exchange.begin()
-    exchange.event(_token("thinking " * 1_165_085, exchange))
-    for event in events(_REPLY, exchange.request):
-        exchange.event(event)
-    exchange.end()
-
-
-def drip(exchange: Exchange, *, pause: float = 0.01) -> None:
-    exchange.begin()
-    whole = "".join(f"data: {event}\n\n" for event in events(_REPLY, exchange.request)).encode()
-    size = max(1, len(whole) // 40)
-    for at in range(0, len(whole), size):
-        exchange.piece(whole[at : at + size])
-        time.sleep(pause)
-    exchange.end()
-
-
-def usage(**reported: Any) -> Behaviour:
-    return lambda exchange: _altered(
-        exchange, lambda at, event: event | ({"usage": reported} if event.get("usage") else {})
-    )
-
-
-FAULTS: Final[dict[str, Behaviour]] = {
-    "429": status(429),
-    "429 with Retry-After": status(429, retry_after="1"),
-    "500": status(500),
-    "502": status(502),
-    "503": status(503),
-    "no first token": no_first_token,
-    "no second token": no_second_token,
-    "cut stream": cut,
-    "stream ended early": ended_early,
-    "malformed JSON": malformed_json,
+FAULTS: Final[dict[str, Answer]] = {
+    "429": refuses(429),
+    "429 with Retry-After": refuses(429, retry_after="1"),
+    "500": refuses(500),
+    "502": refuses(502),
+    "503": refuses(503),
+    "no first token": Exchange.hang,
+    "no second token": sends(only=1, then=Exchange.hang),
+    "cut stream": sends(only=1, then=Exchange.cut),
+    # In good order for HTTP, but with neither a finish reason nor the end mark, and before the last digit.
+    "stream ended early": sends(chat=Chat(words_of("it is 4 2"), -1.25), only=TOKENS),
+    "malformed JSON": sends('{"id": "c", "choices": [{"index": 0, "del', only=1),
     "HTML": html,
     "unstreamed reply": unstreamed,
-    "events as JSON": events_as_json,
-    "error event": error_event,
-    "half the logprobs": half_the_logprobs,
-    "empty choices": empty_choices,
-    "content filter": content_filter,
-    "duplicate indices": duplicate_indices,
+    "events as JSON": sends(DONE, content_type=JSON),
+    "error event": sends({"error": {"message": "CUDA out of memory", "type": "server_error", "code": 500}}, only=1),
+    "half the logprobs": sends(DONE, alter=lambda at, event: without_logprobs(event) if at else event),
+    "empty choices": sends(DONE, alter=lambda at, event: event | {"choices": []}),
+    "content filter": sends(
+        RIGHT.chunk(choices=[{"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None}]),
+        RIGHT.chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "content_filter"}]),
+        DONE,
+        only=0,
+    ),
+    "duplicate indices": sends(DONE, alter=lambda at, event: event | {"choices": event["choices"] * 2}),
     "10 MB line": ten_megabytes,
-    "slow drip": drip,
-    "usage null": usage(prompt_tokens=None, completion_tokens=None, total_tokens=None),
-    "usage zero": usage(prompt_tokens=0, completion_tokens=0, total_tokens=0),
-    "usage negative": usage(prompt_tokens=-5, completion_tokens=-7, total_tokens=-12),
-    "usage in words": usage(prompt_tokens="many", completion_tokens="few", total_tokens="some"),
+    "slow drip": drip(),
+    "usage null": usage(None, None, None),
+    "usage zero": usage(0, 0, 0),
+    "usage negative": usage(-5, -7, -12),
+    "usage in words": usage("many", "few", "some"),
 }

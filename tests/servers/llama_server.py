@@ -20,33 +20,43 @@ NAME = "word-problems"
 
 @dataclass(frozen=True)
 class LlamaServer:
-    """A running server.
+    """A running server, and what it counts.
 
     Attributes:
         url: base URL for OpenAI's clients.
+        pid: its process.
         name: of its model.
     """
 
     url: str
+    pid: int
     name: str = NAME
 
     def generated(self) -> int:
-        """Tokens generated since it started."""
-        text = self._get("/metrics").decode()
-        found = re.search(r"^llamacpp:tokens_predicted_total (\S+)$", text, re.MULTILINE)
-        assert found, text
-        return int(float(found[1]))
+        """Tokens of all requests that are over, cut off or not."""
+        return self._metric("tokens_predicted_total")
 
-    def busy(self) -> int:
-        """Slots that generate now."""
-        slots: list[dict[str, Any]] = json.loads(self._get("/slots"))
-        return sum(slot["is_processing"] for slot in slots)
+    def prefilled(self) -> int:
+        """Prompt tokens that were computed, and not taken from a cache."""
+        return self._metric("prompt_tokens_total")
+
+    def generating(self) -> tuple[int, int]:
+        """Requests that run, and the tokens that they have generated."""
+        slots = [slot for slot in json.loads(self._get("/slots")) if slot["is_processing"]]
+        return len(slots), sum(part["n_decoded"] for slot in slots for part in slot["next_token"])
 
     def wait_until_idle(self, seconds: float = 30) -> None:
+        """Return when no request runs."""
         until = time.monotonic() + seconds
-        while self.busy():
-            assert time.monotonic() < until, f"still {self.busy()} slots busy after {seconds} s"
-            time.sleep(0.005)
+        while busy := self.generating()[0]:
+            assert time.monotonic() < until, f"still {busy} slots busy after {seconds} s"
+            time.sleep(0.001)
+
+    def _metric(self, name: str) -> int:
+        text = self._get("/metrics").decode()
+        found = re.search(rf"^llamacpp:{name} (\S+)$", text, re.MULTILINE)
+        assert found, text
+        return int(float(found[1]))
 
     def _get(self, path: str) -> bytes:
         with urllib.request.urlopen(self.url.removesuffix("/v1") + path, timeout=30) as reply:
@@ -55,22 +65,12 @@ class LlamaServer:
 
 
 @contextmanager
-def llama_server(path: Path, *, cache: str = "F16", slots: int = 8) -> Iterator[LlamaServer]:
-    """Start one on a GGUF; ``cache`` is the type of its KV cache."""
-    options = {
-        "path": str(path),
-        "name": NAME,
-        "cache": cache,
-        "slots": slots,
-        "cells": 8192,
-        "threads": 1,
-        "n_gpu_layers": 0,
-        "flash_attn": "off",
-        "http_threads": 32,
-        "watched": True,
-    }
+def llama_server(path: Path, **options: Any) -> Iterator[LlamaServer]:
+    """Start one on a GGUF; the options are those of ``benchmarks/llama_server_process.py``."""
+    usual = {"name": NAME, "cache": "F16", "slots": 8, "cells": 8192, "threads": 1, "http_threads": 32}
+    usual |= {"path": str(path), "n_gpu_layers": 0, "flash_attn": "off", "watched": True}
     process = subprocess.Popen(
-        [sys.executable, str(PROCESS), json.dumps(options)],
+        [sys.executable, str(PROCESS), json.dumps(usual | options)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -80,7 +80,7 @@ def llama_server(path: Path, *, cache: str = "F16", slots: int = 8) -> Iterator[
     try:
         answer = process.stdout.readline()
         assert answer, f"llama-server ended with code {process.wait()}"
-        yield LlamaServer(f"{json.loads(answer)['address']}/v1")
+        yield LlamaServer(f"{json.loads(answer)['address']}/v1", process.pid)
     finally:
         process.stdin.close()
         process.kill()

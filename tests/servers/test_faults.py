@@ -15,8 +15,9 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import LogprobsUnavailable, SampleTimeout, SamplingError
 
 from .conftest import Chat
-from .fault_server import Exchange, answer, fault_server
-from .faults import FAULTS, TOKENS, drip, status
+from .exchange import Exchange, refuses
+from .fake_server import serving
+from .faults import FAULTS, RIGHT, TOKENS, drip
 
 TIMEOUT: Final = 1.0  # seconds the clients wait; on a busy machine too, what is well must come in time
 BAD: Final = 1  # the sample that goes wrong
@@ -35,11 +36,11 @@ NOTHING_CAME: Final = Failure("ValueError", "No generation chunks")
 NO_STREAM: Final = Failure("SamplingError", "without a single event of a stream; is that the address")
 SILENT: Final = Failure("SamplingError", "before the response had a finish_reason", "")
 EVERYWHERE: Final = {
-    "429": Failure("OpenAIRateLimitError", "the server said 429"),
-    "429 with Retry-After": Failure("OpenAIRateLimitError", "the server said 429"),
-    "500": Failure("OpenAIAPIError", "the server said 500"),
-    "502": Failure("OpenAIAPIError", "the server said 502"),
-    "503": Failure("OpenAIAPIError", "the server said 503"),
+    "429": Failure("OpenAIRateLimitError", "refused with 429"),
+    "429 with Retry-After": Failure("OpenAIRateLimitError", "refused with 429"),
+    "500": Failure("OpenAIAPIError", "refused with 500"),
+    "502": Failure("OpenAIAPIError", "refused with 502"),
+    "503": Failure("OpenAIAPIError", "refused with 503"),
     "no first token": Failure("OpenAITimeoutError", "timed out"),
     "no second token": Failure("OpenAITimeoutError", "timed out", "it"),
     "cut stream": Failure("OpenAIConnectionError", "Connection error", "it"),
@@ -72,11 +73,11 @@ def cases(faults: Mapping[str, Iterable[str]]) -> pytest.MarkDecorator:
 def with_fault(name: str, *, attempts: int = 99) -> Any:
     """A server on which sample 1 goes wrong, so many times."""
 
-    def behave(exchange: Exchange) -> None:
+    async def behave(exchange: Exchange) -> None:
         wrong = exchange.sample == BAD and exchange.attempt < attempts
-        (FAULTS[name] if wrong else answer)(exchange)
+        await (FAULTS[name] if wrong else RIGHT)(exchange)
 
-    return fault_server(behave)
+    return serving(behave)
 
 
 def reasc_over(model: Any, **options: Any) -> ReASCRunnable:
@@ -120,7 +121,7 @@ def test_a_response_without_text_costs_tokens_and_casts_no_vote(name: str, runne
 
 @cases(dict.fromkeys(FAILURES, ("429", "HTML", "stream ended early")))
 def test_nothing_but_faults_is_one_error_that_lists_them(name: str, runner: Any, chat: Chat) -> None:
-    with fault_server(FAULTS[name]) as served, pytest.raises(SamplingError) as caught:
+    with serving(FAULTS[name]) as served, pytest.raises(SamplingError) as caught:
         runner.solve(reasc_over(chat(served.url)), "q")
     assert len(served.exchanges) == 4, "after one wave of nothing but failures no more is tried"
     failure = FAILURES[chat.name][name]
@@ -129,11 +130,11 @@ def test_nothing_but_faults_is_one_error_that_lists_them(name: str, runner: Any,
 
 
 def test_one_failure_alone_may_be_bad_luck(runner: Any, chat: Chat) -> None:
-    def behave(exchange: Exchange) -> None:
-        (FAULTS["stream ended early"] if exchange.sample == 0 else answer)(exchange)
+    async def behave(exchange: Exchange) -> None:
+        await (FAULTS["stream ended early"] if exchange.sample == 0 else RIGHT)(exchange)
 
     made = calibration(mean=3.0, gate=100.0)  # it may open at the first response, so that one goes alone
-    with fault_server(behave) as served:
+    with serving(behave) as served:
         reasc = ReASCRunnable(model=chat(served.url), calibration=made, allow_fingerprint_mismatch=True)
         result = runner.solve(reasc, "q")
     assert (result.answer, result.responses[0].status) == ("42", "failed")
@@ -143,7 +144,7 @@ def test_one_failure_alone_may_be_bad_luck(runner: Any, chat: Chat) -> None:
 def test_a_fault_that_passes_is_asked_again(name: str, runner: Any, chat: Chat) -> None:
     with with_fault(name, attempts=1) as served:
         result = runner.solve(reasc_over(chat(served.url, timeout=TIMEOUT, max_retries=2)), "q")
-        assert served.attempts(BAD) == 2
+        assert sum(exchange.sample == BAD for exchange in served.exchanges) == 2
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     assert result.responses[BAD].score == 1.25
     assert result.usage.output_tokens == 4 * TOKENS, "the lost attempt had brought no token"
@@ -152,18 +153,18 @@ def test_a_fault_that_passes_is_asked_again(name: str, runner: Any, chat: Chat) 
 def test_the_server_says_when_to_ask_again(runner: Any, chat: Chat) -> None:
     came: list[float] = []
 
-    def behave(exchange: Exchange) -> None:
+    async def behave(exchange: Exchange) -> None:
         came.append(time.monotonic())
-        (answer if exchange.attempt else FAULTS["429 with Retry-After"])(exchange)
+        await (RIGHT if exchange.attempt else FAULTS["429 with Retry-After"])(exchange)
 
-    with fault_server(behave) as served:
+    with serving(behave) as served:
         runner.invoke(ReASCRunnable(model=chat(served.url, max_retries=2), max_samples=1), "q")
     first, second = came
     assert second - first >= 1.0
 
 
 def test_what_does_not_pass_is_not_asked_again(runner: Any, chat: Chat) -> None:
-    with fault_server(status(400)) as served, pytest.raises(SamplingError, match="the server said 400"):
+    with serving(refuses(400)) as served, pytest.raises(SamplingError, match="refused with 400"):
         runner.invoke(ReASCRunnable(model=chat(served.url, max_retries=2), concurrency=2), "q")
     assert len(served.exchanges) == 2
 
@@ -190,28 +191,28 @@ def test_usage_that_cannot_be_is_counted_from_what_came(name: str, runner: Any, 
 
 
 def test_a_response_that_drips_is_cut_off_by_its_time_limit(runner: Any, chat: Chat) -> None:
-    def behave(exchange: Exchange) -> None:
-        drip(exchange, pause=0.1) if exchange.sample == BAD else answer(exchange)
+    async def behave(exchange: Exchange) -> None:
+        await (drip(0.1) if exchange.sample == BAD else RIGHT)(exchange)
 
-    with fault_server(behave) as served:
+    with serving(behave) as served:
         result = runner.solve(reasc_over(chat(served.url), sample_timeout=TIMEOUT), "q")
     assert result.answer == "42"
     assert isinstance(result.responses[BAD].error, SampleTimeout)
 
 
 def test_a_chat_model_with_n_is_asked_for_one_choice_per_sample(runner: Any, chat: Chat) -> None:
-    with fault_server(answer) as served:
+    with serving(RIGHT) as served:
         result = runner.solve(reasc_over(chat(served.url, n=3)), "q")
-        assert {exchange.request.get("n") or 1 for exchange in served.exchanges} == {1}
+        assert {request.get("n") or 1 for request in served.requests} == {1}
     assert (result.answer, result.decision.samples) == ("42", 4)
 
 
 @pytest.mark.parametrize("face", [SyncFace(), AsyncFace()], ids=["sync", "async"])
 def test_fewer_choices_than_asked_for_are_no_more_than_came(face: Any, chat: Chat) -> None:
-    def behave(exchange: Exchange) -> None:
-        exchange.request["n"] -= 1
-        answer(exchange)
+    async def behave(exchange: Exchange) -> None:
+        exchange.body["n"] -= 1
+        await RIGHT(exchange)
 
-    with fault_server(behave) as served:
+    with serving(behave) as served:
         [choices] = face.generate(chat(served.url, n=3), [[HumanMessage("q")]]).generations
     assert [choice.text for choice in choices] == ["it is 42"] * 2

@@ -17,13 +17,14 @@ from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.pools.record import record_pool
 
 from .conftest import KEY, Chat
-from .fault_server import FaultServer, answer, fault_server
-from .faults import FAULTS, status
+from .exchange import refuses
+from .fake_server import Served, serving
+from .faults import FAULTS, RIGHT
 from .test_faults import reasc_over
 
 
-def sent(served: FaultServer) -> set[str]:
-    return {exchange.headers.get("authorization", "") for exchange in served.exchanges}
+def sent(served: Served) -> set[str]:
+    return {headers.get("authorization", "") for headers in served.headers}
 
 
 def whole(error: BaseException) -> str:
@@ -33,7 +34,7 @@ def whole(error: BaseException) -> str:
 
 def test_in_nothing_that_is_shown_or_logged(runner: Any, chat: Chat, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with fault_server(lambda exchange: (FAULTS["cut stream"] if exchange.sample == 1 else answer)(exchange)) as served:
+    with serving(lambda exchange: (FAULTS["cut stream"] if exchange.sample == 1 else RIGHT)(exchange)) as served:
         model = chat(served.url)
         reasc = reasc_over(model)
         result = runner.solve(reasc, "q")
@@ -50,7 +51,7 @@ def test_in_nothing_that_is_shown_or_logged(runner: Any, chat: Chat, caplog: pyt
 
 @pytest.mark.parametrize("code", [401, 403, 404, 500])
 def test_in_no_error(code: int, runner: Any, chat: Chat) -> None:
-    with fault_server(status(code)) as served, pytest.raises(SamplingError) as caught:
+    with serving(refuses(code)) as served, pytest.raises(SamplingError) as caught:
         runner.invoke(ReASCRunnable(model=chat(served.url)), "q")
     errors = [caught.value, *caught.value.failures]
     assert len(errors) == 5 and not [error for error in errors if KEY in whole(error)]
@@ -58,7 +59,7 @@ def test_in_no_error(code: int, runner: Any, chat: Chat) -> None:
 
 def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
     questions = [LabelledQuestion(f"q{at}", f"question {at}", "42") for at in range(3)]
-    with fault_server(answer) as served:
+    with serving(RIGHT) as served:
         model = chat(served.url)
         record_pool(model, questions, tmp_path / "pool.sqlite", samples=2, measure=TOP_K)
         made = calibrate_mixture(
@@ -75,7 +76,7 @@ def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
 def test_in_nothing_that_a_probe_keeps_or_says(up: bool, tmp_path: Path) -> None:
     backend = pytest.importorskip("langchain_reasc_openai")
     cache = tmp_path / "probed.json"
-    with fault_server(answer) as served:
+    with serving(RIGHT) as served:
         url = served.url if up else "http://127.0.0.1:9/v1"
         model = backend.ChatOpenAICompatible(base_url=url, model="gpt-test", api_key=KEY, probe_cache=cache)
         try:

@@ -12,7 +12,9 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
 
 from .conftest import KEY, Chat
-from .fault_server import Exchange, answer, fault_server
+from .exchange import Answer, Exchange
+from .fake_server import serving
+from .faults import RIGHT
 
 
 @pytest.fixture(scope="module")
@@ -38,40 +40,40 @@ def test_connection_refused(runner: Any, chat: Chat) -> None:
 
 
 def test_a_certificate_nobody_trusts(runner: Any, chat: Chat, stranger: ssl.SSLContext) -> None:
-    with fault_server(answer, tls=stranger) as served:
+    with serving(RIGHT, tls=stranger) as served:
         error = unreachable(runner, chat(served.url))
         assert not served.exchanges, "nothing was said to a stranger, the key least of all"
     assert "Connection error" in str(error)
 
 
 def test_https_where_http_is_spoken(runner: Any, chat: Chat) -> None:
-    with fault_server(answer) as served:
+    with serving(RIGHT) as served:
         assert "Connection error" in str(unreachable(runner, chat(served.url.replace("http:", "https:"))))
 
 
-def redirect(code: int, target: str) -> Any:
-    return lambda exchange: exchange.whole(code, location=f"{target}/chat/completions")
+def redirect(code: int, target: str) -> Answer:
+    return lambda exchange: exchange.reply(code, location=f"{target}/chat/completions")
 
 
 @pytest.mark.parametrize("code", [307, 308])
 def test_a_redirect_that_keeps_the_request_is_followed_without_the_key(code: int, runner: Any, chat: Chat) -> None:
-    with fault_server(answer) as elsewhere, fault_server(redirect(code, elsewhere.url)) as served:
+    with serving(RIGHT) as elsewhere, serving(redirect(code, elsewhere.url)) as served:
         result = runner.solve(ReASCRunnable(model=chat(served.url)), "q")
     assert (result.answer, result.failures) == ("42", ())
-    assert {exchange.headers["authorization"] for exchange in served.exchanges} == {f"Bearer {KEY}"}
-    assert not any("authorization" in exchange.headers for exchange in elsewhere.exchanges), "another port: a stranger"
+    assert {headers["authorization"] for headers in served.headers} == {f"Bearer {KEY}"}
+    assert not any("authorization" in headers for headers in elsewhere.headers), "another port: a stranger"
 
 
 @pytest.mark.parametrize("code", [301, 302, 303])
 def test_a_redirect_that_loses_the_request_is_a_failure(code: int, runner: Any, chat: Chat) -> None:
-    with fault_server(answer) as elsewhere, fault_server(redirect(code, elsewhere.url)) as served:
+    with serving(RIGHT) as elsewhere, serving(redirect(code, elsewhere.url)) as served:
         assert "404" in str(unreachable(runner, chat(served.url)))
     assert not elsewhere.exchanges
 
 
 def test_a_redirect_in_a_circle_ends(runner: Any, chat: Chat) -> None:
-    def around(exchange: Exchange) -> None:
-        exchange.whole(307, location=f"http://{exchange.headers['host']}/v1/chat/completions")
+    async def around(exchange: Exchange) -> None:
+        await exchange.reply(307, location=f"http://{exchange.headers['host']}/v1/chat/completions")
 
-    with fault_server(around) as served:
+    with serving(around) as served:
         assert "Connection error" in str(unreachable(runner, chat(served.url)))

@@ -16,8 +16,10 @@ from langchain_reasc_openai.routing.replicas import ReplicaPool
 from langchain_reasc_openai.routing.retrying import RetryPolicy
 from langchain_reasc_openai.routing.router import Replica, prompt_key
 from pydantic import SecretStr
+from servers import fake_server
+from servers.exchange import Exchange
+from servers.exchange import refuses as refuses
 
-from benchmarks.loopback_chat import Exchange
 from langchain_reasc.models.contract import FailedSample
 
 PROMPT = [HumanMessage("How much is 17 + 25?")]
@@ -63,6 +65,13 @@ def asample(pool: ReplicaPool, **options: Any) -> AsyncSampleStream:
     return AsyncSampleStream(prepare)
 
 
+@contextmanager
+def serving(step: Any) -> Iterator[str]:
+    """A server whose every request is answered by a step; gives its base URL."""
+    with fake_server.serving(step) as served:
+        yield served.url
+
+
 def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
     """Whether the condition comes true in time."""
     until = time.monotonic() + seconds
@@ -98,15 +107,8 @@ def says(text: str) -> Any:
     return step
 
 
-def refuses(status: int, **headers: str) -> Any:
-    async def step(exchange: Exchange) -> None:
-        await exchange.error(status, {name.replace("_", "-"): value for name, value in headers.items()})
-
-    return step
-
-
 def cut_after(words: int) -> Any:
-    """Closes the connection after some words; with 0, after the head."""
+    """Ends the response after some words; with 0, after the head."""
 
     async def step(exchange: Exchange) -> None:
         await exchange.begin()
@@ -118,11 +120,10 @@ def cut_after(words: int) -> Any:
 
 async def hangs(exchange: Exchange) -> None:
     await exchange.begin()
-    await exchange.gone.wait()
+    await exchange.hang()
 
 
-async def silent(exchange: Exchange) -> None:
-    await exchange.gone.wait()
+silent = Exchange.hang
 
 
 async def endless(exchange: Exchange) -> None:

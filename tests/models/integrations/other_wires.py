@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from .wire_server import PROMPT_TOKENS, TOKENS, Refused, Reply, alternatives, chosen
+from servers.chat_wire import PROMPT_TOKENS, Refused, Request
+from servers.exchange import Exchange
 
-Request = dict[str, Any]
+from .openai_wires import TOKENS, alternatives, chosen
 
 
 class Ollama:
@@ -16,14 +17,15 @@ class Ollama:
         "top_logprobs",
     }
 
-    def __call__(self, path: str, request: Request) -> Reply:
-        if path != "/api/chat":
-            raise Refused(f"no such endpoint: {path}", 404)
+    async def __call__(self, exchange: Exchange) -> None:
+        request = exchange.body
+        if exchange.path != "/api/chat":
+            raise Refused(f"no such endpoint: {exchange.path}", 404)
         if unknown := request.keys() - self.known:
             raise Refused(f"unknown fields {sorted(unknown)}")
         if (request.get("top_logprobs") or 0) > 20:
             raise Refused("top_logprobs must be between 0 and 20")
-        return Reply(self.lines(request), "lines")
+        await exchange.stream(self.lines(request), "application/x-ndjson")
 
     def lines(self, request: Request) -> Iterator[Any]:
         for place, text in enumerate(TOKENS):
@@ -54,19 +56,20 @@ class Ollama:
 class Gemini:
     """``generateContent`` (https://ai.google.dev/api/generate-content): logprobs stand in ``logprobsResult``."""
 
-    def __call__(self, path: str, request: Request) -> Reply:
-        _, _, method = path.partition("?")[0].rpartition(":")
-        config = request.get("generationConfig", {})
+    async def __call__(self, exchange: Exchange) -> None:
+        _, _, method = exchange.path.partition("?")[0].rpartition(":")
+        config = exchange.body.get("generationConfig", {})
         wanted = int(config.get("logprobs") or 0) if config.get("responseLogprobs") else None
         if (wanted or 0) > 20:
             raise Refused("logprobs must be at most 20")
         if method == "streamGenerateContent":
-            return Reply(self.events(wanted), "sse")
+            await exchange.stream(self.events(wanted))
+            return
         if method != "generateContent":
-            raise Refused(f"no such endpoint: {path}", 404)
+            raise Refused(f"no such endpoint: {exchange.path}", 404)
         n = config.get("candidateCount") or 1
         whole = [self.candidate("".join(TOKENS), range(4), wanted) | {"index": at} for at in range(n)]
-        return Reply([{"candidates": whole, "usageMetadata": self.usage(n), "modelVersion": "m"}])
+        await exchange.reply(200, {"candidates": whole, "usageMetadata": self.usage(n), "modelVersion": "m"})
 
     def events(self, wanted: int | None) -> Iterator[Any]:
         for place, text in enumerate(TOKENS):
@@ -94,7 +97,7 @@ class Gemini:
 class Anthropic:
     """``POST /v1/messages`` (https://docs.claude.com/en/api/messages): no logprobs, no seed, no n."""
 
-    message: ClassVar = {
+    message: ClassVar[dict[str, Any]] = {
         "id": "m-1",
         "type": "message",
         "role": "assistant",
@@ -104,16 +107,17 @@ class Anthropic:
     }
     known = frozenset({"model", "messages", "max_tokens", "temperature", "top_p", "top_k", "stream", "stop_sequences"})
 
-    def __call__(self, path: str, request: Request) -> Reply:
-        if path != "/v1/messages":
-            raise Refused(f"no such endpoint: {path}", 404)
-        if unknown := request.keys() - self.known:
+    async def __call__(self, exchange: Exchange) -> None:
+        if exchange.path != "/v1/messages":
+            raise Refused(f"no such endpoint: {exchange.path}", 404)
+        if unknown := exchange.body.keys() - self.known:
             raise Refused(f"{sorted(unknown)}: Extra inputs are not permitted")
-        if request.get("stream"):
-            return Reply(self.events(), "events")
+        if exchange.body.get("stream"):
+            await exchange.stream(self.events())
+            return
         usage = {"input_tokens": PROMPT_TOKENS, "output_tokens": len(TOKENS)}
         content = [{"type": "text", "text": "".join(TOKENS)}]
-        return Reply([{**self.message, "content": content, "stop_reason": "end_turn", "usage": usage}])
+        await exchange.reply(200, {**self.message, "content": content, "stop_reason": "end_turn", "usage": usage})
 
     def events(self) -> Iterator[Any]:
         usage = {"input_tokens": PROMPT_TOKENS, "output_tokens": 0}

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from servers.exchange import Answer
 
 from . import openai_wires as openai
 from . import other_wires as other
-from .wire_server import Reply
 
 KEY = "sk-this-is-a-secret"
 
@@ -23,7 +23,7 @@ class Provider:
     """
 
     path: str
-    wire: Callable[[str, dict[str, Any]], Reply]
+    wire: Answer
     alternatives: int | None
     base: str = "/v1"
     url: str = "base_url"

@@ -7,12 +7,14 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import ConfigurableField, RunnablePassthrough
 from runnable.fakes import calibration
+from servers.exchange import Exchange
+from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.models.prepared import PreparedModel
 
+from .openai_wires import alternatives
 from .providers import PROVIDERS
-from .wire_server import alternatives, serving
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -81,7 +83,7 @@ def test_the_responses_api_is_switched_off_where_logprobs_are_read() -> None:
 
 def test_where_streams_lose_logprobs_responses_are_taken_whole(runner: Any) -> None:
     with serving(PROVIDERS["ChatTogether"].wire) as served:
-        model = PROVIDERS["ChatTogether"].model(served.url, streaming=True)
+        model = PROVIDERS["ChatTogether"].model(served.root, streaming=True)
         assert not PreparedModel.of(model, logprobs=True).streams
         assert PreparedModel.of(model).streams
         reasc = ReASCRunnable(model=model, calibration=calibration(), allow_fingerprint_mismatch=True)
@@ -94,16 +96,17 @@ def test_wrapped_models_are_asked_each_in_its_own_words(runner: Any, wrap: str) 
     """ChatFireworks is refused by its provider; ChatTogether comes after it, and takes other arguments."""
     fireworks, together = PROVIDERS["ChatFireworks"], PROVIDERS["ChatTogether"]
 
-    def down(path: str, request: dict[str, Any]) -> Any:
-        assert request["top_logprobs"] == 5
-        return together.wire(path, {**request, "logprobs": True})  # which is refused
+    async def down(exchange: Exchange) -> None:
+        assert exchange.body["top_logprobs"] == 5
+        exchange.body["logprobs"] = True
+        await together.wire(exchange)  # which refuses that
 
     with serving(fireworks.wire if wrap != "fallbacks" else down) as first, serving(together.wire) as second:
-        model = fireworks.model(first.url)
+        model = fireworks.model(first.root)
         wrapped = {
             "retry": lambda: model.with_retry(stop_after_attempt=2),
             "bound retry": lambda: model.bind(seed=3).with_retry(stop_after_attempt=2),
-            "fallbacks": lambda: model.with_fallbacks([together.model(second.url)]),
+            "fallbacks": lambda: model.with_fallbacks([together.model(second.root)]),
         }[wrap]()
         made = calibration(mean=100.0)
         result = runner.solve(ReASCRunnable(model=wrapped, calibration=made, allow_fingerprint_mismatch=True), "q")
@@ -120,12 +123,12 @@ def test_wrapped_models_are_asked_each_in_its_own_words(runner: Any, wrap: str) 
 def test_what_else_ollama_was_told_arrives_beside_the_seed(runner: Any) -> None:
     ollama = PROVIDERS["ChatOllama"]
     with serving(ollama.wire) as served:
-        model = ollama.model(served.url, seed=3, temperature=0.6, num_ctx=512)
+        model = ollama.model(served.root, seed=3, temperature=0.6, num_ctx=512)
         runner.solve(ReASCRunnable(model=model.bind(stop=["END"])), "q")
         assert {request["options"]["seed"] for request in served.requests} == {3, 4, 5, 6}
         for request in served.requests:
             assert {**request["options"], "seed": 0} == {"seed": 0, "temperature": 0.6, "num_ctx": 512, "stop": ["END"]}
-        served.requests.clear()
+        served.exchanges.clear()
         runner.solve(ReASCRunnable(model=model.bind(options={"seed": 30, "top_k": 9})), "q")
     assert sorted(request["options"]["seed"] for request in served.requests) == [30, 31, 32, 33]
     assert {request["options"]["top_k"] for request in served.requests} == {9}
@@ -168,7 +171,7 @@ CHAINS = {
 def test_models_inside_chains_are_asked_too(runner: Any, wrap: Any, name: str) -> None:
     provider = PROVIDERS[name]
     with serving(provider.wire) as served:
-        model = wrap(provider.model(served.url, cache=InMemoryCache()))
+        model = wrap(provider.model(served.root, cache=InMemoryCache()))
         made = calibration(mean=100.0)
         reasc = ReASCRunnable(model=model, calibration=made, allow_fingerprint_mismatch=True)
         result = runner.solve(reasc, "q", {"configurable": {"t": 0.5}})
@@ -198,7 +201,7 @@ def test_sampling_in_earnest_is_not_reported(model: Any) -> None:
 
 def test_a_temperature_of_0_in_a_call_is_reported_too(runner: Any) -> None:
     with serving(PROVIDERS["ChatOpenAI"].wire) as served:
-        reasc = ReASCRunnable(model=PROVIDERS["ChatOpenAI"].model(served.url))
+        reasc = ReASCRunnable(model=PROVIDERS["ChatOpenAI"].model(served.root))
         result = runner.solve(reasc, "q", temperature=0, n=2)
         assert [notice.split(" ")[1] for notice in result.notices[:2]] == ["temperature=0", "n=2"]
         assert {request["temperature"] for request in served.requests} == {0}
@@ -229,7 +232,7 @@ def test_what_runs_to_its_end_is_paid_for(runner: Any) -> None:
     """The decision falls after one response, and the others cannot be cut off."""
     together = PROVIDERS["ChatTogether"]
     with serving(together.wire) as served:
-        model = together.model(served.url)
+        model = together.model(served.root)
         reasc = ReASCRunnable(model=model, calibration=calibration(mean=-9.0), allow_fingerprint_mismatch=True)
         result = runner.solve(reasc, "q")
     assert (result.decision.samples, len(served.requests)) == (1, 4)

@@ -12,6 +12,7 @@ from langchain_core.globals import set_llm_cache
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from runnable.fakes import calibration, saying
+from servers.fake_server import Served, serving
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
@@ -22,7 +23,6 @@ from langchain_reasc.sampling import Wave, adrawn, draw, drawn
 
 from .openai_wires import OpenAI
 from .providers import KEY, PROVIDERS
-from .wire_server import Served, serving
 
 chat_models = pytest.importorskip("langchain.chat_models")
 NOWHERE = "http://127.0.0.1:9"
@@ -61,12 +61,12 @@ def global_cache() -> Iterator[None]:
 
 
 def initialised(served: Served, *, fields: Any = SETTABLE, **options: Any) -> Any:
-    given: dict[str, Any] = {"model_provider": "openai", "base_url": served.url + "/v1", "api_key": KEY, **options}
+    given: dict[str, Any] = {"model_provider": "openai", "base_url": served.url, "api_key": KEY, **options}
     return chat_models.init_chat_model("m", configurable_fields=fields, max_retries=0, **given)
 
 
 def set_by_field(served: Served) -> Any:
-    model = PROVIDERS["ChatOpenAI"].model(served.url)
+    model = PROVIDERS["ChatOpenAI"].model(served.root)
     names = {"model_name": "model", "temperature": "temperature", "seed": "seed", "cache": "cache"}
     return model.configurable_fields(**{field: ConfigurableField(name) for field, name in names.items()})
 
@@ -142,7 +142,7 @@ def test_reasc_resolves_it_for_each_call(runner: Any, served: Served, global_cac
         assert (result.answer, len(served.requests)) == ("42", 4), "and no cache had them"
         assert "temperature=0 makes every sample the same" in result.notices[0]
         assert {request["model"] for request in served.requests} == {model}
-        served.requests.clear()
+        served.exchanges.clear()
 
 
 def test_reasc_compares_the_model_that_it_turns_out_to_be(runner: Any, served: Served) -> None:
@@ -202,7 +202,7 @@ def test_tools_bound_beforehand_reach_the_model(four: Any, served: Served) -> No
 
 def test_without_a_model_until_the_call(four: Any, served: Served) -> None:
     source = PreparedModel.of(
-        chat_models.init_chat_model(base_url=served.url + "/v1", model_provider="openai", api_key=KEY), logprobs=True
+        chat_models.init_chat_model(base_url=served.url, model_provider="openai", api_key=KEY), logprobs=True
     )
     assert (source.notices, source.no_logprobs, source.fingerprint()) == ((), None, Fingerprint())
     with pytest.raises(

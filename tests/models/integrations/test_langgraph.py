@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from langchain_core.runnables import RunnableLambda
+from servers.fake_server import serving
 
 from langchain_reasc import Measure, ReASCRunnable
 
 from .providers import PROVIDERS
-from .wire_server import serving
 
 graph = pytest.importorskip("langgraph.graph")
 NAMES = ["ChatOpenAI", "ChatFireworks", "ChatOllama"]
@@ -36,7 +36,7 @@ async def collected(stream: Any) -> list[Any]:
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_candidates_are_not_shown(name: str, is_async: bool) -> None:
     with serving(PROVIDERS[name].wire) as served:
-        runs = app(ReASCRunnable(model=PROVIDERS[name].model(served.url)))
+        runs = app(ReASCRunnable(model=PROVIDERS[name].model(served.root)))
         asked = {"messages": [("human", "q")]}
         if is_async:
             shown = asyncio.run(collected(runs.astream(asked, stream_mode="messages")))
@@ -52,7 +52,7 @@ def test_candidates_are_not_shown(name: str, is_async: bool) -> None:
 def test_events_of_the_third_version_lose_no_logprobs(wrapped: bool, is_async: bool) -> None:
     """LangChain's bridge for them overwrites the metadata of earlier chunks where a model is invoked, not streamed."""
     with serving(PROVIDERS["ChatOpenAI"].wire) as served:
-        model = PROVIDERS["ChatOpenAI"].model(served.url)
+        model = PROVIDERS["ChatOpenAI"].model(served.root)
         measure = Measure("top_k", "mean")
         reasc = ReASCRunnable(model=model.with_retry() if wrapped else model, calibration="mixture", measure=measure)
         results: list[Any] = []

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import ConfigurableField, Runnable, RunnableLambda
 from pydantic import BaseModel, Field, PrivateAttr
+from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
@@ -21,7 +22,6 @@ from langchain_reasc.sampling import Wave, adrawn
 from langchain_reasc.sampling import drawn as drawn_of
 
 from .providers import PROVIDERS, Provider, each
-from .wire_server import serving
 
 SAMPLES = 4
 NOWHERE = "http://127.0.0.1:9"
@@ -221,7 +221,7 @@ def test_which_known_models_leave_something_on_themselves(provider: Provider, is
         return each_call[0], each_call[1]
 
     with serving(provider.wire) as served:
-        model = provider.model(served.url)
+        model = provider.model(served.root)
         if is_async:
             before, after = asyncio.run(asked(model))
         else:
@@ -242,9 +242,9 @@ def test_nvidias_client_sends_every_seed_once(is_async: bool) -> None:
         return requests.Session()
 
     with serving(provider.wire) as served:
-        model = provider.model(served.url, seed=3)
+        model = provider.model(served.root, seed=3)
         model._client.get_session_fn = session
         for _ in range(1 if is_async else 5):
-            served.requests.clear()
+            served.exchanges.clear()
             drawn(model, is_async, samples=16)
             assert sorted(request["seed"] for request in served.requests) == list(range(3, 19))

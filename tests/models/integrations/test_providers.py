@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 from langchain_core.messages import HumanMessage
 from runnable.fakes import calibration
+from servers.chat_wire import PROMPT_TOKENS
+from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.logprobs import token_signals_of
 
+from .openai_wires import TOKENS, alternatives, chosen
 from .providers import COUNTING, PROVIDERS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
 from .readme_table import ROWS
-from .wire_server import PROMPT_TOKENS, TOKENS, alternatives, chosen, serving
 
 NEVER_SURE = 100.0  # the mean of a calibration beside which every response counts as one vote
 
@@ -29,7 +31,7 @@ def reasc(model: Any, provider: Provider | None = None, **fields: Any) -> ReASCR
 @each(WITH_LOGPROBS)
 def test_logprobs_and_usage_arrive_whole(runner: Any, provider: Provider) -> None:
     with serving(provider.wire) as served:
-        result = runner.solve(reasc(provider.model(served.url), provider), "q")
+        result = runner.solve(reasc(provider.model(served.root), provider), "q")
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     k = provider.alternatives or 0
     for response in result.responses:
@@ -46,7 +48,7 @@ def test_logprobs_and_usage_arrive_whole(runner: Any, provider: Provider) -> Non
 @each(WITHOUT_LOGPROBS)
 def test_without_logprobs_it_is_refused_beforehand_or_counted(runner: Any, provider: Provider) -> None:
     with serving(provider.wire) as served:
-        model = provider.model(served.url)
+        model = provider.model(served.root)
         with pytest.raises(LogprobsUnavailable, match=rf"{type(model).__name__} returns no logprobs: .*on_missing"):
             reasc(model)
         assert not served.requests
@@ -59,7 +61,7 @@ def test_without_logprobs_it_is_refused_beforehand_or_counted(runner: Any, provi
 @each(PROVIDERS)
 def test_votes_are_counted_with_seeds_moved_on_and_a_temperature_of_0_reported(runner: Any, provider: Provider) -> None:
     with serving(provider.wire) as served:
-        model = provider.model(served.url, temperature=0, **provider.seeded(3))
+        model = provider.model(served.root, temperature=0, **provider.seeded(3))
         result = runner.solve(ReASCRunnable(model=model), "q")
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     temperature, counting = result.notices
@@ -75,7 +77,7 @@ def test_n_in_one_request(provider: Provider) -> None:
     """Not what ReASC does, which wants to cut off single samples; but what the table says of n."""
     several = ROWS[type(provider.model("http://127.0.0.1:9")).__name__][2] != "1"
     with serving(provider.wire) as served:
-        model = provider.model(served.url)
+        model = provider.model(served.root)
         if "n" in type(model).model_fields:
             model = model.model_copy(update={"n": 3})
         numbered = integration_of(model).top_logprobs is None
@@ -94,9 +96,9 @@ def test_n_in_one_request(provider: Provider) -> None:
 @each(COUNTING)
 def test_a_set_n_is_set_aside(runner: Any, provider: Provider) -> None:
     with serving(provider.wire) as served:
-        result = runner.solve(ReASCRunnable(model=provider.model(served.url, n=2)), "q")
+        result = runner.solve(ReASCRunnable(model=provider.model(served.root, n=2)), "q")
         assert {request.get("n", 1) for request in served.requests} == {1}
         assert any("n=2 was set aside" in notice for notice in result.notices)
-        again = runner.solve(ReASCRunnable(model=provider.model(served.url).bind(n=3)), "q")
+        again = runner.solve(ReASCRunnable(model=provider.model(served.root).bind(n=3)), "q")
     assert {request.get("n", 1) for request in served.requests} == {1}
     assert any("n=3 was set aside" in notice for notice in again.notices)

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from runnable.fakes import calibration
+from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.models.logprobs import token_signals_of
 
+from .openai_wires import TOKENS, alternatives, chosen
 from .other_wires import Gemini
-from .wire_server import TOKENS, alternatives, chosen, serving
 
 
 def test_logprobs_arrive_whole() -> None:
@@ -18,7 +19,7 @@ def test_logprobs_arrive_whole() -> None:
     place = {"project": "p", "location": "l", "transport": "rest", "credentials": credentials}
     made = calibration(mean=100.0)
     with serving(Gemini()) as served:
-        model = vertex.ChatVertexAI(model="gemini", base_url=served.url, seed=3, max_retries=1, **place)
+        model = vertex.ChatVertexAI(model="gemini", base_url=served.root, seed=3, max_retries=1, **place)
         result = ReASCRunnable(model=model, calibration=made, allow_fingerprint_mismatch=True).solve("q")
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     for response in result.responses:

@@ -9,9 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers.exchange import Exchange
 
-from backends.openai.pools import AsyncCalls, Script, SyncCalls, endless, eventually, hangs, pool_of, sample, silent
-from benchmarks.loopback_chat import Exchange, serving
+from backends.openai.pools import (
+    AsyncCalls,
+    Script,
+    SyncCalls,
+    endless,
+    eventually,
+    hangs,
+    pool_of,
+    sample,
+    serving,
+    silent,
+)
 
 
 @pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
@@ -85,7 +96,7 @@ def test_an_error_in_the_reader_leaves_nothing_running(calls: Any) -> None:
 def test_a_real_server_stops_generating(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="no llama-server here")
     pytest.importorskip("gguf", reason="the shipped model is made endless with gguf")
-    from benchmarks.abort import measure_aborts
+    from trials.abort import measure_aborts
 
     aborts = measure_aborts(rounds=3, tokens=900, after=1600, folder=tmp_path)
     assert all(1600 <= abort.before < 0.9 * 8 * 900 for abort in aborts)

@@ -8,6 +8,8 @@ import openai
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai.drawing.draw import Draw
+from servers.chat_wire import PROMPT_TOKENS
+from servers.exchange import Exchange
 
 from backends.openai.pools import (
     PROMPT,
@@ -23,9 +25,9 @@ from backends.openai.pools import (
     refuses,
     sample,
     says,
+    serving,
     silent,
 )
-from benchmarks.loopback_chat import PROMPT_TOKENS, Exchange, serving
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
 from langchain_reasc.models.contract import FailedSample
 

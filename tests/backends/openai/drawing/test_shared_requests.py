@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from servers.chat_wire import PROMPT_TOKENS
+from servers.exchange import Exchange
 
-from backends.openai.pools import AsyncCalls, Script, SyncCalls, eventually, pool_of, refuses
-from benchmarks.loopback_chat import PROMPT_TOKENS, Exchange, serving
+from backends.openai.pools import AsyncCalls, Script, SyncCalls, eventually, pool_of, refuses, serving
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
 
@@ -157,9 +158,7 @@ def test_a_refused_request_fails_all_its_samples(calls: Any) -> None:
 
 def test_a_key_that_the_server_quotes_is_not_in_the_error(calls: Any) -> None:
     async def quotes(exchange: Exchange) -> None:
-        text = '{"error": {"message": "Incorrect API key provided: sk-loopback"}}'
-        head = f"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n"
-        await exchange.write(head + text)
+        await exchange.refuse(401, "Incorrect API key provided: sk-loopback")
 
     with serving(quotes) as url, pool_of(url) as pool:
         ended = calls.sample(pool, n=2, per_request=2)

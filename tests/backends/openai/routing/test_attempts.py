@@ -24,10 +24,10 @@ from backends.openai.pools import (
     prompts_of_all,
     refuses,
     says,
+    serving,
     silent,
     text_of,
 )
-from benchmarks.loopback_chat import serving
 from langchain_reasc.exceptions import SamplingError
 
 REQUEST = httpx.Request("POST", "http://server/v1/chat/completions")

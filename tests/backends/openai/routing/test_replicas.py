@@ -25,9 +25,9 @@ from backends.openai.pools import (
     pool_of,
     refuses,
     says,
+    serving,
     text_of,
 )
-from benchmarks.loopback_chat import serving
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError
 
 
@@ -198,10 +198,8 @@ def test_a_dropped_pool_ends_its_thread() -> None:
 @pytest.mark.slow  # an interpreter that loads langchain-openai
 def test_a_program_that_forgets_its_pool_ends_quietly() -> None:
     code = (
-        "import sys; sys.path[:0] = ['.']\n"
-        "from tests.backends.openai.pools import *\n"
-        "from tests.backends.openai.pools import sample\n"
-        "from benchmarks.loopback_chat import serving\n"
+        "import sys; sys.path[:0] = ['tests']\n"
+        "from backends.openai.pools import *\n"
         "with serving(Script(endless)) as url:\n"
         "    pool = ReplicaPool([(url, client(url))])\n"
         "    stream = pool.stream(PROMPT)\n"

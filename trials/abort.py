@@ -1,22 +1,19 @@
 """What a real llama-server generates after open samples were cut off, and what one request for n samples saves.
 
-python -m benchmarks.abort             both tables, on the shipped model made endless
-python -m benchmarks.abort --quick     one round, shorter
+python -m trials.abort             both tables, on the shipped model made endless
+python -m trials.abort --quick     one round, shorter
 """
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_openai import ChatOpenAI
@@ -26,6 +23,7 @@ from langchain_reasc_openai.routing.replicas import ReplicaPool
 from pydantic import SecretStr
 
 from benchmarks.settings import CELLS, QUESTION, Settings
+from tests.servers.llama_server import LlamaServer, llama_server
 
 __all__ = ["Aborted", "measure_aborts", "measure_requests"]
 
@@ -56,42 +54,7 @@ class Aborted:
         return self.after / self.would_be
 
 
-class Watched:
-    """A llama-server whose own counts are read (its /slots and /metrics)."""
-
-    def __init__(self, address: str) -> None:
-        """Watch the server at an address."""
-        self._address = address
-
-    def generated(self) -> int:
-        """Tokens of all requests that are over, cut off or not."""
-        return self._metric("tokens_predicted_total")
-
-    def prefilled(self) -> int:
-        """Prompt tokens that were computed, and not taken from a cache."""
-        return self._metric("prompt_tokens_total")
-
-    def generating(self) -> tuple[int, int]:
-        """Requests that run, and the tokens that they have generated."""
-        slots = [slot for slot in json.loads(self._get("/slots")) if slot["is_processing"]]
-        return len(slots), sum(part["n_decoded"] for slot in slots for part in slot["next_token"])
-
-    def wait_until_idle(self) -> None:
-        """Return when no request runs."""
-        while self.generating()[0]:
-            time.sleep(0.001)
-
-    def _metric(self, name: str) -> int:
-        lines = self._get("/metrics").decode().splitlines()
-        return next(int(float(line.split()[1])) for line in lines if line.startswith(f"llamacpp:{name} "))
-
-    def _get(self, path: str) -> bytes:
-        with urllib.request.urlopen(self._address + path, timeout=60) as answer:
-            text: bytes = answer.read()
-        return text
-
-
-def cut_off(pool: ReplicaPool, server: Watched, *, tokens: int, after: int, per_request: int, seed: int) -> Aborted:
+def cut_off(pool: ReplicaPool, server: LlamaServer, *, tokens: int, after: int, per_request: int, seed: int) -> Aborted:
     """Draw samples of ``tokens`` tokens, and cancel them when the server has generated ``after``."""
     begun, seeds = server.generated(), range(seed, seed + SAMPLES)
     draw = Draw(pool, [HumanMessage(QUESTION)], n=SAMPLES, seeds=seeds, per_request=per_request)
@@ -109,48 +72,30 @@ def cut_off(pool: ReplicaPool, server: Watched, *, tokens: int, after: int, per_
 
 
 @contextmanager
-def watched_server(settings: Settings) -> Iterator[str]:
-    """The wheel's llama-server with the endless model; gives its address."""
-    options = {"path": str(settings.endless_shipped_path), "slots": SAMPLES, "cells": CELLS, "threads": 1}
-    options |= {"n_gpu_layers": 0, "flash_attn": "auto", "watched": True}
-    command = [sys.executable, "-m", "benchmarks.llama_server_process", json.dumps(options)]
-    root = Path(__file__).parents[1]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, cwd=root, text=True, **pipes) as process:
-        try:
-            assert process.stdout is not None
-            if hasattr(os, "setpriority"):  # a server elsewhere would not keep us from deciding
-                os.setpriority(os.PRIO_PROCESS, process.pid, 10)
-            yield json.loads(process.stdout.readline())["address"]
-        finally:
-            process.kill()
-
-
-def pool_on(address: str, *, tokens: int) -> ReplicaPool:
-    """A pool of the one server."""
-    url = f"{address}/v1"
-    model = ChatOpenAI(
-        base_url=url, api_key=SecretStr("none"), model="shipped", max_tokens=tokens, logprobs=True, top_logprobs=5
-    )
-    return ReplicaPool([(url, model)])
+def endless_server(folder: Path | None, *, tokens: int) -> Iterator[tuple[LlamaServer, ReplicaPool]]:
+    """A llama-server with the shipped model made endless, and a pool of it alone."""
+    path = Settings(folder=folder, quick=True).endless_shipped_path
+    options = {"max_tokens": tokens, "logprobs": True, "top_logprobs": 5}
+    with llama_server(path, slots=SAMPLES, cells=CELLS, flash_attn="auto") as server:
+        if hasattr(os, "setpriority"):  # a server elsewhere would not keep us from deciding
+            os.setpriority(os.PRIO_PROCESS, server.pid, 10)
+        model = ChatOpenAI(base_url=server.url, api_key=SecretStr("none"), model=server.name, **options)
+        with closing(ReplicaPool([(server.url, model)])) as pool:
+            yield server, pool
 
 
 def measure_aborts(
     *, rounds: int, tokens: int, after: int, per_request: int = 1, folder: Path | None = None
 ) -> list[Aborted]:
     """Cut off samples on a server of its own, after a first time that warms it up."""
-    settings = Settings(folder=folder, quick=True)
-    with watched_server(settings) as address, closing(pool_on(address, tokens=tokens)) as pool:
-        server, options = Watched(address), {"tokens": tokens, "after": after, "per_request": per_request}
-        done = [cut_off(pool, server, seed=SAMPLES * at, **options) for at in range(rounds + 1)]
-    return done[1:]
+    options = {"tokens": tokens, "after": after, "per_request": per_request}
+    with endless_server(folder, tokens=tokens) as (server, pool):
+        return [cut_off(pool, server, seed=SAMPLES * at, **options) for at in range(rounds + 1)][1:]
 
 
 def measure_requests(*, rounds: int, folder: Path | None = None) -> Iterator[str]:
     """Draw samples of prompts that the server has not seen, in one request and in several; gives table rows."""
-    settings = Settings(folder=folder, quick=True)
-    with watched_server(settings) as address, closing(pool_on(address, tokens=64)) as pool:
-        server = Watched(address)
+    with endless_server(folder, tokens=64) as (server, pool):
         for per_request in (1, SAMPLES):
             prefilled, seconds = [], []
             for at in range(rounds + 1):
@@ -166,7 +111,7 @@ def measure_requests(*, rounds: int, folder: Path | None = None) -> Iterator[str
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print both tables; returns 1 where too much was generated after the decision."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.abort", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m trials.abort", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one round of short samples")
     quick = parser.parse_args(arguments).quick
     rounds, tokens = (1, 400) if quick else (7, 900)

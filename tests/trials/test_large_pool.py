@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.large_pool import Step, main, measured, slope
-from benchmarks.large_pool_made import write
 from langchain_reasc.pools import read_pool
+from trials.large_pool import Step, main, measured, slope
+from trials.large_pool_made import write
 
 
 def test_what_is_made_can_be_read_back(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """One budget for all questions against the same budget for each of them, on recorded responses.
 
-python -m benchmarks.total_budget pool.sqlite                 2, 4, 6 and 8 samples per question on average
-python -m benchmarks.total_budget pool.sqlite --shuffles 30
+python -m studies.total_budget pool.sqlite                 2, 4, 6 and 8 samples per question on average
+python -m studies.total_budget pool.sqlite --shuffles 30
 
 Every row spends equally much: SC takes k samples of each question; ASC is capped so that it takes k on average, and
 where no cap does, some questions have the next one; one budget samples those that gain most, as ``batch`` does.
@@ -102,7 +102,7 @@ def at_equal_cost(pool: Pool, shuffles: int, seed: int = 0) -> dict[str, Array]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print accuracy at equal cost, with the difference to ASC and its 95 % interval over questions."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.total_budget", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m studies.total_budget", description=__doc__.splitlines()[0])
     parser.add_argument("pool", type=Path, help="recorded responses, as reasc record writes them")
     parser.add_argument("--shuffles", type=int, default=10, help="rearrangements of the responses (%(default)s)")
     given = parser.parse_args(arguments)

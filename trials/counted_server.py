@@ -1,6 +1,6 @@
 """A server process that writes down every response before it ends it. Imports little, so that it starts fast.
 
-python -m benchmarks.counted_server LOG PORT      prints the port it listens on; port 0 for any
+python -m trials.counted_server LOG PORT      prints the port it listens on; port 0 for any
 """
 
 import asyncio
@@ -11,20 +11,18 @@ import time
 from pathlib import Path
 from typing import Final
 
-from benchmarks.loopback_chat import Exchange, serve
+from tests.servers.exchange import Exchange
+from tests.servers.fake_server import running
 
 _TOKEN: Final = 0.1  # seconds for each
 
 
 async def serve_until_killed(log: Path, port: int) -> None:
     """Answer with the response's own number, and then as many words as the number says."""
-    served = 0
     with log.open("a", buffering=1) as lines:
 
         async def answer(exchange: Exchange) -> None:
-            nonlocal served
-            served += 1
-            number = f"{port}-{time.monotonic_ns()}-{served}"
+            number = f"{time.monotonic_ns()}-{served.root}-{exchange.at}"
             length = length_of(number)
             await exchange.token(number)
             for _ in range(length - 1):
@@ -33,10 +31,9 @@ async def serve_until_killed(log: Path, port: int) -> None:
             lines.write(json.dumps({"number": number, "tokens": length}) + "\n")
             await exchange.finish()
 
-        server = await serve(answer, port=port)
-        port = server.sockets[0].getsockname()[1]
-        print(port, flush=True)
-        await server.serve_forever()
+        async with running(answer, port=port) as served:
+            print(served.root.rpartition(":")[2], flush=True)
+            await asyncio.Event().wait()
 
 
 def length_of(number: str) -> int:

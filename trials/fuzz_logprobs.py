@@ -1,4 +1,4 @@
-"""Throw mutated payloads at the reader of log-probabilities: ``python -m benchmarks.fuzz_logprobs --count 1000000``.
+"""Throw mutated payloads at the reader of log-probabilities: ``python -m trials.fuzz_logprobs --count 1000000``.
 
 Each payload is a sound one in the shape of some provider, with up to four of its nodes replaced, dropped, doubled or
 moved, and at times all its numbers made the same. Two things may come of it: one of the library's own errors, or

@@ -1,9 +1,9 @@
 import asyncio
 
 import pytest
+from servers.chat_wire import PROMPT_TOKENS
 
-from benchmarks.load_test import run
-from benchmarks.loopback_chat import PROMPT_TOKENS
+from trials.load_test import run
 
 
 @pytest.mark.slow  # a load test

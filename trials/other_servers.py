@@ -1,7 +1,7 @@
 """Other real servers: what each supports, whether its confidence is ours, and what ReASC decides through it.
 
-    python -m benchmarks.other_servers                           # llama-cpp-python's own server, with the shipped model
-    python -m benchmarks.other_servers --url http://localhost:8000/v1 --model Qwen/Qwen2.5-0.5B-Instruct
+    python -m trials.other_servers                           # llama-cpp-python's own server, with the shipped model
+    python -m trials.other_servers --url http://localhost:8000/v1 --model Qwen/Qwen2.5-0.5B-Instruct
 
 The first needs ``pip install 'llama-cpp-python[server]'``. A server named by ``--url`` runs a model of its own, so that
 there is nothing to compare its confidence with.

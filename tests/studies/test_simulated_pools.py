@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.configurations import CONFIGURATIONS, as_asc_left_it, decisions  # noqa: E402
-from benchmarks.simulated_pools import Losses, Outcome, compared, losses_by, main, run, verdict  # noqa: E402
 from langchain_reasc.evaluation.array_rules import REASONS  # noqa: E402
 from langchain_reasc.evaluation.simulated import Responses, kind_of, simulated_pool  # noqa: E402
 from langchain_reasc.evaluation.simulated_answers import ANSWERS  # noqa: E402
 from langchain_reasc.evaluation.simulated_signals import SIGNAL_KINDS  # noqa: E402
 from langchain_reasc.method.horizon import FiniteHorizon  # noqa: E402
 from langchain_reasc.method.stopping import ASC, Cap, Decision, Response, StoppingRule, decide  # noqa: E402
+from studies.configurations import CONFIGURATIONS, as_asc_left_it, decisions  # noqa: E402
+from studies.simulated_pools import Losses, Outcome, compared, losses_by, main, run, verdict  # noqa: E402
 
 HORIZON = "Finite horizon (.97)"
 

@@ -1,4 +1,4 @@
-"""What a large pool costs on disk, in time and in memory: ``python -m benchmarks.large_pool --questions 125 1000``.
+"""What a large pool costs on disk, in time and in memory: ``python -m trials.large_pool --questions 125 1000``.
 
 Pools of so many questions, with 16 responses of 2,000 tokens to each, their text and 5 signals, are written question by
 question, as a recording does, and then read, calibrated on and replayed by the commands, each in a process of its own.
@@ -20,7 +20,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.large_pool_made import SAMPLES, TOKENS
+from trials.large_pool_made import SAMPLES, TOKENS
 
 __all__ = ["STEPS", "Step", "main", "measured", "slope"]
 
@@ -34,7 +34,7 @@ print(int(peak[0].split()[1]) * 1024, file=sys.stderr)
 """
 _WRITE: Final = """
 from pathlib import Path
-from benchmarks.large_pool_made import write
+from trials.large_pool_made import write
 write(Path(sys.argv[1]), int(sys.argv[2]), tokens=int(sys.argv[3]))
 """
 _READ: Final = "from langchain_reasc.pools import read_pool; read_pool(sys.argv[1])"
@@ -143,7 +143,7 @@ def _grown(steps: Sequence[Step], last: Step) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.large_pool",
+        prog="python -m trials.large_pool",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -3,7 +3,7 @@
 The model is left out: workers give the same made-up answer at once, of as many responses and tokens as are asked for,
 so that what is measured is the way there and back, and the pool.
 
-    python -m benchmarks.recording_on_ray --questions 10000
+    python -m trials.recording_on_ray --questions 10000
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What learning without labels costs and saves along a stream of questions: ``python -m benchmarks.warm_up POOL``.
+"""What learning without labels costs and saves along a stream of questions: ``python -m studies.warm_up POOL``.
 
 The questions of a recorded pool are asked one after another, in shuffled orders, as ``calibration="online"`` would ask
 them: the first ones by plain ASC, and then by what was learned from them, which is learned anew each time their number

@@ -11,10 +11,10 @@ sys.path.insert(0, str(ROOT))
 from pools.synthetic import write_pool  # noqa: E402
 from runnable.fakes import Reply, Scripted  # noqa: E402
 
-from benchmarks.total_budget import CAPPED, NARROW, ROUNDS, UNIFORM, at_equal_cost, main, shared  # noqa: E402
 from langchain_reasc import ReASCRunnable, Response  # noqa: E402
 from langchain_reasc.evaluation import read_pool  # noqa: E402
 from langchain_reasc.evaluation.scoring import PoolScores  # noqa: E402
+from studies.total_budget import CAPPED, NARROW, ROUNDS, UNIFORM, at_equal_cost, main, shared  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A short run of ``python -m benchmarks.fuzz_logprobs``, and that it would find what it looks for."""
+"""A short run of ``python -m trials.fuzz_logprobs``, and that it would find what it looks for."""
 
 import sys
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.fuzz_logprobs import fuzz, main
 from langchain_reasc.models.logprobs import checks
+from trials.fuzz_logprobs import fuzz, main
 
 
 def test_no_mutated_payload_crashes_the_reader_or_becomes_a_confidence() -> None:

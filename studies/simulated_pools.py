@@ -1,4 +1,4 @@
-"""How much accuracy each configuration loses to ASC on simulated pools: ``python -m benchmarks.simulated_pools``.
+"""How much accuracy each configuration loses to ASC on simulated pools: ``python -m studies.simulated_pools``.
 
 There are 100 kinds of pools: 10 of answers, each with 10 of signals. Each configuration learns from the 16 to 512
 warm-up questions of a pool and is then compared with ASC on 20,000 others, in points of accuracy and in tokens (those
@@ -23,11 +23,11 @@ from rich.progress import track
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks.configurations import CONFIGURATIONS, decisions
 from langchain_reasc.evaluation.simulated import WARM_UPS, Responses, kind_of, simulated_pool
 from langchain_reasc.evaluation.simulated_answers import ANSWERS
 from langchain_reasc.evaluation.simulated_signals import SIGNAL_KINDS
 from langchain_reasc.method.stopping import ASC, StoppingRule
+from studies.configurations import CONFIGURATIONS, decisions
 
 __all__ = ["Losses", "Outcome", "compared", "losses_by", "run", "verdict"]
 
@@ -50,7 +50,7 @@ class Outcome:
         answers: its kind of answers.
         signal: its kind of signal.
         warm_up: warm-up questions.
-        configuration: a name in :data:`~benchmarks.configurations.CONFIGURATIONS`.
+        configuration: a name in :data:`~studies.configurations.CONFIGURATIONS`.
         loss: ASC's accuracy minus its own, in points.
         tokens: its tokens over ASC's.
     """
@@ -146,7 +146,7 @@ def run(
         jobs: processes.
         kinds: kinds of answers and of signals; only pools of one of them are taken, all where there are none.
         questions: tested questions of each pool.
-        configurations: names in :data:`~benchmarks.configurations.CONFIGURATIONS`.
+        configurations: names in :data:`~studies.configurations.CONFIGURATIONS`.
 
     Yields:
         The outcomes on one pool after another.
@@ -234,7 +234,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.simulated_pools",
+        prog="python -m studies.simulated_pools",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

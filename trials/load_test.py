@@ -1,7 +1,7 @@
 """Many questions over servers of which one is killed and started again: is any sample lost, or billed twice?
 
-python -m benchmarks.load_test                                      1,000 questions × 16 samples, 4 servers
-python -m benchmarks.load_test --questions 100 --samples 8          a smaller one
+python -m trials.load_test                                      1,000 questions × 16 samples, 4 servers
+python -m trials.load_test --questions 100 --samples 8          a smaller one
 
 The servers are processes of their own that write down each response before they send its last token. Every response has
 its own number, and its length is drawn from it, so that a sample counted twice, mixed up or billed wrongly shows.
@@ -28,7 +28,7 @@ from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream
 from langchain_reasc_openai.routing.replicas import ReplicaPool, ReplicaStatus
 from pydantic import SecretStr
 
-from benchmarks.loopback_chat import PROMPT_TOKENS
+from tests.servers.chat_wire import PROMPT_TOKENS
 
 __all__ = ["Report", "run"]
 
@@ -43,7 +43,7 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it and wait until it listens."""
-        command = [sys.executable, "-m", "benchmarks.counted_server", str(self._log), str(self.port)]
+        command = [sys.executable, "-m", "trials.counted_server", str(self._log), str(self.port)]
         self._process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
@@ -197,7 +197,7 @@ def _compare(report: Report, numbers: Counter[str], logs: Sequence[Path]) -> Non
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it and print the figures; returns 1 where a sample was lost or billed twice."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.load_test")
+    parser = argparse.ArgumentParser(prog="python -m trials.load_test")
     parser.add_argument("--questions", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--servers", type=int, default=4)

@@ -1,0 +1,1 @@
+"""What rules lose and gain, on simulated pools and on recorded ones."""

@@ -1,0 +1,142 @@
+"""One request to a fake server, and the ways to answer it: right, wrong, or half."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+from .chat_wire import DONE, Chat, Request, words_of
+
+__all__ = ["JSON", "Answer", "Exchange", "refuses"]
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+_CHAT: Final = Chat()
+
+
+@dataclass(eq=False)
+class Exchange:
+    """One request, and the ways to answer it.
+
+    Attributes:
+        path: what was asked for, with its query.
+        headers: their names in lower case.
+        body: the request's JSON, empty for a GET.
+        at: how many requests came before it.
+        all: requests that came in so far.
+        writer: to the client.
+        gone: set when the client closes the connection.
+        sent: tokens sent one by one.
+    """
+
+    path: str
+    headers: dict[str, str]
+    body: Request
+    at: int
+    all: "list[Exchange]"
+    writer: asyncio.StreamWriter
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    sent: int = 0
+    _chunked: bool = False
+
+    @property
+    def question(self) -> str:
+        """The last message."""
+        question: str = self.body["messages"][-1]["content"]
+        return question
+
+    @property
+    def sample(self) -> int:
+        """The sample it is for: its seed, where the client counts samples from seed 0."""
+        return self.body.get("seed") or 0
+
+    @property
+    def attempt(self) -> int:
+        """How often the same was asked before."""
+        return sum((one.sample, one.question) == (self.sample, self.question) for one in self.all[: self.at])
+
+    async def reply(self, status: int, body: Any = "", *, content_type: str = JSON, **headers: str) -> None:
+        """A reply of known length; what is no text becomes JSON."""
+        text = body if isinstance(body, str) else json.dumps(body)
+        await self.write(_head(status, content_type, content_length=str(len(text.encode())), **headers) + text)
+
+    async def refuse(self, status: int, message: str = "", **headers: str) -> None:
+        """An error in OpenAI's form."""
+        error = {"message": message or f"refused with {status}", "type": "test", "code": None}
+        await self.reply(status, {"error": error}, **headers)
+
+    async def begin(self, content_type: str = EVENTS) -> None:
+        """The head of a chunked reply: unlike one that ends with the connection, its end can be missed."""
+        if not self._chunked:
+            await self.write(_head(200, content_type, transfer_encoding="chunked"))
+            self._chunked = True
+
+    async def write(self, text: str) -> None:
+        """Send anything: as it is, or as a piece of the reply that has begun.
+
+        Raises:
+            ConnectionError: the client is gone.
+        """
+        if self.gone.is_set():
+            raise ConnectionResetError("the client closed the connection")
+        raw = text.encode()
+        self.writer.write(b"%x\r\n%s\r\n" % (len(raw), raw) if self._chunked else raw)
+        await self.writer.drain()
+
+    async def stream(self, documents: Iterable[Any], content_type: str = EVENTS) -> None:
+        """Events, or lines of JSON, one by one; a text goes as it is, and what has a type is sent under its name."""
+        await self.begin(content_type)
+        for one in documents:
+            text = one if isinstance(one, str) else json.dumps(one)
+            name = f"event: {one['type']}\n" if "type" in one and not isinstance(one, str) else ""
+            await self.write(f"{text}\n" if content_type.endswith("ndjson") else f"{name}data: {text}\n\n")
+
+    async def event(self, **fields: Any) -> None:
+        """A chunk of a chat completion with these fields."""
+        await self.stream([_CHAT.chunk(**fields)])
+
+    async def token(self, text: str, *, choice: int = 0) -> None:
+        """A token of a response."""
+        await self.stream([_CHAT.token(text, self.body, index=choice)])
+        self.sent += 1
+
+    async def finish(self) -> None:
+        """The end of a response: a finish reason, and the usage."""
+        await self.event(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])
+        await self.stream([_CHAT.chunk(choices=[], usage=_CHAT.usage([["so"] * self.sent])), DONE])
+
+    async def say(self, text: str) -> None:
+        """A response of the words of a text, each a token."""
+        for word in words_of(text):
+            await self.token(word)
+        await self.finish()
+
+    async def hang(self) -> None:
+        """Nothing more."""
+        await self.gone.wait()
+
+    async def cut(self) -> None:
+        """Close the connection in the middle of a reply."""
+        self._chunked = False
+
+    async def end(self) -> None:
+        """The end of a chunked reply, without which HTTP takes it for broken off."""
+        if self._chunked:
+            await self.write("")
+            self._chunked = False
+
+
+Answer = Callable[[Exchange], Awaitable[None]]
+
+
+def refuses(status: int, **headers: str) -> Answer:
+    """Replies with an HTTP error."""
+    return lambda exchange: exchange.refuse(status, **headers)
+
+
+def _head(status: int, content_type: str, **headers: str) -> str:
+    given = {"content-type": content_type, "connection": "close", **headers}
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in given.items())
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{lines}\r\n"
