@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from langchain_reasc import acalibrate, acalibrate_unlabelled, calibrate, calibrate_unlabelled
 from langchain_reasc.sampling import adrawn, drawn
 
 
@@ -15,6 +16,20 @@ class Runner:
     """Calls the synchronous methods."""
 
     is_async = False
+
+    def account(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        """What the message says of the decision."""
+        return self.invoke(runnable, *args, **kwargs).response_metadata["reasc"]
+
+    def accounts(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        """The same of a batch."""
+        return [message.response_metadata["reasc"] for message in self.batch(runnable, *args, **kwargs)]
+
+    def calibrate(self, *args: Any, **kwargs: Any) -> Any:
+        return calibrate(*args, **kwargs)
+
+    def calibrate_unlabelled(self, *args: Any, **kwargs: Any) -> Any:
+        return calibrate_unlabelled(*args, **kwargs)
 
     def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
         return runnable.invoke(*args, **kwargs)
@@ -39,10 +54,16 @@ class Runner:
         return samples
 
 
-class AsyncRunner:
+class AsyncRunner(Runner):
     """Calls their asynchronous twins, each in an event loop in which no task may be left."""
 
     is_async = True
+
+    def calibrate(self, *args: Any, **kwargs: Any) -> Any:
+        return _run(acalibrate(*args, **kwargs))
+
+    def calibrate_unlabelled(self, *args: Any, **kwargs: Any) -> Any:
+        return _run(acalibrate_unlabelled(*args, **kwargs))
 
     def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
         return _run(runnable.ainvoke(*args, **kwargs))
@@ -74,6 +95,14 @@ class AsyncRunner:
 def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
     yield request.param()
     await_no_sampling_threads()
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """What a hanging sample waits for; at the end it comes after all, so that no thread stays behind."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 def await_no_sampling_threads(seconds: float = 5) -> None:

@@ -17,14 +17,6 @@ from sampling.test_tracing import Runs
 SOON = 0.5  # seconds; on a busy machine too, what does not hang must end by then
 
 
-@pytest.fixture
-def never() -> Iterator[threading.Event]:
-    """What a hanging sample waits for; at the end it comes after all, so that no thread stays behind."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
 def hanging(never: threading.Event, *indices: int) -> Scripted:
     slow = Reply("it is 42", opens=never, wait_at=2)
     return Scripted(script=lambda question, index: slow if index in indices else Reply("it is 42"))

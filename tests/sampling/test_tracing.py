@@ -115,12 +115,12 @@ def test_the_names_and_ids_of_a_batch_stay_with_its_chains(runner: Any, runs: Ru
 
 @pytest.mark.parametrize("calibrated", [None, "online", "mixture"])
 def test_max_concurrency_bounds_inputs_and_samples(runner: Any, calibrated: Any) -> None:
-    model = saying("1", "2")
-    reasc = ReASCRunnable(
-        model=model, concurrency=8, max_samples=9, calibration=calibrated, measure=TOP_K if calibrated else None
-    )
-    runner.batch(reasc, ["q"] * 6, {"max_concurrency": 2})
-    assert model.log.most_live <= 2 * 2
+    model = Scripted(script=lambda question, index: Reply(f"it is {index}", -1.0 - index))
+    measure = TOP_K if calibrated else None
+    reasc = ReASCRunnable(model=model, concurrency=8, max_samples=9, calibration=calibrated, measure=measure)
+    runner.batch(reasc, ["q"] * 6, {"max_concurrency": 3})
+    assert model.log.most_live <= 3
+    assert len(model.log.calls) == 6 * 9
     model.log.most_live = 0
     runner.invoke(reasc, "q", {"max_concurrency": 1})
     assert model.log.most_live == 1
