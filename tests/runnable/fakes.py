@@ -35,8 +35,8 @@ class Reply:
     """One sample: its words are its tokens, and its calls of tools, (name, arguments) each, come after them.
 
     ``opens`` is waited for before token ``wait_at``; ``done`` is set at the end; ``logprob`` is every token's (None: no
-    logprobs); an endless reply says its last word for ever; ``error`` is raised after the words; ``usage`` is told as it
-    is (True: as it was, False: not at all), and ``metadata`` beside what every response says of itself.
+    logprobs); an endless reply says its last word for ever; ``error`` is raised after the words. ``usage`` is told as it
+    stands (True: what was counted; False: nothing), and ``metadata`` beside what every response says of itself.
     """
 
     text: str = "the answer is 42"
@@ -203,11 +203,10 @@ def saying(*answers: str | Reply) -> Scripted:
     return Scripted(script=lambda question, index: replies[min(index, len(replies) - 1)])
 
 
-def failing(script: Script, when: Callable[[str, int], bool], error: Exception = ConnectionError("down")) -> Scripted:
+def failing(script: Script, when: Callable[[str, int], bool], error: Exception | None = None) -> Scripted:
     """A model that replies as ``script`` says, and fails on the samples of which ``when`` holds."""
-    return Scripted(
-        script=lambda question, index: Reply("", error=error) if when(question, index) else script(question, index)
-    )
+    down = Reply("", error=error or ConnectionError("down"))
+    return Scripted(script=lambda question, index: down if when(question, index) else script(question, index))
 
 
 def calibration(*, mean: float = 1.0, gate: float | None = None, **fields: Any) -> Calibration:
