@@ -1,4 +1,4 @@
-"""The options of a decision model, what is refused, and what goes wrong: it says what it was, and costs no more than that."""
+"""The options of a decision model, what is refused, and what goes wrong: it costs no more than it must."""
 
 import copy
 import pickle

@@ -83,10 +83,10 @@ def test_replay_takes_the_pools_own_scores_where_there_are_no_signals(tmp_path: 
     assert {row["measure"] for row in data["rows"] if row["method"].startswith("ReASC")} == {"recorded"}
 
 
-def test_replay_draws(tmp_path: Path) -> None:
+def test_replay_draws_into_a_new_folder_too(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=10, signals=False)
-    reasc("replay", path, "--plot", tmp_path / "a.png")
-    assert (tmp_path / "a.png").exists()
+    reasc("replay", path, "--plot", tmp_path / "new" / "a.svg")
+    assert (tmp_path / "new" / "a.svg").exists()
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,6 @@ def test_a_rule_that_there_is_not_is_told_before_a_model_is_loaded(monkeypatch: 
         "reasc": "needs the parameter",
     }.items():
         assert says in reasc("ask", "?", "--rule", name, code=1).stderr
-
-
-def test_a_picture_may_go_into_a_new_folder(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.jsonl", questions=10, signals=False)
-    reasc("replay", path, "--plot", tmp_path / "new" / "a.svg")
-    assert (tmp_path / "new" / "a.svg").exists()
 
 
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252", marks=pytest.mark.slow)])

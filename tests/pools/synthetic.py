@@ -5,6 +5,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_reasc.pools.json_lines import take_in
+from langchain_reasc.pools.pool import Pool, PoolQuestion
 from langchain_reasc.pools.signals_file import signals_path
 from langchain_reasc.pools.store import PoolStore
 
@@ -127,3 +129,21 @@ class Guesser(BaseChatModel):
         usage = {"input_tokens": 4, "output_tokens": tokens, "total_tokens": tokens + 4}
         message = AIMessage(f"It is \\boxed{{{answer}}}.", response_metadata=metadata, usage_metadata=usage)
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def untimed(question: PoolQuestion) -> PoolQuestion:
+    """A question without what no two recordings have in common."""
+    return replace(question, responses=tuple(replace(one, seconds=None) for one in question.responses))
+
+
+def content(pool: Pool) -> dict[str, Any]:
+    """All that two recordings of the same have in common, by question, whatever order the questions are in."""
+    assert pool.signals is not None
+    return {
+        question.id: (
+            untimed(question),
+            pool.messages(question.id),
+            [{name: values.tolist() for name, values in one.items()} for one in pool.signals.of(question.id)],
+        )
+        for question in pool.questions
+    }

@@ -16,13 +16,13 @@ from langchain_reasc.cli.models import open_model
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
-from langchain_reasc.pools import Pool, read_pool
+from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.asking import Asking
 from langchain_reasc.pools.on_ray import RayWorkers
 from langchain_reasc.pools.ray_cluster import LOCAL, ray_cluster
 from langchain_reasc.pools.record import record_pool
 from pools.ray_processes import workers
-from pools.synthetic import Guesser
+from pools.synthetic import Guesser, content
 
 pytestmark = [
     pytest.mark.slow,  # a cluster's start
@@ -80,22 +80,6 @@ class Unsendable(Guesser):
     """Holds what no other process can have."""
 
     lock: Any = None
-
-
-def content(pool: Pool) -> dict[str, Any]:
-    assert pool.signals is not None
-    return {
-        one.id: (
-            one.references,
-            [
-                (r.answer, r.correct, r.score, r.completion_tokens, r.prompt_tokens, r.finish_reason)
-                for r in one.responses
-            ],
-            pool.texts(one.id),
-            [{name: values.tolist() for name, values in signals.items()} for signals in pool.signals.of(one.id)],
-        )
-        for one in pool.questions
-    }
 
 
 def broken(name: str) -> Guesser:

@@ -20,7 +20,7 @@ from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.extraction import kept_of, message_of
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.store import PoolStore
-from pools.synthetic import Guesser, question, response, write_lines
+from pools.synthetic import Guesser, question, response, stored, write_lines, write_pool
 
 QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
 OTHERS = [replace(question, reference="5") for question in QUESTIONS[:2]] + QUESTIONS[2:]
@@ -199,3 +199,17 @@ def test_the_gate_does_not_accept_a_recorded_response_that_was_cut_off(tmp_path:
     [[cut_off, whole]] = PoolScores(read_pool(write_lines(tmp_path / "p.jsonl", line))).responses("recorded")
     rule = ReASC(Standardizer(0.0, 10.0), gate=1.0)
     assert (rule([cut_off]).reason, rule([whole]).reason) == (None, "gate")
+
+
+def test_the_reader_is_told_by_what_a_pool_was_graded(tmp_path: Path) -> None:
+    path = stored(write_pool(tmp_path / "p.jsonl", questions=3, samples=2))
+    PoolStore.open(path).set_about({"grader": "numeric"})
+    PoolStore.open(path).set_verdicts("q0", [True, False])
+    [told] = [note for note in read_pool(path).notes if "graded by" in note]
+    assert told == (
+        f"{path.name} was graded by numeric, but 4 responses were recorded since and are compared with their labels; "
+        "`reasc grade` grades them alike"
+    )
+    for name in ("q1", "q2"):
+        PoolStore.open(path).set_verdicts(name, [True, False])
+    assert f"{path.name} was graded by numeric" in read_pool(path).notes

@@ -1,15 +1,20 @@
 """One behaviour, two ways to call it: every test with a ``runner`` runs synchronously and in an event loop."""
 
 import asyncio
+import logging
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from langchain_reasc import acalibrate, acalibrate_unlabelled, calibrate, calibrate_unlabelled
+from langchain_reasc.calibration import learner
+from langchain_reasc.calibration.consensus import Observed
 from langchain_reasc.sampling import adrawn, drawn
+
+from .fakes import calibration
 
 
 class Runner:
@@ -95,6 +100,25 @@ class AsyncRunner(Runner):
 def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
     yield request.param()
     await_no_sampling_threads()
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Observed]]:
+    """The questions behind each calibration; the rule that is made of them accepts a first response scoring 2."""
+    seen: list[Sequence[Observed]] = []
+
+    def made(questions: Sequence[Observed], **options: Any) -> Any:
+        seen.append(questions)
+        return calibration(n=len(questions), gate=2.0, fingerprint=options["fingerprint"])
+
+    monkeypatch.setattr(learner, "calibrate_consensus", made)
+    return seen
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
+    caplog.set_level(logging.INFO, "langchain_reasc.runnable.consensus_calibrator")
+    yield lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ class Reply:
     """One sample: its words are its tokens, and its calls of tools, (name, arguments) each, come after them.
 
     ``opens`` is waited for before token ``wait_at``; ``done`` is set at the end; ``logprob`` is every token's (None: no
-    logprobs); an endless reply says its last word for ever; ``error`` is raised after the words. ``usage`` is told as it
-    stands (True: what was counted; False: nothing), and ``metadata`` beside what every response says of itself.
+    logprobs); an endless reply says its last word for ever; ``error`` is raised after the words. ``usage`` is told as
+    it stands (True: what was counted; False: nothing), and ``metadata`` beside what every response says of itself.
     """
 
     text: str = "the answer is 42"
