@@ -12,7 +12,7 @@ from langchain_core import decisions as core
 from langchain_core.load import dumps
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from runnable.fakes import TOP_K, Reply, Scripted, calibration, saying
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 from langchain_reasc import ReASCDecisionModel, calibrate
 from langchain_reasc.calibration import learner

@@ -4,7 +4,7 @@ import base64
 import gzip
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,11 +95,12 @@ def question(name: str, *responses: dict[str, Any], reference: str = "7") -> dic
 
 
 class Guesser(BaseChatModel):
-    """Answers from the question and the seed alone; fails on the questions it was told to."""
+    """Answers from the question and the seed alone; ``hears`` these first, and fails on the questions it was told to."""
 
     seed: int = 0
     fails_on: str = "nothing"
     name_: str = "guesser"
+    hears: Callable[[str, int], object] | None = None
     max_tokens: int | None = None  # of a response, as models in this process have it; all of its own are shorter
 
     @property
@@ -117,6 +118,8 @@ class Guesser(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         text = str(messages[-1].content)
+        if self.hears is not None:
+            self.hears(text, kwargs.get("seed", 0))
         if text == self.fails_on:
             raise ConnectionError("the server is gone")
         rng = np.random.default_rng([zlib.crc32(text.encode()), kwargs.get("seed", 0)])

@@ -1,7 +1,6 @@
 """Questions that do not fit the context: left out with a message, and the others recorded."""
 
 from pathlib import Path
-from typing import Any
 
 import httpx
 import openai
@@ -55,13 +54,11 @@ def test_where_no_question_fits_it_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_server_that_refuses_the_length_leaves_the_question_out(tmp_path: Path) -> None:
-    class Served(Guesser):
-        def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
-            if len(str(messages[-1].content)) > 1000:
-                raise refused("This model's maximum context length is 512 tokens.")
-            return super()._generate(messages, *args, **kwargs)
+    def serves(text: str, seed: int) -> None:
+        if len(text) > 1000:
+            raise refused("This model's maximum context length is 512 tokens.")
 
-    record_pool(Served(), [LONG, *SHORT], tmp_path / "p.sqlite", samples=2)
+    record_pool(Guesser(hears=serves), [LONG, *SHORT], tmp_path / "p.sqlite", samples=2)
     assert [held.id for held in read_pool(tmp_path / "p.sqlite").questions] == ["q0", "q1", "q2"]
 
 

@@ -71,15 +71,10 @@ def test_what_an_older_recording_says_nothing_of_is_not_compared(tmp_path: Path)
 
 
 def test_questions_do_not_share_their_random_numbers(tmp_path: Path) -> None:
-    seeds: dict[str, list[int]] = {}
-
-    class Recorder(Guesser):
-        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
-            seeds.setdefault(str(messages[-1].content), []).append(kwargs["seed"])
-            return super()._generate(messages, stop, run_manager, **kwargs)
-
-    record_pool(Recorder(), QUESTIONS, tmp_path / "p.sqlite", samples=3)
-    assert len({seed for one in seeds.values() for seed in one}) == 12
+    seeds: list[int] = []
+    model = Guesser(hears=lambda text, seed: seeds.append(seed))
+    record_pool(model, QUESTIONS, tmp_path / "p.sqlite", samples=3)
+    assert len(seeds) == len(set(seeds)) == 12
 
 
 def test_an_interrupted_recording_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -160,32 +155,28 @@ def test_several_questions_at_once_make_the_same_pool(tmp_path: Path) -> None:
     at_once: list[int] = []
     begun = threading.Barrier(3, timeout=30)
 
-    class Waiting(Guesser):
-        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
-            if messages[-1].content != "question 3":
-                at_once.append(begun.wait())
-            return super()._generate(messages, stop, run_manager, **kwargs)
+    def waits(text: str, seed: int) -> None:
+        if text != "question 3":
+            at_once.append(begun.wait())
 
     one = record_pool(Guesser(), QUESTIONS, tmp_path / "one.sqlite", samples=1)
-    three = record_pool(Waiting(), QUESTIONS, tmp_path / "three.sqlite", samples=1, concurrency=3)
+    three = record_pool(Guesser(hears=waits), QUESTIONS, tmp_path / "three.sqlite", samples=1, concurrency=3)
     assert content(three) == content(one) and sorted(at_once) == [0, 1, 2]
 
 
 def test_a_failing_question_costs_none_that_was_in_flight_beside_it(tmp_path: Path) -> None:
     path, asked, beside = tmp_path / "p.sqlite", [], threading.Event()
 
-    class Failing(Guesser):
-        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
-            asked.append(messages[-1].content)
-            if messages[-1].content == "question 0":
-                assert beside.wait(30)
-            else:
-                beside.set()
-                time.sleep(0.5)  # question 0 fails meanwhile
-            return super()._generate(messages, stop, run_manager, **kwargs)
+    def hears(text: str, seed: int) -> None:
+        asked.append(text)
+        if text == "question 0":
+            assert beside.wait(30)
+        else:
+            beside.set()
+            time.sleep(0.5)  # question 0 fails meanwhile
 
     with pytest.raises(SamplingError, match="question 'q0'"):
-        record_pool(Failing(fails_on="question 0"), QUESTIONS, path, samples=1, concurrency=2)
+        record_pool(Guesser(fails_on="question 0", hears=hears), QUESTIONS, path, samples=1, concurrency=2)
     assert "q1" in {question.id for question in read_pool(path).questions}
     assert "question 3" not in asked, "nothing new is begun after a failure"
     again = record_pool(Guesser(), QUESTIONS, path, samples=1, concurrency=2)
@@ -195,14 +186,12 @@ def test_a_failing_question_costs_none_that_was_in_flight_beside_it(tmp_path: Pa
 def test_a_sample_that_failed_is_drawn_once_more(tmp_path: Path) -> None:
     failed: list[int] = []
 
-    class Flaky(Guesser):
-        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
-            if kwargs["seed"] % 4 == 2 and kwargs["seed"] not in failed:
-                failed.append(kwargs["seed"])
-                raise ConnectionError("cut off")
-            return super()._generate(messages, stop, run_manager, **kwargs)
+    def flaky(text: str, seed: int) -> None:
+        if seed % 4 == 2 and seed not in failed:
+            failed.append(seed)
+            raise ConnectionError("cut off")
 
-    pool = record_pool(Flaky(), QUESTIONS, tmp_path / "flaky.sqlite", samples=4)
+    pool = record_pool(Guesser(hears=flaky), QUESTIONS, tmp_path / "flaky.sqlite", samples=4)
     whole = record_pool(Guesser(), QUESTIONS, tmp_path / "whole.sqlite", samples=4)
     assert len(failed) == 4 and content(pool) == content(whole)
 

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 from langchain_reasc import Cap, ReASCRunnable, register_integration
 from langchain_reasc.models.integrations import Integration

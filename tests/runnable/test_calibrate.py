@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 import pytest
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 from langchain_reasc import Measure, ReASCRunnable, calibrate_offline
 from langchain_reasc.answers import free_text

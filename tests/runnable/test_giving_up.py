@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SampleTimeout, SamplingError

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 from langchain_reasc import ReASCRunnable
 

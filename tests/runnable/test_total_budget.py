@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided

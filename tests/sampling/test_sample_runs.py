@@ -8,12 +8,11 @@ import pytest
 from backends.openai.fake_server import serving, vllm
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage, SystemMessage
-from langchain_core.tracers import LangChainTracer
-from langchain_core.tracers.schemas import Run
 
 from langchain_reasc import Cap, ReASCRunnable
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Wave
+from sampling.tracers import Kept
 
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 openai = pytest.importorskip("langchain_reasc_openai")
@@ -34,21 +33,6 @@ class Told(BaseCallbackHandler):
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
         self.ids[run_id] = response.generations[0][0].message.id
-
-
-class Kept(LangChainTracer):
-    """Keeps what would be sent to LangSmith."""
-
-    sent: list[Run] = []  # noqa: RUF012
-
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(**{**fields, "client": object()})
-
-    def _persist_run_single(self, run: Run) -> None:
-        self.sent.append(run)
-
-    def _update_run_single(self, run: Run) -> None:  # type: ignore[override]
-        pass
 
 
 @pytest.fixture(scope="module")

@@ -3,44 +3,15 @@
 import asyncio
 import threading
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
+from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.output_parsers import StrOutputParser
 from runnable.fakes import TOP_K, Reply, Scripted, saying
 
 from langchain_reasc import ReASCRunnable
-
-
-class Runs(BaseCallbackHandler):
-    """Every run: its parent, kind, name, tags, metadata, and how it ended."""
-
-    run_inline = True
-
-    def __init__(self) -> None:
-        self.runs: dict[UUID, dict[str, Any]] = {}
-        self.ended: dict[UUID, str] = {}
-
-    def _start(self, kind: str, run_id: UUID, kwargs: dict[str, Any]) -> None:
-        self.runs[run_id] = {"kind": kind, **kwargs}
-
-    def on_chain_start(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
-        self._start("chain", run_id, kwargs)
-
-    def on_chat_model_start(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
-        self._start("model", run_id, kwargs)
-
-    def on_chain_end(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
-        self.ended[run_id] = "end"
-
-    def on_chain_error(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
-        self.ended[run_id] = "error"
-
-    on_llm_end, on_llm_error = on_chain_end, on_chain_error
-
-    def of(self, kind: str) -> dict[UUID, dict[str, Any]]:
-        return {run_id: run for run_id, run in self.runs.items() if run["kind"] == kind}
+from sampling.tracers import Runs
 
 
 @pytest.fixture
