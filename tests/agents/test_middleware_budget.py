@@ -38,13 +38,8 @@ CALL_TOKENS = 9  # seven of the prompt, a word and a call
 
 def two_steps(**budget: Any) -> tuple[Scripted, Any]:
     """A model that votes twice in a run, each time wanting seven samples, and its agent."""
-    model = acting(
-        {
-            ASKED: [weather("Rome"), *[weather("Paris")] * 6],
-            "sunny in Paris": [weather("Rome"), *[weather("Oslo")] * 6],
-            "": [SUNNY],
-        }
-    )
+    first, then = ([weather("Rome"), *[weather(city)] * 6] for city in ("Paris", "Oslo"))
+    model = acting({ASKED: first, "sunny in Paris": then, "": [SUNNY]})
     return model, agent_of(model, ReASCMiddleware(**BY_ASC | budget), checkpointer=InMemorySaver())
 
 

@@ -128,13 +128,8 @@ def test_a_summary_is_made_once_and_the_vote_sees_it(agents: Agents, reasc_first
     writer = acting({"": ["they spoke of rain"]})
     summary = SummarizationMiddleware(writer, trigger=("messages", 5), keep=("messages", 1))
     model = acting()
-    past = [
-        HumanMessage("does it rain?"),
-        AIMessage("no"),
-        HumanMessage("sure?"),
-        AIMessage("yes"),
-        HumanMessage(ASKED),
-    ]
+    said = HumanMessage("does it rain?"), AIMessage("no"), HumanMessage("sure?"), AIMessage("yes")
+    past = [*said, HumanMessage(ASKED)]
     state = agents.ask(agent_of(model, *ordered(reasc_first, summary)), {"messages": past})
     assert len(writer.log.calls) == 1
     assert "they spoke of rain" in state["messages"][0].text

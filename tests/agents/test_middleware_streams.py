@@ -10,17 +10,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.tracers.schemas import Run
 from runnable.fakes import Scripted
 
-from agents.acting import (
-    ASKED,
-    BY_ASC,
-    SUNNY,
-    Agents,
-    agent_of,
-    billed,
-    samples_of,
-    spent_on,
-    two_cities,
-)
+from agents.acting import ASKED, BY_ASC, SUNNY, Agents, agent_of, billed, samples_of, spent_on, two_cities
 from agents.test_accounting import Counted, Tree, langsmith_total
 from langchain_reasc import ReASCMiddleware
 

@@ -85,11 +85,7 @@ CASES = {
         ('{"answer": 7', None),
         ("no object", None),
     ],
-    "json:result.value": [
-        ('{"result": {"value": "-0"}}', "0"),
-        ('{"result": 3}', None),
-        ('{"value": 3}', None),
-    ],
+    "json:result.value": [('{"result": {"value": "-0"}}', "0"), ('{"result": 3}', None), ('{"value": 3}', None)],
     "text": [("  Blue.\n", "blue"), ("  ", None)],
     "auto": [("\\boxed{3} of 4", "3"), ("3 of 4", "4"), ("so \\boxed{12", None), ("none", None)],
 }

@@ -45,8 +45,7 @@ def test_other_answers_have_no_kind(other: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "exclude",
-    [["note", "filter.seen"], {"search": ["note", "filter.seen"]}, {"search.note", "search.filter.seen"}],
+    "exclude", [["note", "filter.seen"], {"search": ["note", "filter.seen"]}, {"search.note", "search.filter.seen"}]
 )
 def test_arguments_are_left_out_of_the_vote(exclude: Any) -> None:
     tools = ToolVotes(exclude_args=exclude)

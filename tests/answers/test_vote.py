@@ -5,14 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 
-from langchain_reasc.answers import (
-    Vote,
-    boxed,
-    extractor,
-    json_field,
-    normalize,
-    vote_of,
-)
+from langchain_reasc.answers import Vote, boxed, extractor, json_field, normalize, vote_of
 from langchain_reasc.answers.vote import CUT_OFF, FILTERED, INVALID_CALLS, NO_ANSWER, REFUSAL, UNENDED
 
 AUTO = extractor("auto")

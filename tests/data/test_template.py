@@ -131,30 +131,21 @@ def test_the_answer_asked_for_is_the_answer_found(name: str) -> None:
     assert find.from_cut_off(unfinished) is None
 
 
-@pytest.mark.parametrize(
-    ("model", "family"),
-    [
-        ("meta-llama/Llama-3.2-3B-Instruct", "LLaMA-3.2"),
-        ("llama3.2:3b", "LLaMA-3.2"),
-        ("Qwen/Qwen2.5-7B-Instruct", "Qwen-2.5"),
-        ("/models/qwen2.5-3b-instruct-q4_k_m.gguf", "Qwen-2.5"),
-        ("hf:Qwen/Qwen2.5-3B-Instruct-GGUF/qwen2_5-3b.gguf", "Qwen-2.5"),
-        ("google/gemma-3-4b-it", "Gemma-3"),
-        ("gemma3:12b", "Gemma-3"),
-        ("C:\\models\\Gemma_3.gguf", "Gemma-3"),
-        ("gemma-3n-e4b", None),
-        ("gemma-30b", None),
-        ("Llama-3.1-8B", None),
-        ("llama-3-2b", None),
-        ("us.meta.llama3-2-3b-instruct", "LLaMA-3.2"),
-        ("gemma-3.5", None),
-        ("Qwen3-8B", None),
-        ("Qwen2-57B", None),
-        ("qwen2.5/mistral.gguf", None),
-        (None, None),
-        ("", None),
+FAMILIES: dict[str | None, list[str | None]] = {
+    "LLaMA-3.2": ["meta-llama/Llama-3.2-3B-Instruct", "llama3.2:3b", "us.meta.llama3-2-3b-instruct"],
+    "Qwen-2.5": [
+        *("Qwen/Qwen2.5-7B-Instruct", "/models/qwen2.5-3b-instruct-q4_k_m.gguf"),
+        "hf:Qwen/Qwen2.5-3B-Instruct-GGUF/qwen2_5-3b.gguf",
     ],
-)
+    "Gemma-3": ["google/gemma-3-4b-it", "gemma3:12b", "C:\\models\\Gemma_3.gguf"],
+    None: [
+        *("gemma-3n-e4b", "gemma-30b", "Llama-3.1-8B", "llama-3-2b", "gemma-3.5", "Qwen3-8B", "Qwen2-57B"),
+        *("qwen2.5/mistral.gguf", None, ""),
+    ],
+}
+
+
+@pytest.mark.parametrize(("model", "family"), [(name, family) for family, names in FAMILIES.items() for name in names])
 def test_a_family_is_known_by_the_models_name(model: str | None, family: str | None) -> None:
     found = sampling_of(model)
     assert (found and found.family) == family

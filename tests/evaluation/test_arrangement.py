@@ -52,15 +52,8 @@ def _one_by_one(pool: Pool, scores: PoolScores, method: Method, split: Split, bu
         prompts = [np.nan if one.prompt_tokens is None else one.prompt_tokens for one in used]
         right = next(one.correct for one in recorded if one.answer == decision.answer)
         tokens = sum(one.completion_tokens for one in used)
-        gated, supported = decision.reason == "gate", support(decision)
-        cells[at] = (
-            bool(right),
-            decision.samples,
-            tokens,
-            sum(prompts),
-            gated,
-            np.nan if supported is None else supported,
-        )
+        supported = np.nan if support(decision) is None else support(decision)
+        cells[at] = (bool(right), decision.samples, tokens, sum(prompts), decision.reason == "gate", supported)
     return cells
 
 

@@ -1,4 +1,4 @@
-"""Votes by the odds of being right, and scores as log-odds: by hand, at their limits, and by Bayes' rule spelled out."""
+"""Votes by the odds of being right, and scores as log-odds: by hand, at their limits, by Bayes' rule spelled out."""
 
 import math
 

@@ -95,7 +95,7 @@ def question(name: str, *responses: dict[str, Any], reference: str = "7") -> dic
 
 
 class Guesser(BaseChatModel):
-    """Answers from the question and the seed alone; ``hears`` these first, and fails on the questions it was told to."""
+    """Answers from the question and the seed alone; ``hears`` them first, and fails on those it was told to."""
 
     seed: int = 0
     fails_on: str = "nothing"
@@ -150,3 +150,14 @@ def content(pool: Pool) -> dict[str, Any]:
         )
         for question in pool.questions
     }
+
+
+# Two questions to calibrate on and two to test, four responses each, whose decisions can be worked out on paper.
+BY_HAND = [
+    question("right", *[response("7", 99, score=1.0)] * 4),
+    question("wrong", *[response("1", 98, score=0.0)] * 4),
+    # sure of the right answer at once; the others wander
+    question("sure", response("7", 10, score=1.0), *[response(a, 20, score=0.0) for a in ("1", "1", "7")]),
+    # unsure and wrong, then sure and right: one vote of weight e^2.1 outweighs one of weight 1
+    question("turns", response("1", 5, score=0.0), response("7", 6, score=2.0), *[response("1", 7, score=0.0)] * 2),
+]

@@ -89,14 +89,8 @@ def broken(name: str) -> Guesser:
 def test_it_is_the_pool_that_one_machine_records(tmp_path: Path) -> None:
     moves: list[tuple[int, int]] = []
     alone = record_pool(Guesser(), QUESTIONS, tmp_path / "alone.sqlite", samples=3)
-    pool = record_pool(
-        Guesser(),
-        QUESTIONS,
-        tmp_path / "ray.sqlite",
-        samples=3,
-        workers=ON_TWO,
-        on_question=lambda *at: moves.append(at),
-    )
+    on_ray: Any = {"workers": ON_TWO, "on_question": lambda *at: moves.append(at)}
+    pool = record_pool(Guesser(), QUESTIONS, tmp_path / "ray.sqlite", samples=3, **on_ray)
     assert content(pool) == content(alone)
     assert moves == [(done, 40) for done in range(41)]
     more = record_pool(Guesser(), QUESTIONS, tmp_path / "ray.sqlite", samples=5, workers=ON_TWO)

@@ -1,6 +1,7 @@
 """Questions that do not fit the context: left out with a message, and the others recorded."""
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -28,17 +29,10 @@ def refused(said: str, status: int = 400) -> openai.APIStatusError:
 def test_a_question_that_is_too_long_costs_only_itself(tmp_path: Path, concurrency: int) -> None:
     said: list[str] = []
     moves: list[tuple[int, int]] = []
+    told: Any = {"on_notice": said.append, "on_question": lambda *move: moves.append(move)}
     asked = [SHORT[0], LONG, *SHORT[1:]]
     with ChatLlamaCpp(seed=1) as model:
-        pool = record_pool(
-            model,
-            asked,
-            tmp_path / "p.sqlite",
-            samples=2,
-            concurrency=concurrency,
-            on_notice=said.append,
-            on_question=lambda *move: moves.append(move),
-        )
+        pool = record_pool(model, asked, tmp_path / "p.sqlite", samples=2, concurrency=concurrency, **told)
     assert {held.id for held in pool.questions} == {"q0", "q1", "q2"}
     assert moves[-1] == (4, 4)
     assert said[0].startswith("question 'long' ('and one more rose") and "context holds" in said[0]

@@ -64,16 +64,9 @@ def test_the_message_carries_the_account(runner: Any) -> None:
     account = message.response_metadata["reasc"]
     assert json.loads(json.dumps(account)) == account
     assert account | {"posterior": None} == {
-        "method": "finite_horizon",
-        "answer": "1",
-        "stage": 2,
-        "reason": "agreement",
-        "samples": 6,
-        "launched": 6,
-        "failed": 0,
-        "without_confidence": 0,
+        **{"method": "finite_horizon", "answer": "1", "stage": 2, "reason": "agreement", "posterior": None},
+        **{"samples": 6, "launched": 6, "failed": 0, "without_confidence": 0},
         "evidence": {"1": 5.0, "2": 1.0},
-        "posterior": None,
         "tokens": {"input": 42, "output": 24, "unused_output": 0, "estimated": False},
         "notices": ["no calibration: counting votes (finite horizon)"],
     }

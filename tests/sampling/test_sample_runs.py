@@ -43,18 +43,8 @@ def local() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def remote() -> Iterator[Any]:
-    with (
-        serving(vllm()) as fake,
-        openai.ChatOpenAICompatible(
-            base_url=fake.url,
-            model="tiny",
-            preset="vllm",
-            temperature=0.7,
-            max_tokens=9,
-            seed=5,
-            metadata={"kind": "remote"},
-        ) as model,
-    ):
+    fields = {"preset": "vllm", "temperature": 0.7, "max_tokens": 9, "seed": 5, "metadata": {"kind": "remote"}}
+    with serving(vllm()) as fake, openai.ChatOpenAICompatible(base_url=fake.url, model="tiny", **fields) as model:
         yield model
 
 

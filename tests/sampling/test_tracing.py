@@ -23,14 +23,8 @@ def runs() -> Any:
 
 def test_each_sample_is_one_run_below_the_runnable(runner: Any, runs: Runs) -> None:
     run_id = uuid4()
-    config = {
-        "callbacks": [runs],
-        "tags": ["mine"],
-        "metadata": {"user": 7},
-        "run_name": "arithmetic",
-        "run_id": run_id,
-    }
-    runner.invoke(ReASCRunnable(model=saying("1")), "q", config)
+    config = {"callbacks": [runs], "tags": ["mine"], "metadata": {"user": 7}, "run_name": "arithmetic"}
+    runner.invoke(ReASCRunnable(model=saying("1")), "q", config | {"run_id": run_id})
     [(above, chain)] = runs.of("chain").items()
     assert (above, chain["name"], chain["parent_run_id"]) == (run_id, "arithmetic", None)
     samples = runs.of("model").values()
@@ -63,12 +57,8 @@ def test_a_failing_call_ends_its_runs(runner: Any, runs: Runs) -> None:
 @pytest.mark.parametrize("calibrated", [None, "online", "mixture"])
 def test_usage_handlers_add_up_to_the_bill(runner: Any, runs: Runs, calibrated: Any) -> None:
     usage = UsageMetadataCallbackHandler()
-    reasc = ReASCRunnable(
-        model=saying("1", "2", "1", "1", "1", "1", "1"),
-        concurrency=1,
-        calibration=calibrated,
-        measure=TOP_K if calibrated else None,
-    )
+    model, measure = saying(*"1211111"), TOP_K if calibrated else None
+    reasc = ReASCRunnable(model=model, concurrency=1, calibration=calibrated, measure=measure)
     messages = runner.batch(reasc, ["q", "r"], {"callbacks": [usage, runs]})
     [counted] = usage.usage_metadata.values()
     for part in ("input_tokens", "output_tokens", "total_tokens"):
