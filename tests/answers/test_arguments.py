@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 
-from answers.calling import SCHEMAS, answer, call, vote
-from langchain_reasc.answers import ToolVotes, Vote
+from answers.calling import MESSAGE, SCHEMAS, answer, call, vote
+from langchain_reasc.answers import ToolVotes, Vote, extractor, kind_of, vote_of
 from langchain_reasc.answers.schemas import read, refuses
 from langchain_reasc.answers.tool_calls import REFUSED_CALLS, UNKNOWN_TOOL
+from langchain_reasc.answers.vote import INVALID_CALLS
 
 
 def test_defaults_are_filled_in() -> None:
@@ -124,3 +126,22 @@ def test_a_default_is_nobody_elses() -> None:
     first = read({}, schema)
     first["tags"].append(1)
     assert read({}, schema) == {"tags": []}
+
+
+@pytest.mark.parametrize("args", [{"x": {}}, {"x": "🦜" * 10_000}, {"x": [[[[{}]]]]}, {"": ""}, {"x": "\ud800"}])
+def test_odd_arguments_vote(args: dict[str, Any]) -> None:
+    given = {"name": "f", "args": args, "id": None}
+    assert answer(given) == answer(dict(given))
+    assert kind_of(answer(given)) == '["f"]'
+
+
+def test_arguments_that_are_nested_too_deeply_abstain() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"x": deep}
+    message = AIMessage("").model_copy(update={"tool_calls": [call("f", x=deep)]})
+    assert vote_of(message, extractor("auto")).why_none == INVALID_CALLS
+    for tools in (ToolVotes(), ToolVotes(exclude_args=["y"])):
+        assert vote_of(message, MESSAGE, tools, {"f": {"properties": {"x": {"type": "object"}}}}).answer is None
+    while deep:  # freed level by level
+        deep = deep["x"]

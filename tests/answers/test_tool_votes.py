@@ -134,25 +134,6 @@ def test_labels_are_spelled_as_votes_are() -> None:
     assert tools.label("Paris") == "Paris"
 
 
-@pytest.mark.parametrize("args", [{"x": {}}, {"x": "🦜" * 10_000}, {"x": [[[[{}]]]]}, {"": ""}, {"x": "\ud800"}])
-def test_odd_arguments_vote(args: dict[str, Any]) -> None:
-    given = {"name": "f", "args": args, "id": None}
-    assert answer(given) == answer(dict(given))
-    assert kind_of(answer(given)) == '["f"]'
-
-
-def test_arguments_that_are_nested_too_deeply_abstain() -> None:
-    deep: dict[str, Any] = {}
-    for _ in range(100_000):
-        deep = {"x": deep}
-    message = AIMessage("").model_copy(update={"tool_calls": [call("f", x=deep)]})
-    assert vote_of(message, extractor("auto")).why_none == INVALID_CALLS
-    for tools in (ToolVotes(), ToolVotes(exclude_args=["y"])):
-        assert vote_of(message, MESSAGE, tools, {"f": {"properties": {"x": {"type": "object"}}}}).answer is None
-    while deep:  # freed level by level
-        deep = deep["x"]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

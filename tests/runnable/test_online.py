@@ -241,15 +241,6 @@ def test_one_response_to_each_question_is_no_trouble(runner: Any) -> None:
     assert {account["samples"] for account in answered(runner, reasc, [*QUESTIONS, "q100"])} == {1}
 
 
-def test_stated_confidence_is_a_candidate(runner: Any, fits: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        return Reply(f"it is {index % 2}\nConfidence: {90 - index}%", logprob=None)
-
-    answered(runner, online(script, ask_confidence=True))
-    assert {observed.scores.shape[0] for observed in fits[0]} == {1}
-    assert fits[0][0].scores[0, 0] == pytest.approx(0.9)
-
-
 def test_a_question_given_back_as_it_is_teaches_nothing(runner: Any, fits: Any) -> None:
     chat = ChatReASC(model=Scripted(script=drawn), calibration="online")
     runner.invoke(chat, "q0")

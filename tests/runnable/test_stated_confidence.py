@@ -10,6 +10,7 @@ from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.stated import instruction
 
 from .fakes import TOP_K, Reply, Scripted, calibration
+from .learning import answered, online
 from .stating import QUESTIONS, STATED, Asked, Says, script, stating
 
 
@@ -105,6 +106,15 @@ def test_online_it_is_the_default_where_there_is_nothing_else(runner: Any) -> No
     same = reasc.model_copy(update={"max_samples": 3})
     assert same.learned is reasc.learned
     assert reasc.model_copy(update={"ask_confidence": False, "on_missing_confidence": "count"}).learned is None
+
+
+def test_online_it_is_a_candidate(runner: Any, fits: Any) -> None:
+    def stated(question: str, index: int) -> Reply:
+        return Reply(f"it is {index % 2}\nConfidence: {90 - index}%", logprob=None)
+
+    answered(runner, online(stated, ask_confidence=True))
+    assert {observed.scores.shape[0] for observed in fits[0]} == {1}
+    assert fits[0][0].scores[0, 0] == pytest.approx(0.9)
 
 
 # Beside tool calls ----------------------------------------------------------------------------------------------------
