@@ -9,8 +9,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
 
+from langchain_reasc import ASC
+
 ASKED = "what is the weather?"
 SUNNY = "it is sunny"
+THREAD = {"configurable": {"thread_id": "1"}}
+ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
+BY_ASC: dict[str, Any] = {"concurrency": 1, "rule": ASC()}  # with other numbers of samples
 
 
 def calls(*called: tuple[str, Any], **reply: Any) -> Reply:
@@ -36,6 +41,11 @@ def acting(said: Mapping[str, Sequence[Reply | str]] | None = None, kind: type[S
         return one if isinstance(one, Reply) else Reply(one)
 
     return kind(script=reply)
+
+
+def two_cities(kind: type[Scripted] = Scripted) -> Scripted:
+    """A model whose first and losing response asks for another city than the winner."""
+    return acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]}, kind)
 
 
 @tool

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler, get_usage_metadata_callback
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from langchain_core.tracers import LangChainTracer, context
+from langchain_core.tracers import context
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
+from sampling.tracers import Kept
 
 from langchain_reasc import ChatReASC
 
@@ -147,21 +148,6 @@ def test_a_stream_tells_handlers_its_chunks_and_no_candidate(runner: Any) -> Non
     assert "".join(str(chunk.text) for chunk in chunks) == "the answer is 1"
     assert calls.tokens == len(chunks)
     assert len({chunk.id for chunk in chunks}) == 1 and chunks[-1].chunk_position == "last"
-
-
-class Kept(LangChainTracer):
-    """Keeps what would be sent to LangSmith; LangChain makes copies of it."""
-
-    sent: list[Run] = []  # noqa: RUF012
-
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(**{**fields, "client": object()})
-
-    def _persist_run_single(self, run: Run) -> None:
-        self.sent.append(run)
-
-    def _update_run_single(self, run: Run) -> None:  # type: ignore[override]
-        pass
 
 
 def test_what_langsmith_is_sent_is_one_model_run_with_steps_below(runner: Any) -> None:

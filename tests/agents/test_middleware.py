@@ -10,6 +10,7 @@ from runnable.fakes import TOP_K, Reply, Scripted
 
 from agents.acting import (
     ASKED,
+    ONE_BY_ONE,
     SUNNY,
     Agents,
     acting,
@@ -18,6 +19,7 @@ from agents.acting import (
     calls,
     get_weather,
     samples_of,
+    two_cities,
     weather,
 )
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
@@ -25,17 +27,9 @@ from langchain_reasc.agents.options import VoteOptions
 from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError, MissingExtraError
 from langchain_reasc.runnable.face import Face
 
-ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
-
-
-@pytest.fixture
-def agents(runner: Any) -> Agents:
-    return Agents(runner)
-
 
 def test_calls_of_tools_are_voted_on_and_text_is_passed_on(agents: Agents) -> None:
-    rome_first = acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]})
-    state = agents.ask(agent_of(rome_first, ReASCMiddleware(**ONE_BY_ONE)))
+    state = agents.ask(agent_of(two_cities(), ReASCMiddleware(**ONE_BY_ONE)))
     [call] = state["messages"][1].tool_calls
     assert (call["name"], call["args"]) == ("get_weather", {"city": "Paris"})
     assert state["messages"][2].content == "sunny in Paris"
@@ -135,13 +129,9 @@ def test_what_online_has_learned_goes_on_from_call_to_call(agents: Agents) -> No
     assert [len(one._scores) for one in middleware._calibrators] == [1, 2]  # the model called last is the last
 
 
-@pytest.mark.parametrize("inside", ["ChatReASC", "bound", "ReASCRunnable"])
-def test_reasc_inside_reasc_is_refused(agents: Agents, inside: str) -> None:
-    made = {
-        "ChatReASC": lambda: ChatReASC(model=acting()),
-        "bound": lambda: ChatReASC(model=acting()).bind(stop=["x"]),
-        "ReASCRunnable": lambda: ReASCRunnable(model=acting()),
-    }[inside]()
+@pytest.mark.parametrize("inside", [ChatReASC, lambda model: ChatReASC(model=model).bind(stop=["x"]), ReASCRunnable])
+def test_reasc_inside_reasc_is_refused(agents: Agents, inside: Any) -> None:
+    made = inside(model=acting())
     with pytest.raises(ConfigurationError, match="ReASC"):
         agents.ask(agent_of(made, ReASCMiddleware(), tools=[]))
 

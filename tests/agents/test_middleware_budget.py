@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import HumanMessage
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
@@ -15,7 +15,9 @@ from runnable.judges import PARIS, city, judging
 
 from agents.acting import (
     ASKED,
+    BY_ASC,
     SUNNY,
+    THREAD,
     Agents,
     acting,
     agent_of,
@@ -25,32 +27,20 @@ from agents.acting import (
     spent_on,
     weather,
 )
-from langchain_reasc import ASC, ReASCMiddleware
+from langchain_reasc import ReASCMiddleware
 from langchain_reasc.agents.budget import RunBudget, Spent, Unsettled, added
 from langchain_reasc.agents.middleware import SpendingState
 from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import Undecided
 
-ONE_BY_ONE: dict[str, Any] = {"concurrency": 1, "rule": ASC()}  # whose numbers of samples these are
-THREAD = {"configurable": {"thread_id": "1"}}
 CALL_TOKENS = 9  # seven of the prompt, a word and a call
-
-
-@pytest.fixture
-def agents(runner: Any) -> Agents:
-    return Agents(runner)
 
 
 def two_steps(**budget: Any) -> tuple[Scripted, Any]:
     """A model that votes twice in a run, each time wanting seven samples, and its agent."""
-    model = acting(
-        {
-            ASKED: [weather("Rome"), *[weather("Paris")] * 6],
-            "sunny in Paris": [weather("Rome"), *[weather("Oslo")] * 6],
-            "": [SUNNY],
-        }
-    )
-    return model, agent_of(model, ReASCMiddleware(**ONE_BY_ONE | budget), checkpointer=InMemorySaver())
+    first, then = ([weather("Rome"), *[weather(city)] * 6] for city in ("Paris", "Oslo"))
+    model = acting({ASKED: first, "sunny in Paris": then, "": [SUNNY]})
+    return model, agent_of(model, ReASCMiddleware(**BY_ASC | budget), checkpointer=InMemorySaver())
 
 
 def spent(agent: Any) -> Any:
@@ -127,7 +117,7 @@ def test_it_survives_an_interruption_and_a_new_agent_object(agents: Agents) -> N
 
     def agent() -> Any:
         person = HumanInTheLoopMiddleware({"get_weather": True})
-        return agent_of(model, ReASCMiddleware(max_run_samples=8, **ONE_BY_ONE), person, checkpointer=saver)
+        return agent_of(model, ReASCMiddleware(max_run_samples=8, **BY_ASC), person, checkpointer=saver)
 
     agents.ask(agent(), config=THREAD)
     approved = Command(resume={"decisions": [{"type": "approve"}]})
@@ -152,27 +142,21 @@ def test_what_a_failed_step_has_cost_counts_when_it_is_made_again(agents: Agents
 
 
 def test_agents_inside_tools_have_budgets_of_their_own(agents: Agents) -> None:
-    middleware = ReASCMiddleware(max_run_samples=8, **ONE_BY_ONE)  # the same object in both
+    middleware = ReASCMiddleware(max_run_samples=8, **BY_ASC)  # the same object in both
     inner_model = acting({"inner": [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]})
     inner = agent_of(inner_model, middleware)
     seen: list[list[int]] = []
 
-    @tool
     def ask_the_other() -> str:
-        """Ask the other agent."""
-        state = inner.invoke({"messages": [HumanMessage("inner")]})
-        seen.append(samples_of(state))
+        seen.append(samples_of(inner.invoke({"messages": [HumanMessage("inner")]})))
         return "sunny in Paris"
 
-    @tool
     async def aask_the_other() -> str:
-        """Ask the other agent."""
-        state = await inner.ainvoke({"messages": [HumanMessage("inner")]})
-        seen.append(samples_of(state))
+        seen.append(samples_of(await inner.ainvoke({"messages": [HumanMessage("inner")]})))
         return "sunny in Paris"
 
-    asks = aask_the_other if agents.is_async else ask_the_other
-    outer_model = acting({ASKED: [calls((asks.name, {}))], "": [SUNNY]})
+    asks = StructuredTool.from_function(ask_the_other, aask_the_other, name="ask", description="Ask the other agent.")
+    outer_model = acting({ASKED: [calls(("ask", {}))], "": [SUNNY]})
     outer = agent_of(outer_model, middleware, tools=[asks], checkpointer=InMemorySaver())
     assert samples_of(agents.ask(outer, config=THREAD)) == [4, 1]
     assert seen == [[7, 1]]
@@ -181,7 +165,7 @@ def test_agents_inside_tools_have_budgets_of_their_own(agents: Agents) -> None:
 
 def test_what_a_judge_of_texts_costs_counts(agents: Agents) -> None:
     model, judge = saying(*PARIS), judging(city)
-    middleware = ReASCMiddleware(answer=free_text(judge=judge), max_run_tokens=10_000, **ONE_BY_ONE)
+    middleware = ReASCMiddleware(answer=free_text(judge=judge), max_run_tokens=10_000, **BY_ASC)
     agent = agent_of(model, middleware, tools=[], checkpointer=InMemorySaver())
     agents.ask(agent, "Which city?", THREAD)
     assert judge.log.calls

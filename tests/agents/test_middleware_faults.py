@@ -16,29 +16,26 @@ from runnable.fakes import Reply, Scripted, calibration
 
 from agents.acting import (
     ASKED,
+    BY_ASC,
+    ONE_BY_ONE,
     SUNNY,
+    THREAD,
     Agents,
     acting,
     agent_of,
     book_trip,
     get_weather,
     samples_of,
+    two_cities,
     until,
     weather,
 )
 from agents.test_accounting import Tree
-from langchain_reasc import ASC, Calibration, Integration, ReASCMiddleware, register_integration
+from langchain_reasc import Calibration, Integration, ReASCMiddleware, register_integration
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.exceptions import FingerprintMismatch, LogprobsUnavailable
 
-ONE_BY_ONE: dict[str, Any] = {"concurrency": 1}
-THREAD = {"configurable": {"thread_id": "1"}}
 BRIEF = "be brief"
-
-
-@pytest.fixture
-def agents(runner: Any) -> Agents:
-    return Agents(runner)
 
 
 def measured_on(*tools: Any, system: str = BRIEF, gate: float | None = None) -> Calibration:
@@ -95,11 +92,9 @@ def test_a_checkpoint_goes_on_with_the_calibration_of_whoever_takes_it_up(agents
     model, saver = acting({ASKED: [weather("Paris", logprob=-3)], "": [weather("Oslo", logprob=-3)]}), InMemorySaver()
 
     def agent(measured: Calibration) -> Any:
-        middleware = [
-            ReASCMiddleware(calibration=measured, **ONE_BY_ONE),
-            HumanInTheLoopMiddleware({"get_weather": True}),
-        ]
-        return agent_of(model, *middleware, checkpointer=saver, system_prompt=BRIEF)
+        person = HumanInTheLoopMiddleware({"get_weather": True})
+        votes = ReASCMiddleware(calibration=measured, **ONE_BY_ONE)
+        return agent_of(model, votes, person, checkpointer=saver, system_prompt=BRIEF)
 
     first, fits = measured_on(get_weather, gate=2), measured_on(get_weather, gate=4)
     agents.ask(agent(first), config=THREAD)
@@ -128,8 +123,8 @@ def test_a_middleware_inside_that_fails_after_a_vote(agents: Agents) -> None:
                 raise RuntimeError("checked and found wanting")
             return response
 
-    middleware = ReASCMiddleware(max_run_samples=9, rule=ASC(), **ONE_BY_ONE), Breaks()
-    model = acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]})
+    middleware = ReASCMiddleware(max_run_samples=9, **BY_ASC), Breaks()
+    model = two_cities()
     agent = agent_of(model, *middleware, checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="found wanting"):
         agents.ask(agent, config=THREAD)
@@ -162,8 +157,8 @@ class Both(TypedDict):
 
 
 def test_an_interrupt_beside_an_agent_pays_for_none_of_its_steps_again(agents: Agents) -> None:
-    model = acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]})
-    inner = agent_of(model, ReASCMiddleware(max_run_samples=9, rule=ASC(), **ONE_BY_ONE))
+    model = two_cities()
+    inner = agent_of(model, ReASCMiddleware(max_run_samples=9, **BY_ASC))
     asked = {"messages": [HumanMessage(ASKED)]}
 
     def agent(state: Any) -> Any:

@@ -21,7 +21,9 @@ from runnable.fakes import Reply, Scripted
 
 from agents.acting import (
     ASKED,
+    BY_ASC,
     SUNNY,
+    THREAD,
     Agents,
     acting,
     agent_of,
@@ -30,22 +32,16 @@ from agents.acting import (
     get_weather,
     samples_of,
     spent_on,
+    two_cities,
     weather,
 )
-from langchain_reasc import ASC, ReASCMiddleware
+from langchain_reasc import ReASCMiddleware
 
-ONE_BY_ONE: dict[str, Any] = {"concurrency": 1, "rule": ASC()}  # whose numbers of samples these are
-THREAD = {"configurable": {"thread_id": "1"}}
 ORDERS = pytest.mark.parametrize("reasc_first", [True, False], ids=["reasc outside", "reasc inside"])
 
 
-@pytest.fixture
-def agents(runner: Any) -> Agents:
-    return Agents(runner)
-
-
 def ordered(reasc_first: bool, *others: Any, **options: Any) -> list[Any]:
-    reasc = ReASCMiddleware(**ONE_BY_ONE | options)
+    reasc = ReASCMiddleware(**BY_ASC | options)
     return [reasc, *others] if reasc_first else [*others, reasc]
 
 
@@ -87,22 +83,19 @@ def test_a_retry_that_gives_up_has_the_models_own_error(agents: Agents, reasc_fi
 
 def test_a_sample_that_fails_costs_only_itself(agents: Agents) -> None:
     model = failing(1)
-    state = agents.ask(agent_of(model, ReASCMiddleware(**ONE_BY_ONE)))
+    state = agents.ask(agent_of(model, ReASCMiddleware(**BY_ASC)))
     assert state["messages"][1].response_metadata["reasc"]["failed"] == 1
     assert state["messages"][1].tool_calls[0]["args"] == {"city": "Paris"}
 
 
-def test_fallbacks_outside_are_voted_on(agents: Agents) -> None:
+@pytest.mark.parametrize(("reasc_first", "voted"), [(False, [True, False]), (True, [False, False])])
+def test_fallbacks_outside_are_voted_on_and_those_inside_taken_as_they_are(
+    agents: Agents, reasc_first: bool, voted: list[bool]
+) -> None:
     broken, fallback = failing(10_000), acting()
-    state = agents.ask(agent_of(broken, *ordered(False, ModelFallbackMiddleware(fallback))))
-    assert [launched > 1 for launched in samples_of(state)] == [True, False]
-    assert spent_on(state) == billed(fallback)
-
-
-def test_fallbacks_inside_are_taken_as_they_are(agents: Agents) -> None:
-    broken, fallback = failing(10_000), acting()
-    state = agents.ask(agent_of(broken, *ordered(True, ModelFallbackMiddleware(fallback))))
-    assert samples_of(state) == [0, 0]
+    state = agents.ask(agent_of(broken, *ordered(reasc_first, ModelFallbackMiddleware(fallback))))
+    assert [launched > 1 for launched in samples_of(state)] == voted
+    assert samples_of(state)[1] == (0 if reasc_first else 1)
     assert spent_on(state) == billed(fallback)
 
 
@@ -110,8 +103,7 @@ def test_fallbacks_inside_are_taken_as_they_are(agents: Agents) -> None:
 def test_a_person_decides_on_the_winner_and_nothing_is_paid_again(
     agents: Agents, reasc_first: bool, decision: str
 ) -> None:
-    rome_first = {ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]}
-    model, saver = acting(rome_first), InMemorySaver()
+    model, saver = two_cities(), InMemorySaver()
 
     def agent() -> Any:
         others = ordered(reasc_first, HumanInTheLoopMiddleware({"get_weather": True}), max_run_samples=10)
@@ -136,13 +128,8 @@ def test_a_summary_is_made_once_and_the_vote_sees_it(agents: Agents, reasc_first
     writer = acting({"": ["they spoke of rain"]})
     summary = SummarizationMiddleware(writer, trigger=("messages", 5), keep=("messages", 1))
     model = acting()
-    past = [
-        HumanMessage("does it rain?"),
-        AIMessage("no"),
-        HumanMessage("sure?"),
-        AIMessage("yes"),
-        HumanMessage(ASKED),
-    ]
+    said = HumanMessage("does it rain?"), AIMessage("no"), HumanMessage("sure?"), AIMessage("yes")
+    past = [*said, HumanMessage(ASKED)]
     state = agents.ask(agent_of(model, *ordered(reasc_first, summary)), {"messages": past})
     assert len(writer.log.calls) == 1
     assert "they spoke of rain" in state["messages"][0].text
@@ -179,7 +166,7 @@ def test_all_of_them_together(agents: Agents) -> None:
         ModelCallLimitMiddleware(run_limit=5),
         ModelFallbackMiddleware(fallback),
         SummarizationMiddleware(acting({"": ["a summary"]}), trigger=("messages", 50)),
-        ReASCMiddleware(read_only=["get_weather"], max_run_samples=30, **ONE_BY_ONE),
+        ReASCMiddleware(read_only=["get_weather"], max_run_samples=30, **BY_ASC),
         ModelRetryMiddleware(max_retries=1, initial_delay=0),
         HumanInTheLoopMiddleware({"book_trip": True}),
     ]

@@ -10,18 +10,12 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.tracers.schemas import Run
 from runnable.fakes import Scripted
 
-from agents.acting import ASKED, SUNNY, Agents, acting, agent_of, billed, samples_of, spent_on, weather
+from agents.acting import ASKED, BY_ASC, SUNNY, Agents, agent_of, billed, samples_of, spent_on, two_cities
 from agents.test_accounting import Counted, Tree, langsmith_total
-from langchain_reasc import ASC, ReASCMiddleware
+from langchain_reasc import ReASCMiddleware
 
-ONE_BY_ONE: dict[str, Any] = {"concurrency": 1, "rule": ASC()}  # whose numbers of samples these are
 INPUT = {"messages": [HumanMessage(ASKED)]}
 pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-
-
-@pytest.fixture
-def agents(runner: Any) -> Agents:
-    return Agents(runner)
 
 
 def runs(tree: Tree) -> Iterator[Run]:
@@ -39,14 +33,9 @@ class Telling(Scripted):
     top_logprobs: int = 2
 
 
-def two_cities(kind: type[Scripted] = Scripted) -> Scripted:
-    """A model whose first and losing response asks for another city than the winner."""
-    return acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]}, kind)
-
-
 def test_every_counter_counts_each_sample_once(agents: Agents) -> None:
     model, usage, tree, counted = two_cities(), UsageMetadataCallbackHandler(), Tree(), Counted()
-    state = agents.ask(agent_of(model, ReASCMiddleware(**ONE_BY_ONE)), config={"callbacks": [usage, tree, counted]})
+    state = agents.ask(agent_of(model, ReASCMiddleware(**BY_ASC)), config={"callbacks": [usage, tree, counted]})
     assert samples_of(state) == [7, 1]
     assert usage.usage_metadata["scripted"]["total_tokens"] == billed(model)
     assert sum(map(langsmith_total, tree.roots)) == billed(model)
@@ -56,7 +45,7 @@ def test_every_counter_counts_each_sample_once(agents: Agents) -> None:
 
 def test_a_step_is_one_model_run_whose_samples_are_steps_below_it(agents: Agents) -> None:
     tree = Tree()
-    agents.ask(agent_of(two_cities(), ReASCMiddleware(**ONE_BY_ONE)), config={"callbacks": [tree]})
+    agents.ask(agent_of(two_cities(), ReASCMiddleware(**BY_ASC)), config={"callbacks": [tree]})
     models = [run for run in runs(tree) if run.run_type == "llm"]
     assert [[child.run_type for child in run.child_runs] for run in models] == [["chain"] * 7, ["chain"]]
     assert all(run.end_time for run in runs(tree))
@@ -76,7 +65,7 @@ def test_a_stream_of_messages_has_the_winners_alone_in_chunks(agents: Agents, co
 
 
 def test_a_stream_of_updates_has_one_message_a_step(agents: Agents) -> None:
-    agent = agent_of(two_cities(), ReASCMiddleware(**ONE_BY_ONE))
+    agent = agent_of(two_cities(), ReASCMiddleware(**BY_ASC))
     updates = [update["model"] for update in agents.stream(agent, stream_mode="updates") if "model" in update]
     assert [len(update["messages"]) for update in updates] == [1, 1]
     assert all(update.keys() == {"messages"} for update in updates)  # nothing is counted where there is no budget
@@ -84,7 +73,7 @@ def test_a_stream_of_updates_has_one_message_a_step(agents: Agents) -> None:
 
 def test_the_events_of_version_2_have_one_model_call_a_step() -> None:
     async def events() -> list[Any]:
-        agent = agent_of(two_cities(), ReASCMiddleware(**ONE_BY_ONE))
+        agent = agent_of(two_cities(), ReASCMiddleware(**BY_ASC))
         return [event async for event in agent.astream_events(INPUT, version="v2")]
 
     named = [event for event in asyncio.run(events()) if event["event"].startswith("on_chat_model")]
@@ -98,8 +87,12 @@ def test_the_events_of_version_2_have_one_model_call_a_step() -> None:
 
 def test_the_events_of_version_3_have_the_winners_and_lose_no_logprobs(agents: Agents) -> None:
     model = two_cities(Telling)
-    agent = agent_of(model, ReASCMiddleware(**ONE_BY_ONE))
-    events = _v3(agent) if not agents.is_async else _av3(agent)
+    agent = agent_of(model, ReASCMiddleware(**BY_ASC))
+
+    async def collected() -> list[Any]:
+        return [event async for event in await agent.astream_events(INPUT, version="v3")]
+
+    events = asyncio.run(collected()) if agents.is_async else list(agent.stream_events(INPUT, version="v3"))
     told = [event["params"]["data"][0] for event in events if event["method"] == "messages"]
     finished = [event for event in told if event["event"] == "message-finish"]
     calls = [event["content"] for event in told if event.get("content", {}).get("type") == "tool_call"]
@@ -109,14 +102,3 @@ def test_the_events_of_version_3_have_the_winners_and_lose_no_logprobs(agents: A
     [last] = [event["params"]["data"] for event in events if event["method"] == "values"][-1:]
     winner = last["messages"][1]
     assert winner.response_metadata["logprobs"]["content"][0]["token"] == "calling"
-
-
-def _v3(agent: Any) -> list[Any]:
-    return list(agent.stream_events(INPUT, version="v3"))
-
-
-def _av3(agent: Any) -> list[Any]:
-    async def collected() -> list[Any]:
-        return [event async for event in await agent.astream_events(INPUT, version="v3")]
-
-    return asyncio.run(collected())

@@ -14,11 +14,6 @@ from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
 
-@pytest.fixture
-def agents(runner: Any) -> Agents:
-    return Agents(runner)
-
-
 @pytest.fixture(autouse=True)
 def learned(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(questions: Sequence[Any], **options: Any) -> Any:

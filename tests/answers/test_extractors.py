@@ -3,8 +3,21 @@
 import re
 
 import pytest
+from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import Extractor, boxed, choice, extractor, json_field, last_number, matching
+from langchain_reasc.answers import (
+    Extractor,
+    Vote,
+    boxed,
+    choice,
+    extractor,
+    json_field,
+    last_number,
+    matching,
+    message_extractor,
+    vote_of,
+)
+from langchain_reasc.answers.vote import NO_ANSWER
 from langchain_reasc.exceptions import ConfigurationError
 
 CASES = {
@@ -72,11 +85,7 @@ CASES = {
         ('{"answer": 7', None),
         ("no object", None),
     ],
-    "json:result.value": [
-        ('{"result": {"value": "-0"}}', "0"),
-        ('{"result": 3}', None),
-        ('{"value": 3}', None),
-    ],
+    "json:result.value": [('{"result": {"value": "-0"}}', "0"), ('{"result": 3}', None), ('{"value": 3}', None)],
     "text": [("  Blue.\n", "blue"), ("  ", None)],
     "auto": [("\\boxed{3} of 4", "3"), ("3 of 4", "4"), ("so \\boxed{12", None), ("none", None)],
 }
@@ -138,7 +147,24 @@ def test_a_label_is_spelled_as_answers_are(spec: str, label: str, spelled: str) 
     assert extractor(spec).label(label) == spelled
 
 
-def test_a_label_of_mathematics_is_spelled_as_answers_are() -> None:
-    pytest.importorskip("math_verify")
-    extract = extractor("math")
-    assert extract.label(r"\frac{\sqrt{3}}{2}") == extract(r"So it is \boxed{\sqrt{3}/2}.")
+def test_a_message_extractor_sees_and_decides_everything() -> None:
+    def city(message: AIMessage) -> str | None:
+        return str(message.tool_calls[0]["args"]["city"]) if message.tool_calls else None
+
+    weather = {"name": "weather", "args": {"city": "Köln", "days": 3}, "id": "1"}
+    extract = message_extractor(city)
+    assert extract.name == "city"
+    assert vote_of(AIMessage("", tool_calls=[weather]), extract) == Vote("köln")
+    assert vote_of(AIMessage("", tool_calls=[weather], response_metadata={"finish_reason": "length"}), extract) == Vote(
+        "köln", True
+    )
+    assert vote_of(AIMessage("42"), extract) == Vote(None, why_none=NO_ANSWER)
+    assert message_extractor(lambda message: message.text)("A text") == "a text"
+
+
+def test_a_message_extractor_composes_with_others() -> None:
+    declined = message_extractor(lambda message: "declined" if message.additional_kwargs.get("refusal") else None)
+    extract = declined | boxed() | last_number()
+    assert extract.name == "<lambda> | boxed | number"
+    messages = [AIMessage("", additional_kwargs={"refusal": "no"}), *map(AIMessage, ("\\boxed{1} 2", "2", ""))]
+    assert [extract(message) for message in messages] == ["declined", "1", "2", None]

@@ -52,34 +52,19 @@ def test_equal_answers_have_one_spelling(canonical: str, spelling: str) -> None:
 
 
 def test_different_answers_keep_different_spellings() -> None:
-    different = [
-        "1/3",
-        "0.333",
-        "0.33",
-        "\\sqrt{2}",
-        "1.414",
-        "x+1",
-        "x+2",
-        "(1,2)",
-        "[1,2]",
-        "(1,2]",
-        "\\{1,2\\}",
-        "x>1",
-    ]
+    numbers, sets = ("1/3", "0.333", "0.33", "\\sqrt{2}", "1.414"), ("(1,2)", "[1,2]", "(1,2]", "\\{1,2\\}")
+    different = [*numbers, *sets, "x+1", "x+2", "x>1"]
     assert len({canonical_mathematics(one) for one in different}) == len(different)
 
 
 def test_votes_of_whole_responses() -> None:
     extract = extractor("math")
-    texts = [
-        "Thus \\boxed{\\frac{1}{\\sqrt{2}}}.",
-        "The answer is $\\frac{\\sqrt{2}}{2}$.",
-        "It is \\boxed{\\sqrt{2}/2}",
-    ]
+    texts = ["\\boxed{\\frac{1}{\\sqrt{2}}}.", "The answer is $\\frac{\\sqrt{2}}{2}$.", "It is \\boxed{\\sqrt{2}/2}"]
     assert {vote_of(AIMessage(text), extract).answer for text in texts} == {"sqrt(2)/2"}
     half = AIMessage("The answer is $2^{-1/2}$. So $", response_metadata={"finish_reason": "length"})
     assert vote_of(half, extract).answer == "sqrt(2)/2"
     assert vote_of(AIMessage("She has 1,200 left."), extract).answer == "1200"
+    assert extract.label(r"\frac{\sqrt{3}}{2}") == extract(r"So it is \boxed{\sqrt{3}/2}.")
 
 
 def test_many_threads_may_ask_at_once() -> None:

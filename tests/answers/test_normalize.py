@@ -56,16 +56,6 @@ def test_no_answer_equals_nothing() -> None:
     assert not equivalent("1", None)
 
 
-PIECES = st.sampled_from(
-    ["\\", "$", ",", ".", " ", "(", ")", "{", "}", "\\frac{1}{2}", "\\text{", "\\,", "-", "−", "+", "/", "1", "20", "%"]
-)
-
-
-@given(st.one_of(st.text(max_size=20), st.lists(PIECES, max_size=10).map("".join)))
-def test_normalizing_twice_changes_nothing(text: str) -> None:
-    assert normalize(normalize(text)) == normalize(text)
-
-
 @given(st.integers(-(10**40), 10**40))
 def test_an_integer_is_one_answer_however_it_is_written(number: int) -> None:
     assert {normalize(form) for form in (f"{number}", f"{number:,}", f"{number}.00", f"${number:,}")} == {str(number)}

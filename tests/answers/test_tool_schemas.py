@@ -172,58 +172,6 @@ def test_a_broken_schema_refuses_nothing(schema: Any, value: Any) -> None:
     assert isinstance(read(value, schema), dict)
 
 
-def test_recursive_schemas() -> None:
-    tree = {
-        "type": "object",
-        "properties": {"n": {"type": "integer", "default": 0}, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
-        "required": ["next"],
-    }
-    assert read({"next": {"next": None, "n": "2"}}, tree) == {"n": 0, "next": {"next": None, "n": 2}}
-    assert refuses(tree, {"next": {"n": 1}})
-
-
-@pytest.mark.parametrize(
-    ("value", "schema", "expected"),
-    [
-        ("5", {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "5"),  # it is one as it is
-        ("5", {"anyOf": [{"type": "null"}, {"type": "integer"}]}, 5),
-        ("5", {"oneOf": [{"type": "integer"}, {"type": "boolean"}]}, 5),
-        ("5", {"type": ["integer", "null"]}, 5),
-        ("5", {"type": ["string", "integer"]}, "5"),
-        ("5", {"allOf": [{"type": "integer"}], "default": 1}, 5),
-        ("5", {"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}, 5),
-        ("5", {"const": "5", "type": "integer"}, 5),
-        ("a", {"anyOf": [{"enum": ["a", "b"]}, {"type": "integer"}]}, "a"),
-        (None, {"type": "integer"}, None),
-        ("x", {"type": "integer"}, "x"),
-        ("x", True, "x"),
-        ("x", {}, "x"),
-        ([["1"]], {"items": {"items": {"type": "number"}}}, [[1.0]]),
-        (10**400, {"type": "number"}, 10**400),
-        (
-            {"kind": "b", "x": "1"},
-            {
-                "anyOf": [
-                    {"type": "object", "required": ["kind", "y"], "properties": {"x": {"type": "boolean"}}},
-                    {"type": "object", "required": ["kind", "x"], "properties": {"x": {"type": "integer"}}},
-                ]
-            },
-            {"kind": "b", "x": 1},
-        ),
-    ],
-)
-def test_how_values_are_read(value: Any, schema: Any, expected: Any) -> None:
-    found = read(value, schema)
-    assert found == expected and type(found) is type(expected)
-
-
-def test_a_default_is_nobody_elses() -> None:
-    schema = {"properties": {"tags": {"default": []}}}
-    first = read({}, schema)
-    first["tags"].append(1)
-    assert read({}, schema) == {"tags": []}
-
-
 def test_without_jsonschema_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert can_refuse()
     monkeypatch.setattr(schemas, "find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""How calls of tools are compared: what is left out, normalized, near enough, filled in, and refused."""
+"""How calls of tools are compared: what is left out, normalized, and near enough."""
 
 import math
 import pickle
@@ -10,40 +10,12 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel
 
+from answers.calling import MESSAGE, SCHEMAS, answer, call, vote
 from langchain_reasc.answers import ANY_TEXT, ToolVotes, Vote, extractor, kind_of, vote_of
-from langchain_reasc.answers.tool_calls import REFUSED_CALLS, UNKNOWN_TOOL, calls_answer
+from langchain_reasc.answers.tool_calls import calls_answer
 from langchain_reasc.answers.vote import CUT_OFF, INVALID_CALLS, NO_ANSWER, REFUSAL
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
-
-MESSAGE = extractor("message")
-SEARCH = {
-    "type": "object",
-    "properties": {
-        "q": {"type": "string"},
-        "limit": {"type": "integer", "default": 10},
-        "exact": {"type": "boolean", "default": False},
-        "near": {"anyOf": [{"type": "number"}, {"type": "null"}], "default": None},
-        "filter": {"type": "object", "properties": {"year": {"type": "integer"}}, "required": ["year"]},
-        "tags": {"type": "array", "items": {"type": "integer"}},
-    },
-    "required": ["q"],
-}
-SCHEMAS = {"search": SEARCH, "stop": {}}
-
-
-def call(name: str = "search", /, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args, "id": "1"}
-
-
-def vote(*calls: dict[str, Any], tools: ToolVotes | None = None, schemas: Any = None) -> Vote:
-    return vote_of(AIMessage("", tool_calls=list(calls)), MESSAGE, tools or ToolVotes(), schemas)
-
-
-def answer(*calls: dict[str, Any], tools: ToolVotes | None = None, schemas: Any = None) -> str:
-    found = vote(*calls, tools=tools, schemas=schemas).answer
-    assert found is not None
-    return found
 
 
 def test_calls_are_spelled_as_ever_without_options() -> None:
@@ -73,8 +45,7 @@ def test_other_answers_have_no_kind(other: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "exclude",
-    [["note", "filter.seen"], {"search": ["note", "filter.seen"]}, {"search.note", "search.filter.seen"}],
+    "exclude", [["note", "filter.seen"], {"search": ["note", "filter.seen"]}, {"search.note", "search.filter.seen"}]
 )
 def test_arguments_are_left_out_of_the_vote(exclude: Any) -> None:
     tools = ToolVotes(exclude_args=exclude)
@@ -156,93 +127,11 @@ def test_the_order_of_arguments_and_calls_does_not_count_their_number_does() -> 
     assert answer(one) != answer(one, other)
 
 
-def test_defaults_are_filled_in() -> None:
-    full = answer(call(q="x", limit=10, exact=False, near=None), schemas=SCHEMAS)
-    assert answer(call(q="x"), schemas=SCHEMAS) == answer(call(q="x", limit=10), schemas=SCHEMAS) == full
-    assert answer(call(q="x", limit=9), schemas=SCHEMAS) != full
-    assert answer(call(q="x")) != full
-
-
-@pytest.mark.parametrize(
-    ("given", "means"),
-    [
-        ({"limit": "5"}, {"limit": 5}),
-        ({"limit": 5.0}, {"limit": 5}),
-        ({"limit": " 5 "}, {"limit": 5}),
-        ({"exact": "true"}, {"exact": True}),
-        ({"exact": 1}, {"exact": True}),
-        ({"limit": True}, {"limit": 1}),
-        ({"near": "2.5"}, {"near": 2.5}),
-        ({"filter": {"year": "2024"}}, {"filter": {"year": 2024}}),
-        ({"tags": ["1", 2]}, {"tags": [1, 2]}),
-    ],
-)
-def test_what_a_tool_would_read_votes_as_it_is_read(given: dict[str, Any], means: dict[str, Any]) -> None:
-    assert answer(call(q="x", **given), schemas=SCHEMAS) == answer(call(q="x", **means), schemas=SCHEMAS)
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        {},
-        {"q": None},
-        {"q": 5},
-        {"q": "x", "limit": "five"},
-        {"q": "x", "limit": 5.5},
-        {"q": "x", "limit": None},
-        {"q": "x", "exact": "perhaps"},
-        {"q": "x", "filter": {}},
-        {"q": "x", "filter": {"year": []}},
-        {"q": "x", "tags": "1"},
-        {"q": "x", "near": {}},
-    ],
-)
-def test_calls_that_the_schema_refuses_abstain(args: dict[str, Any]) -> None:
-    given = {"name": "search", "args": args, "id": "1"}
-    assert vote(given, schemas=SCHEMAS) == Vote(None, why_none=REFUSED_CALLS)
-    assert vote(call(q="x"), given, schemas=SCHEMAS).why_none == REFUSED_CALLS
-    assert vote(given, schemas=SCHEMAS, tools=ToolVotes(check_schema=False)).answer is not None
-    assert vote(given).answer is not None
-
-
-def test_calls_of_a_tool_that_is_not_there_abstain() -> None:
-    assert vote(call("serch", q="x"), schemas=SCHEMAS) == Vote(None, why_none=UNKNOWN_TOOL)
-    assert vote(call("serch", q="x"), schemas={**SCHEMAS, "*": {}}).answer is not None
-    assert vote(call("stop", anything=[None]), schemas=SCHEMAS).answer is not None
-    assert vote(call("serch", q="x"), schemas=SCHEMAS, tools=ToolVotes(check_schema=False)).answer is not None
-
-
-def test_a_default_may_be_none_that_the_schema_allows() -> None:
-    schema = {
-        "type": "object",
-        "properties": {"limit": {"type": "integer", "default": None}},
-    }  # def f(limit: int = None)
-    assert vote(call("f"), schemas={"f": schema}).answer == answer(call("f", limit=None))
-
-
 def test_labels_are_spelled_as_votes_are() -> None:
     tools = ToolVotes(exclude_args=["note"], normalize={"q": "casefold"})
     right = '[{"name": "search", "args": {"q": "X", "note": "y"}}]'
     assert tools.label(right, SCHEMAS) == answer(call(q="x", note="z"), tools=tools, schemas=SCHEMAS)
     assert tools.label("Paris") == "Paris"
-
-
-@pytest.mark.parametrize("args", [{"x": {}}, {"x": "🦜" * 10_000}, {"x": [[[[{}]]]]}, {"": ""}, {"x": "\ud800"}])
-def test_odd_arguments_vote(args: dict[str, Any]) -> None:
-    given = {"name": "f", "args": args, "id": None}
-    assert answer(given) == answer(dict(given))
-    assert kind_of(answer(given)) == '["f"]'
-
-
-def test_arguments_that_are_nested_too_deeply_abstain() -> None:
-    deep: dict[str, Any] = {}
-    for _ in range(100_000):
-        deep = {"x": deep}
-    message = AIMessage("").model_copy(update={"tool_calls": [call("f", x=deep)]})
-    for tools in (ToolVotes(), ToolVotes(exclude_args=["y"])):
-        assert vote_of(message, MESSAGE, tools, {"f": {"properties": {"x": {"type": "object"}}}}).answer is None
-    while deep:  # freed level by level
-        deep = deep["x"]
 
 
 @pytest.mark.parametrize(

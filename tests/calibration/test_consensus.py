@@ -115,16 +115,11 @@ def test_without_a_trusted_measure_votes_are_counted_and_it_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ([unscored(0, 0, 1, 0)] * 8, "there are no scores"),
-        ([unscored(0, 0, 0, 0)] * 8, "there are no scores"),
-        ([unscored(0, None), unscored(0, 0)], "there are no scores"),
-    ],
+    "given", [[unscored(0, 0, 1, 0)] * 8, [unscored(0, 0, 0, 0)] * 8, [unscored(0, None), unscored(0, 0)]]
 )
-def test_without_scores_answers_are_learned_from(given: list[Observed], why: str) -> None:
+def test_without_scores_answers_are_learned_from(given: list[Observed]) -> None:
     made = calibrate_consensus(given)
-    assert (made.measure, made.untrusted) == (None, why)
+    assert (made.measure, made.untrusted) == (None, "there are no scores")
     assert decide(made.rule() | Cap(16), [Response("a")] * 16).answer == "a"
 
 

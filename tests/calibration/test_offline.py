@@ -135,8 +135,7 @@ def test_auroc_equals_scikit_learns_within_its_interval(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "low", "strong"),
-    [((1,), 0.40, False), ((1, 2), 0.54, True), ((1, 2, 3, 4), 0.63, True)],
+    ("wrong", "low", "strong"), [((1,), 0.40, False), ((1, 2), 0.54, True), ((1, 2, 3, 4), 0.63, True)]
 )
 def test_perfect_separation_of_few_is_not_certain(wrong: tuple[int, ...], low: float, strong: bool) -> None:
     with warnings.catch_warnings():

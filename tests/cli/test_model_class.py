@@ -28,15 +28,8 @@ def test_arguments_in_every_form(tmp_path: Path) -> None:
     file = tmp_path / "kwargs.json"
     file.write_text('{"a": 1, "b": {"c": [1, 2]}}')
     given = [str(file), '{"a": 2, "d": "e=f"}', "g=0.5", "h=plain text", "i=[1]", "j=k=l"]
-    assert read_kwargs(given) == {
-        "a": 2,
-        "b": {"c": [1, 2]},
-        "d": "e=f",
-        "g": 0.5,
-        "h": "plain text",
-        "i": [1],
-        "j": "k=l",
-    }
+    spelled_out = {"g": 0.5, "h": "plain text", "i": [1], "j": "k=l"}
+    assert read_kwargs(given) == {"a": 2, "b": {"c": [1, 2]}, "d": "e=f", **spelled_out}
 
 
 @pytest.mark.parametrize(

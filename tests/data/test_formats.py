@@ -1,6 +1,7 @@
-"""Data sets in their published forms: what is recognized, asked and right. The questions are of our own."""
+"""Data sets in their published forms, of questions of our own: what is recognized, asked and right; generated ones."""
 
 import csv
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from pools.synthetic import write_lines
 
 from langchain_reasc.data.formats import FORMATS
+from langchain_reasc.data.last_letters import last_letters
 from langchain_reasc.data.presets import PRESETS
 from langchain_reasc.data.questions import data_format, read_data_set, read_questions, read_unlabelled
 from langchain_reasc.exceptions import ConfigurationError
@@ -36,15 +38,8 @@ def test_a_published_form_is_recognized(file: str) -> None:
 
 def test_every_data_set_names_a_preset_that_there_is() -> None:
     assert {one.preset for one in FORMATS.values()} == PRESETS.keys()
-    assert [data_format(FILES / file).grader for file in RIGHT] == [
-        "numeric",
-        "math",
-        "math",
-        "exact",
-        "exact",
-        "alias",
-    ]
-    assert data_format(GPQA).grader == "choice"
+    graders = [data_format(FILES / file).grader for file in (*RIGHT, GPQA.name)]
+    assert graders == ["numeric", "math", "math", "exact", "exact", "alias", "choice"]
 
 
 def test_ids_are_the_published_ones() -> None:
@@ -147,3 +142,46 @@ def test_a_cell_with_a_list_of_texts_is_several_answers(tmp_path: Path) -> None:
         csv.writer(file).writerows([("question", "answer"), *rows])
     read = [one.references for one in read_questions(table)]
     assert read == [("uk", "britain"), ("[1,2]",), ('["half',), ('["open"] end',)], "[1, 2] is an interval, or a list"
+
+
+@pytest.mark.parametrize("words", [1, 2, 4])
+def test_the_answer_is_the_last_letters(words: int) -> None:
+    made = last_letters(50, words=words, seed=3)
+    assert len(dict(made)) == 50
+    for question, answer in made:
+        names = re.findall(r'words in "(.+)" and', question)[0].split(" ")
+        assert len(names) == words
+        assert answer == "".join(name[-1] for name in names)
+        assert answer.isalpha()
+        assert answer == answer.lower()
+
+
+def test_a_seed_makes_the_same_questions_everywhere() -> None:
+    assert last_letters(2) == [
+        ('Take the last letters of the words in "Serge Pia Jack Fatima" and concatenate them.', "eaka"),
+        ('Take the last letters of the words in "Lars Isaac Ramon Gita" and concatenate them.', "scna"),
+    ]
+    assert last_letters(100)[:30] == last_letters(30)
+    assert not dict(last_letters(30)).keys() & dict(last_letters(30, seed=1)).keys()
+
+
+def test_they_are_read_by_their_name() -> None:
+    found = read_data_set("last-letters:20,words=2,seed=7")
+    assert found.format.name == "last-letters"
+    assert [(one.input, one.reference) for one in found.questions] == last_letters(20, words=2, seed=7)
+    assert read_questions("last-letters:20", limit=5) == read_questions("last-letters:5")
+    assert {len(one.id) for one in found.questions} == {12}
+
+
+@pytest.mark.parametrize(
+    "source", ["last-letters:", "last-letters:many", "last-letters:5;words=2", "last-letters:5,n=2"]
+)
+def test_another_spelling_is_refused(source: str) -> None:
+    with pytest.raises(ConfigurationError, match="named last-letters:500, or last-letters:500,words=2,seed=7; got"):
+        read_questions(source)
+
+
+@pytest.mark.parametrize("options", [{"n": 0}, {"n": 1, "words": 0}, {"n": 200, "words": 1}])
+def test_more_than_there_are_is_refused(options: dict[str, int]) -> None:
+    with pytest.raises(ConfigurationError, match=r"last letters: .* can be made, got n="):
+        last_letters(**options)

@@ -28,27 +28,6 @@ def test_csv_with_named_fields(tmp_path: Path) -> None:
     assert read_questions(path, question_field="frage", answer_field="antwort")[0].input == "Was ist, bitte, 3 + 4?"
 
 
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ([], "holds no question"),
-        (["{"], "line 1 is not valid JSON"),
-        (["[]"], "line 1: a question is a JSON object"),
-        ([{"text": "?", "answer": "1"}], "line 1 has no question .*it has text, answer.*--question-field"),
-        ([{"question": "?", "answer": ""}], "line 1 has no answer.*--answer-field"),
-        ([{"id": 1, "question": "?", "answer": 1}] * 2, "line 2: id '1' appears a second time"),
-    ],
-)
-def test_what_cannot_be_read_is_named(tmp_path: Path, lines: list[object], says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
-        read_questions(write_lines(tmp_path / "q.jsonl", *lines))
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"no questions at .*nope\.csv"):
-        read_questions(tmp_path / "nope.csv")
-
-
 def test_questions_without_ids_have_the_same_names_in_either_kind_of_file(tmp_path: Path) -> None:
     asked = ["one?", "two?", "one?", "one?"]
     lines = write_lines(tmp_path / "q.jsonl", "", *({"question": text, "answer": "1"} for text in asked))

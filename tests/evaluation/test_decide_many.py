@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_reasc.evaluation.array_rules import GOES_ON, REASONS, Verdicts, after_each, on_arrays
-from langchain_reasc.evaluation.decide_many import decide_many
+from evaluation.one_by_one import check_against_each
+from langchain_reasc.evaluation.array_rules import Verdicts, after_each, on_arrays
 from langchain_reasc.evaluation.vote_arrays import Votes, numbered, tally
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer
 from langchain_reasc.method.fields import ByField
-from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, ReASC, Response, StoppingRule
 
 confidences = st.floats(0.51, 0.999) | st.sampled_from([0.75, 0.875, 0.9375, 0.95])
 finite = st.floats(-3, 3) | st.sampled_from([0.0, 1.0])
@@ -45,22 +45,11 @@ special = st.builds(
 questions = st.lists(st.lists(plain, max_size=12), max_size=6)
 
 
-def _same(rule: StoppingRule, pool: Sequence[Sequence[Response]], one_by_one: Sequence[int] = ()) -> None:
-    votes, special = Votes.of(pool), np.isin(np.arange(len(pool)), one_by_one)
-    made = decide_many(rule, votes, pool.__getitem__, one_by_one=special)
-    for at, responses in enumerate(pool):
-        decision = decide(rule, responses)
-        numbers = [one.answer for one in responses]
-        answer = None if made.answers[at] < 0 else numbers[votes.answers[at].tolist().index(made.answers[at])]
-        reason = None if made.reasons[at] == GOES_ON else REASONS[made.reasons[at]]
-        assert (answer, made.samples[at], reason) == (decision.answer, decision.samples, decision.reason), rule
-
-
 @settings(max_examples=400)
 @given(rules, questions)
 def test_every_rule_decides_as_it_does_one_by_one(rule: StoppingRule, pool: list[list[Response]]) -> None:
     assert not pool or not pool[0] or after_each(rule, Votes.of(pool)) is not None, "not on arrays"
-    _same(rule, pool)
+    check_against_each(rule, pool)
 
 
 @settings(max_examples=100)
@@ -68,36 +57,36 @@ def test_every_rule_decides_as_it_does_one_by_one(rule: StoppingRule, pool: list
 def test_questions_with_kinds_are_decided_one_by_one(
     rule: StoppingRule, pool: list[list[Response]], more: list[list[Response]]
 ) -> None:
-    _same(rule, pool + more, range(len(pool), len(pool) + len(more)))
+    check_against_each(rule, pool + more, range(len(pool), len(pool) + len(more)))
 
 
 def test_nothing_is_decided_of_nothing() -> None:
     for pool in ([], [[]], [[], [Response("a")]]):
-        _same(ASC() | Cap(2), pool)
+        check_against_each(ASC() | Cap(2), pool)
 
 
 def test_objects_by_field_are_decided_one_by_one() -> None:
     one, other = (Response(f'{{"a": {n}}}', fields={"a": str(n)}) for n in (1, 2))
     objects = [[one, other, one], [one, other], [Response("x"), Response("x")]]
     assert after_each(ByField(Cap(2)), Votes.of(objects)) is None
-    _same(ByField(Cap(2)), objects)
-    _same(ByField(Cap(2)) | ESC(1), objects)
-    _same(ASC() & ByField(Cap(2)), objects)
+    check_against_each(ByField(Cap(2)), objects)
+    check_against_each(ByField(Cap(2)) | ESC(1), objects)
+    check_against_each(ASC() & ByField(Cap(2)), objects)
 
 
 def test_a_missing_score_is_an_error_only_where_sampling_gets_there() -> None:
     rule = ReASC(Standardizer(0.0, 1.0), gate=1.0) | Cap(4)
     accepted, refused = [Response("a", 2.0), Response("a")], [Response("a", 0.0), Response("a")]
-    _same(rule, [accepted])
+    check_against_each(rule, [accepted])
     with pytest.raises(LogprobsUnavailable):
-        _same(rule, [accepted, refused])
+        check_against_each(rule, [accepted, refused])
 
 
 def test_weights_by_a_mean_below_zero_are_an_error_only_where_something_is_weighed() -> None:
     rule = ReASC(Standardizer(-1.0, 1.0), weight="mean", on_missing_confidence="count") | Cap(4)
-    _same(rule, [[Response("a"), Response(None, 2.0)]])
+    check_against_each(rule, [[Response("a"), Response(None, 2.0)]])
     with pytest.raises(ConfigurationError):
-        _same(rule, [[Response("a", 2.0)]])
+        check_against_each(rule, [[Response("a", 2.0)]])
 
 
 class Hurried(ASC):
@@ -123,7 +112,7 @@ def test_a_rule_that_is_not_on_arrays_decides_for_itself_and_can_be_put_on_them(
     pool = [[Response("abc"[at]) for at in rng.integers(0, 3, size)] for size in rng.integers(0, 17, 200)]
     for rule in (Hurried(), Hurried() | Cap(9), Ahead() | Cap(12)):
         assert after_each(rule, Votes.of(pool)) is None
-        _same(rule, pool)
+        check_against_each(rule, pool)
 
     @on_arrays(Ahead)
     def _ahead(rule: Ahead, votes: Votes) -> Verdicts:
@@ -131,8 +120,8 @@ def test_a_rule_that_is_not_on_arrays_decides_for_itself_and_can_be_put_on_them(
         return Verdicts.stopping(counts, counts.first - counts.second >= 3, "agreement")
 
     assert after_each(Ahead() | Cap(12), Votes.of(pool)) is not None
-    _same(Ahead() | Cap(12), pool)
-    _same(ASC() & Ahead() | Cap(12), pool)
+    check_against_each(Ahead() | Cap(12), pool)
+    check_against_each(ASC() & Ahead() | Cap(12), pool)
 
 
 def test_a_tally_is_the_evidence_after_each_response_to_the_last_bit() -> None:

@@ -5,26 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pools.synthetic import question, response, write_lines, write_pool
+from pools.synthetic import BY_HAND, question, response, write_lines, write_pool
 
-from langchain_reasc.calibration import calibrate_mixture
 from langchain_reasc.evaluation import Estimate, Replay, Row, read_pool, replay, summarize
 from langchain_reasc.evaluation.from_pool import calibrate_offline_on
-from langchain_reasc.evaluation.methods import (
-    AGREEMENT,
-    ASC_AT_ONCE,
-    EQUAL_COST,
-    HORIZON,
-    MIXTURE,
-    OFFLINE,
-    ONLINE,
-    SAFEGUARDED,
-    MethodSettings,
-)
+from langchain_reasc.evaluation.methods import AGREEMENT, HORIZON, MIXTURE, OFFLINE, SAFEGUARDED, MethodSettings
 from langchain_reasc.evaluation.replay import splits
-from langchain_reasc.evaluation.report import as_data
 from langchain_reasc.evaluation.scoring import PoolScores
-from langchain_reasc.evaluation.table import footnotes, live_rule
+from langchain_reasc.evaluation.table import live_rule
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import Measure
 
@@ -35,23 +23,11 @@ def _rows(run: Replay) -> dict[str, Row]:
     return {row.method: row for row in summarize(run, resamples=200)}
 
 
-def _by_hand(path: Path) -> Path:
-    """Two calibration questions and two tested ones, four responses each."""
-    return write_lines(
-        path,
-        question("right", *[response("7", 99, score=1.0)] * 4),
-        question("wrong", *[response("1", 99, score=0.0)] * 4),
-        # sure of the right answer at once; the others wander
-        question("sure", response("7", 10, score=1.0), *[response(a, 20, score=0.0) for a in ("1", "1", "7")]),
-        # unsure and wrong, then sure and right: one vote of weight e^2.1 outweighs one of weight 1
-        question("turns", response("1", 5, score=0.0), response("7", 6, score=2.0), *[response("1", 7, score=0.0)] * 2),
-    )
-
-
 def test_a_tiny_pool_by_hand(tmp_path: Path) -> None:
     # Calibration: μ = σ = 0.5, τ_gate = max(1, 1). "sure": gate at its first response. "turns": 1 goes on with weight
     # 1; 7 scores z = 3, weight e^2.1 = 8.17, P(8.17 over 1) > 0.95, so it stops at 2.
-    rows = _rows(replay(read_pool(_by_hand(tmp_path / "p.jsonl")), ["recorded"], calibration_size=2, settings=FOUR))
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", *BY_HAND))
+    rows = _rows(replay(pool, ["recorded"], calibration_size=2, settings=FOUR))
 
     expected = {  # accuracy, samples, tokens per question
         "pass@1": (0.5, 1.0, (10 + 5) / 2),
@@ -106,23 +82,14 @@ def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_onl
     assert run.outcomes[MIXTURE, Measure()].calibrations[0].n == 10
 
 
-def test_a_pool_without_scores_compares_counting_methods_on_all_questions(tmp_path: Path) -> None:
+def test_a_pool_without_scores_compares_counting_methods_on_all_questions_by_their_costs(tmp_path: Path) -> None:
     run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=5, signals=False)))
-    rows = _rows(run)
+    rows = {row.method: row for row in summarize(run, parameters=3e9, resamples=200)}
     assert list(rows) == ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT]
     assert (run.tested, run.calibration_size) == (5, 0)
-
-
-def test_prompt_tokens_are_counted_for_each_sample_used(tmp_path: Path) -> None:
-    rows = _rows(replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=5, signals=False))))
-    assert rows["SC@16"].prompt_tokens == 160
+    assert rows["SC@16"].prompt_tokens == 160, "those of each sample that is used"
     assert rows["ASC"].prompt_tokens == pytest.approx(10 * rows["ASC"].samples.value)
-
-
-def test_tflops_are_two_per_parameter_and_token(tmp_path: Path) -> None:
-    run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=5, signals=False)))
-    row = summarize(run, parameters=3e9)[1]
-    assert row.tflops == pytest.approx(6e9 * row.tokens.value / 1e12)
+    assert rows["SC@16"].tflops == pytest.approx(6e9 * rows["SC@16"].tokens.value / 1e12), "two per parameter and token"
 
 
 def test_where_the_signal_is_weak_the_paper_keeps_its_row_and_the_safeguard_gets_one(tmp_path: Path) -> None:
@@ -217,10 +184,9 @@ def test_a_calibration_that_is_impossible_counts_votes_and_says_so(tmp_path: Pat
 
 
 def test_responses_without_a_score_are_one_vote_and_do_not_calibrate(tmp_path: Path) -> None:
-    path = _by_hand(tmp_path / "p.jsonl")
-    lines = path.read_text().replace('"score": 0.0', '"score": null').splitlines()
-    more = question("more", response("1", score=0.5))
-    run = replay(read_pool(write_lines(path, more, *lines)), ["recorded"], calibration_size=3, settings=FOUR)
+    lines = [json.dumps(line).replace('"score": 0.0', '"score": null') for line in BY_HAND]
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("more", response("1", score=0.5)), *lines))
+    run = replay(pool, ["recorded"], calibration_size=3, settings=FOUR)
     assert any("10 responses have no score" in note for note in run.notes)
     assert not any("fewer than 4" in note for note in run.notes)  # "more" has one, but only calibrates
     assert run.outcomes[OFFLINE, "recorded"].calibrations[0].n == 2
@@ -238,93 +204,3 @@ def test_too_little_or_the_wrong_thing_is_refused(tmp_path: Path) -> None:
         replay(pool, [Measure("top_k")], calibration_size=5)
     with pytest.raises(PoolError, match="no recorded scores"):
         replay(pool, ["recorded"], calibration_size=5)
-
-
-def test_where_nothing_differed_the_interval_is_the_exact_one(tmp_path: Path) -> None:
-    lines = [question(f"q{n}", *[response("7")] * 16) for n in range(160)]
-    run = replay(read_pool(write_lines(tmp_path / "p.jsonl", *lines)), shuffles=2)
-    rows = _rows(run)
-    most = 1 - 0.025 ** (1 / 160)  # none of 160
-    for name in ("pass@1", "SC@16", "ESC (w=4)"):
-        difference = rows[name].accuracy_vs_asc
-        assert (difference.value, difference.low, difference.high) == pytest.approx((0, -most, most))
-        assert rows[name].no_difference
-    assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
-    assert not rows["ASC"].no_difference
-    told = " ".join(footnotes(run, [*rows.values()]))
-    assert "pass@1, SC@16, ESC (w=4), Finite horizon (0.97)" in told and "there [..] of Δ is exact" in told
-    exact = {row["method"]: row["accuracy_vs_asc_interval"] for row in as_data(run, [*rows.values()])["rows"]}
-    assert exact == {
-        "pass@1": "exact",
-        "SC@16": "exact",
-        "ESC (w=4)": "exact",
-        "ASC": "bootstrap",
-        HORIZON: "exact",
-        AGREEMENT: "exact",
-    }
-
-
-def test_what_decides_by_asc_has_no_difference_to_bound(tmp_path: Path) -> None:
-    same = [question(f"q{n}", *[response("7", score=1.0)] * 4) for n in range(6)]
-    pool = read_pool(write_lines(tmp_path / "p.jsonl", *same))
-    rows = _rows(replay(pool, ["recorded"], calibration_size=3, settings=FOUR, controls=True))
-    for name in (OFFLINE, MIXTURE, ASC_AT_ONCE):  # the first two could not be calibrated, and count votes
-        assert rows[name].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
-
-
-def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=90))
-    run = replay(pool, [Measure()], shuffles=3, calibration_size=40, controls=True)
-    rows = _rows(run)
-    names = ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT, ASC_AT_ONCE]
-    assert list(rows) == [
-        *names,
-        OFFLINE,
-        SAFEGUARDED,
-        EQUAL_COST[OFFLINE],
-        ONLINE,
-        EQUAL_COST[ONLINE],
-        MIXTURE,
-        EQUAL_COST[MIXTURE],
-    ]
-    for name, control in EQUAL_COST.items():
-        assert rows[control].tokens.value == pytest.approx(rows[name].tokens.value, rel=0.1)
-        assert len(rows[control].outcomes.confidences) == 3
-    assert rows[ASC_AT_ONCE].accuracy == rows["ASC"].accuracy
-    assert rows[ASC_AT_ONCE].tokens.value > rows["ASC"].tokens.value
-    told = " ".join(footnotes(run, [*rows.values()]))
-    assert "ASC at equal cost: at the confidence" in told and "ASC (4 at once): " in told
-    assert not set(_rows(replay(pool, [Measure()], calibration_size=40))) & {ASC_AT_ONCE, *EQUAL_COST.values()}
-
-
-def test_one_calibration_is_told_from_the_mean_of_many(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
-    told = [
-        any("hold for this one calibration" in line for line in footnotes(run, summarize(run, resamples=10)))
-        for run in (
-            replay(pool, [Measure()], calibration_size=10),
-            replay(pool, [Measure()], calibration_size=10, shuffles=2),
-            replay(pool),
-        )
-    ]
-    assert told == [True, False, False]
-
-
-def test_it_is_said_why_the_gate_of_a_mixture_was_closed(tmp_path: Path) -> None:
-    specs = [Measure(), Measure("token_logprob")]
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
-    run = replay(pool, specs, shuffles=2, calibration_size=20)
-    rows = summarize(run, resamples=10)
-    [line] = [line for line in footnotes(run, rows) if "the gate was closed" in line]
-    assert line == (
-        "ReASC (mixture) by self_certainty/bottom_group/W=128, token_logprob/bottom_group/W=128: the gate was closed "
-        "in 2 of 2 arrangements (2: 10 responses are too few for a two-component mixture)."
-    )
-    held = run.outcomes[MIXTURE, Measure()].calibrations
-    held[:] = [calibrate_mixture(np.linspace(0.0, 1.0, 60), measure=Measure()) for _ in held]  # no second component
-    assert any(
-        line
-        == "ReASC (mixture) by self_certainty/bottom_group/W=128: BIC prefers one component in 2 of 2 arrangements; "
-        "the paper's gate stands all the same."
-        for line in footnotes(run, rows)
-    )

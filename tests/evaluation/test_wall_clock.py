@@ -27,45 +27,38 @@ def one(times: Any, needed: int, concurrency: int, **options: Any) -> tuple[int,
     return int(clock.waves[0]), int(clock.launched[0]), float(clock.latency[0]), float(clock.tokens[0])
 
 
-def test_one_at_a_time_is_a_sum() -> None:
-    assert one([3, 1, 2, 5], 3, 1) == (3, 3, 6, 60)
-    assert one([3, 1, 2, 5], 1, 1) == (1, 1, 3, 30)
+BY_HAND: dict[str, list[tuple[Any, ...]]] = {
+    "one at a time is a sum": [([3, 1, 2, 5], 3, 1, {}, (3, 3, 6, 60)), ([3, 1, 2, 5], 1, 1, {}, (1, 1, 3, 30))],
+    "a wave takes as long as its slowest": [
+        ([3, 1, 2, 5], 4, 4, {}, (1, 4, 5, 110)),
+        ([3, 1, 2, 5, 1, 9, 2, 2], 8, 4, {}, (2, 8, 5 + 9, 250)),
+    ],
+    # The second wave decides after its first response, at 1; of the one that takes 9, a ninth has been generated.
+    "the decision cuts off the rest": [([3, 1, 2, 5, 1, 9, 2, 1], 5, 4, {}, (2, 8, 5 + 1, 110 + 10 + 10 + 10 + 10))],
+    # The second has ended long before the first; the decision waits for the first.
+    "decided in launch order": [([6, 1, 9], 2, 3, {}, (1, 3, 6, 60 + 10 + 60))],
+    "a batch that runs to its end": [([3, 1, 2, 5, 1, 9, 2, 1], 5, 4, {"cut_off": False}, (2, 8, 5 + 9, 240))],
+    "the first alone": [
+        ([3, 1, 2, 5, 1], 1, 4, {"alone": True}, (1, 1, 3, 30)),
+        ([3, 1, 2, 5, 1], 2, 4, {"alone": True}, (2, 5, 3 + 1, 30 + 4 * 10)),
+    ],
+    "no wave goes beyond the budget": [
+        ([3, 1, 2, 0, 0], 3, 16, {"lengths": [3]}, (1, 3, 3, 60)),
+        ([3, 1, 2, 0, 0], 1, 16, {"lengths": [1]}, (1, 1, 3, 30)),
+    ],
+    "an audit is one more and is waited for": [
+        ([3, 1, 2, 5], 2, 1, {"audited": True}, (3, 3, 3 + 1 + 2, 60)),
+        ([3, 1, 2, 5], 4, 4, {"audited": True}, (1, 4, 5, 110)),  # nothing is left to launch
+        ([3, 1, 2, 5], 2, 2, {"audited": [True]}, (2, 3, 3 + 2, 60)),
+    ],
+    "responses without any time cost none": [([0, 0], 1, 2, {}, (1, 2, 0, 0))],
+}
 
 
-def test_a_wave_takes_as_long_as_its_slowest() -> None:
-    assert one([3, 1, 2, 5], 4, 4) == (1, 4, 5, 110)
-    assert one([3, 1, 2, 5, 1, 9, 2, 2], 8, 4) == (2, 8, 5 + 9, 250)
-
-
-def test_when_the_decision_falls_the_rest_is_cut_off() -> None:
-    """The second wave decides after its first response, at 1; of the one that takes 9, a ninth has been generated."""
-    assert one([3, 1, 2, 5, 1, 9, 2, 1], 5, 4) == (2, 8, 5 + 1, 110 + 10 + 10 + 10 + 10)
-
-
-def test_responses_are_decided_on_in_launch_order() -> None:
-    """The second has ended long before the first; the decision waits for the first."""
-    assert one([6, 1, 9], 2, 3) == (1, 3, 6, 60 + 10 + 60)
-
-
-def test_a_batch_that_runs_to_its_end() -> None:
-    assert one([3, 1, 2, 5, 1, 9, 2, 1], 5, 4, cut_off=False) == (2, 8, 5 + 9, 240)
-
-
-def test_the_first_alone() -> None:
-    assert wave_numbers(6, 2, [True, False]).tolist() == [[0, 1, 1, 2, 2, 3], [0, 0, 1, 1, 2, 2]]
-    assert one([3, 1, 2, 5, 1], 1, 4, alone=True) == (1, 1, 3, 30)
-    assert one([3, 1, 2, 5, 1], 2, 4, alone=True) == (2, 5, 3 + 1, 30 + 4 * 10)
-
-
-def test_no_wave_goes_beyond_the_budget() -> None:
-    assert one([3, 1, 2, 0, 0], 3, 16, lengths=[3]) == (1, 3, 3, 60)
-    assert one([3, 1, 2, 0, 0], 1, 16, lengths=[1]) == (1, 1, 3, 30)
-
-
-def test_an_audit_is_one_more_and_is_waited_for() -> None:
-    assert one([3, 1, 2, 5], 2, 1, audited=True) == (3, 3, 3 + 1 + 2, 60)
-    assert one([3, 1, 2, 5], 4, 4, audited=True) == (1, 4, 5, 110)  # nothing is left to launch
-    assert one([3, 1, 2, 5], 2, 2, audited=[True]) == (2, 3, 3 + 2, 60)
+@pytest.mark.parametrize("name", BY_HAND)
+def test_waves_launches_latency_and_tokens_by_hand(name: str) -> None:
+    for times, needed, concurrency, options, expected in BY_HAND[name]:
+        assert one(times, needed, concurrency, **options) == expected
 
 
 def test_questions_are_apart() -> None:
@@ -73,10 +66,8 @@ def test_questions_are_apart() -> None:
     assert clock.waves.tolist() == [1, 1]
     assert clock.latency.tolist() == [1, 5]
     assert clock.tokens.tolist() == [1, 6]
-
-
-def test_responses_without_any_time_cost_none() -> None:
-    assert one([0, 0], 1, 2) == (1, 2, 0, 0)
+    numbers = wave_numbers(6, 2, [True, False])
+    assert numbers.tolist() == [[0, 1, 1, 2, 2, 3], [0, 0, 1, 1, 2, 2]], "one begins alone"
     assert wall_clock(np.empty((0, 3)), np.empty((0, 3)), [], concurrency=4).waves.size == 0
 
 

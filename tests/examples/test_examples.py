@@ -3,12 +3,15 @@
 import contextlib
 import io
 import json
+import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from langchain_reasc.pools import read_pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -60,16 +63,23 @@ def test_calibrate_then_serve_writes_a_calibration_and_uses_it(tmp_path: Path) -
     assert len([line for line in done.stdout.splitlines() if ", by " in line]) == 5
 
 
-@pytest.mark.parametrize("name", ["local_gguf_chain.py", "any_chat_model.py"])
-def test_help_teaches(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("local_gguf_chain.py", "python examples/"),
+        ("any_chat_model.py", "python examples/"),
+        ("ray_data.py", "ray start --address"),
+    ],
+)
+def test_help_teaches(name: str, says: str) -> None:
     done = run_here(name, "--help")
-    assert done.returncode == 0 and "python examples/" in done.stdout
+    assert done.returncode == 0 and says in done.stdout
 
 
-def test_a_missing_model_is_one_line_without_a_traceback() -> None:
-    done = run_here("local_gguf_chain.py", "--model", "absent.gguf")
-    assert done.returncode == 1
-    assert "absent.gguf" in done.stderr and "Traceback" not in done.stderr
+@pytest.mark.parametrize("name", ["local_gguf_chain.py", "ray_data.py"])
+def test_a_missing_model_is_one_line_without_a_traceback(name: str) -> None:
+    done = run_here(name, "--model", "absent.gguf")
+    assert done.returncode == 1 and "absent.gguf" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_missing_key_is_one_line_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,3 +94,18 @@ def test_a_dead_server_is_one_line_without_a_traceback(tmp_path: Path) -> None:
     done = run("any_chat_model.py", "--model", "any", "--base-url", "http://127.0.0.1:9/v1", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow  # a cluster's start
+def test_it_records_and_reckons(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    done = run("ray_data.py", "--questions", "16", "--price", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "", "Ray keeps quiet"
+    pool = read_pool(tmp_path / "ray-pool.sqlite")
+    assert [len(question.responses) for question in pool.questions] == [4] * 16
+    assert done.stdout.startswith("16 questions of 4 responses by 2 workers; ray-pool.sqlite has 16\n")
+    hours, money = re.search(r"   1 replicas: ([\d.,]+) hours, ([\d.,]+) at 2 a replica-hour", done.stdout).groups()  # type: ignore[union-attr]
+    assert float(money.replace(",", "")) == pytest.approx(2 * float(hours.replace(",", "")), abs=0.2)
+    again = run("ray_data.py", "--questions", "16", cwd=tmp_path)
+    assert again.returncode == 1 and again.stderr.startswith("error: nothing was left to measure")

@@ -20,14 +20,8 @@ HOSTED = {"openai_api.py": "OPENAI_API_KEY", "azure_openai.py": "AZURE_OPENAI_EN
 
 def run(name: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "AZURE_"))}
-    return subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *arguments],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.slow  # a whole calibration; make test runs the same steps in tests/servers

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pools.synthetic import question, response, write_lines, write_pool
+from pools.synthetic import BY_HAND, question, response, write_lines, write_pool
 
 from langchain_reasc.evaluation.methods import MethodSettings
 from langchain_reasc.evaluation.scoring import MeasureSpec
@@ -22,14 +22,7 @@ def by_hand(path: Path, **settings: Any) -> Study:
     "sure" passes the gate and is right, as its majority is (7 1 1 7: the tie goes to 7). "turns" does not, and has a
     vote of weight e^2.1 for 7 among three for 1. "lured" passes the gate and is wrong, where its majority is right.
     """
-    write_lines(
-        path,
-        question("right", *[response("7", 99, score=1.0)] * 4),
-        question("wrong", *[response("1", 98, score=0.0)] * 4),
-        question("sure", response("7", 10, score=1.0), *[response(a, 20, score=0.0) for a in ("1", "1", "7")]),
-        question("turns", response("1", 5, score=0.0), response("7", 6, score=2.0), *[response("1", 7, score=0.0)] * 2),
-        question("lured", response("1", 10, score=1.5), *[response("7", 10, score=0.0)] * 3),
-    )
+    write_lines(path, *BY_HAND, question("lured", response("1", 10, score=1.5), *[response("7", 10, score=0.0)] * 3))
     return study(path, "recorded", size=2, shuffles=0, budget=4, **settings)
 
 

@@ -92,14 +92,8 @@ def test_a_pool_without_scores_compares_the_methods_that_count(tmp_path: Path) -
     write_pool(tmp_path / "plain.jsonl", 12, signals=False)
     plain = study(tmp_path / "plain.jsonl", None, size=8, shuffles=0)
     table = made("main", plain)
-    assert [str(one[0]).partition(" ")[0] for one in table.rows] == [
-        "pass@1",
-        "SC@16",
-        "ESC",
-        "ASC",
-        "Finite",
-        "Agreement",
-    ]
+    methods = [str(one[0]).partition(" ")[0] for one in table.rows]
+    assert methods == ["pass@1", "SC@16", "ESC", "ASC", "Finite", "Agreement"]
     assert any(note.startswith("plain: 12 questions tested in recorded order.") for note in table.notes)
     for name in set(TABLES) - COUNTING:
         with pytest.raises(PoolError, match="plain has neither scores nor token signals"):

@@ -9,18 +9,7 @@ import pytest
 from langchain_reasc.calibration.mixture import fit_mixture
 from langchain_reasc.lab.quotients import accuracy_per_tflop, change
 
-from .paper_checks import (
-    MAIN,
-    PARAMETERS_OF_MIXTURE,
-    ROWS,
-    check,
-    combined,
-    counts,
-    every_check,
-    meets,
-    reach,
-    rounded,
-)
+from .paper_checks import MAIN, PARAMETERS_OF_MIXTURE, ROWS, check, combined, counts, every_check, meets, reach, rounded
 
 PAGE = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
 FLOWING = " ".join(PAGE.split())

@@ -50,8 +50,7 @@ def test_evidence_adds_up_in_the_order_first_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("evidence", "expected"),
-    [({}, None), ({"b": 1.0, "a": 1.0}, "b"), ({"b": 1.0, "a": 1.5}, "a"), ({"b": 0.0}, "b")],
+    ("evidence", "expected"), [({}, None), ({"b": 1.0, "a": 1.0}, "b"), ({"b": 1.0, "a": 1.5}, "a"), ({"b": 0.0}, "b")]
 )
 def test_the_leader_and_its_ties(evidence: dict[str, float], expected: str | None) -> None:
     assert leader(evidence) == expected

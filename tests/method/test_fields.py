@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.fields import ABSENT, ByField, assembled, field_name, number_in, within
-from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, Response, StoppingRule, decide
 from method.test_properties import rules, scores
+
+from .by_hand import check_that_a_stop_stands, outcome
 
 UNIT = Standardizer(mean=0.0, std=1.0)
 
@@ -25,10 +27,6 @@ def response(score: float | None = None, kind: str | None = None, **fields: Any)
 
 def numbers(*values: Any) -> list[Response]:
     return [response(n=value) for value in values]
-
-
-def outcome(decision: Decision) -> tuple[bool, str | None, str | None, int]:
-    return decision.stop, decision.answer, decision.reason, decision.samples
 
 
 def test_the_object_is_put_together_from_what_each_field_says() -> None:
@@ -222,11 +220,7 @@ by_field = st.builds(
 def test_later_responses_never_change_an_earlier_stop(
     rule: StoppingRule, given: list[Response], later: list[Response]
 ) -> None:
-    rule = rule | Cap(len(given))
-    decision = decide(rule, given)
-    assert decision.stop and decision.reason
-    assert decide(rule, given + later) == decision
-    assert not any(decide(rule, given[:n]).stop for n in range(1, decision.samples))
+    check_that_a_stop_stands(rule, given, later)
 
 
 @given(rules, st.one_of(given_objects, mixed_objects))

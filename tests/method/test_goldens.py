@@ -8,6 +8,8 @@ from langchain_reasc.method.confidence import response_score
 from langchain_reasc.method.evidence import Standardizer, posterior
 from langchain_reasc.method.stopping import ASC, ReASC, Response, decide
 
+from .by_hand import outcome
+
 DEEPCONF = [((i * 37) % 101) / 10 for i in range(300)]
 
 
@@ -32,12 +34,7 @@ def test_bottom_ten_percent_equals_deepconf(window: int, expected: float) -> Non
 def test_asc_first_stops(first: int, second: int, expected: float) -> None:
     responses = [Response("b")] * second + [Response("a")] * first
     decision = decide(ASC(), responses)
-    assert (decision.stop, decision.answer, decision.reason, decision.samples) == (
-        True,
-        "a",
-        "evidence",
-        len(responses),
-    )
+    assert outcome(decision) == (True, "a", "evidence", len(responses))
     assert decision.posterior == pytest.approx(expected, abs=1e-12)
     assert not decide(ASC(), responses[:-1]).stop, "one vote fewer must go on"
 

@@ -17,18 +17,11 @@ from langchain_reasc.method.fields import ByField
 from langchain_reasc.method.horizon import stays_ahead
 from langchain_reasc.method.levels import by_kind
 from langchain_reasc.method.partitions import Component, Prior
-from langchain_reasc.method.stopping import ASC, Cap, Decision, Response, StoppingRule, decide
+from langchain_reasc.method.stopping import ASC, Cap, Response, StoppingRule, decide
+
+from .by_hand import outcome, responses
 
 PRIOR = Prior((Component(0.3, 1.0),), (1.0,))
-
-
-def responses(answers: str) -> list[Response]:
-    """One letter per response; "-" is a response without an answer."""
-    return [Response(None if a == "-" else a) for a in answers]
-
-
-def outcome(decision: Decision) -> tuple[bool, str | None, str | None, int]:
-    return decision.stop, decision.answer, decision.reason, decision.samples
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, Response, StoppingRule, decide
 from method.test_properties import rules, scores
+
+from .by_hand import check_that_a_stop_stands, outcome
 
 UNIT = Standardizer(mean=0.0, std=1.0)
 TEXT = Response("text")
@@ -18,10 +20,6 @@ TEXT = Response("text")
 
 def calls(answers: str, kind: str = "search") -> list[Response]:
     return [Response(answer, kind=kind) for answer in answers]
-
-
-def outcome(decision: Decision) -> tuple[bool, str | None, str | None, int]:
-    return decision.stop, decision.answer, decision.reason, decision.samples
 
 
 def test_calls_split_over_arguments_do_not_lose_to_fewer_texts() -> None:
@@ -133,12 +131,7 @@ def test_the_answer_is_of_the_leading_kind(rule: StoppingRule, given: list[Respo
 def test_later_responses_never_change_an_earlier_stop(
     rule: StoppingRule, given: list[Response], later: list[Response]
 ) -> None:
-    rule = rule | Cap(len(given))
-    decision = decide(rule, given)
-    assert decision.stop and decision.reason
-    assert decide(rule, given + later) == decision
-    assert decide(rule, given[: decision.samples]) == decision
-    assert not any(decide(rule, given[:n]).stop for n in range(1, decision.samples))
+    check_that_a_stop_stands(rule, given, later)
 
 
 @given(rules, mixed, st.permutations(["search", "book"]))

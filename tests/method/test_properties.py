@@ -11,6 +11,8 @@ from langchain_reasc.method.confidence import SCORES, response_score
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, leader, posterior
 from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, Response, StoppingRule, decide
 
+from .by_hand import check_that_a_stop_stands
+
 answers = st.sampled_from(["a", "b", "c", "d", None])
 scores = st.floats(-5, 5, allow_nan=False)
 responses = st.lists(st.builds(Response, answers, scores), max_size=20)
@@ -75,12 +77,7 @@ def test_a_response_without_answer_never_votes(rule: StoppingRule, given: list[R
 def test_later_responses_never_change_an_earlier_stop(
     rule: StoppingRule, given: list[Response], later: list[Response]
 ) -> None:
-    rule = rule | Cap(len(given))  # so that there is a stop
-    decision = decide(rule, given)
-    assert decision.stop
-    assert decide(rule, given + later) == decision
-    assert decide(rule, given[: decision.samples]) == decision
-    assert not any(rule(given[:n]).stop for n in range(1, decision.samples))
+    check_that_a_stop_stands(rule, given, later)
 
 
 @given(rules, responses.filter(bool), st.randoms(use_true_random=False))

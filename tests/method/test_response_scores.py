@@ -19,10 +19,7 @@ def test_scores_by_hand(score: str, expected: float) -> None:
     assert response_score(TOKENS, score=score, window=2) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "expected"),
-    [(9, 0.0), (19, 0.0), (20, 0.5), (29, 0.5), (30, 1.0)],
-)
+@pytest.mark.parametrize(("tokens", "expected"), [(9, 0.0), (19, 0.0), (20, 0.5), (29, 0.5), (30, 1.0)])
 def test_bottom_group_averages_the_lowest_tenth_rounded_down(tokens: int, expected: float) -> None:
     """With W = 1 the groups are the tokens: 0, 1, 2, ... in falling order."""
     assert response_score(np.arange(tokens)[::-1], window=1) == pytest.approx(expected)
@@ -74,8 +71,7 @@ def test_what_is_no_list_of_finite_signals(tokens: object, message: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [({"score": "best"}, "'best'.*bottom_group"), ({"window": 0}, "at least 1 token, got 0")],
+    ("options", "message"), [({"score": "best"}, "'best'.*bottom_group"), ({"window": 0}, "at least 1 token, got 0")]
 )
 def test_wrong_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):

@@ -7,7 +7,9 @@ import pytest
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method.stopping import ASC, ESC, Cap, FixedBudget, ReASC, Response, StoppingRule, decide
+
+from .by_hand import outcome
 
 UNIT = Standardizer(mean=0.0, std=1.0)
 HEAVY = math.log(3.5) / 0.7  # z of a weight of 3.5: enough to stop alone
@@ -17,10 +19,6 @@ def responses(answers: str, scores: Sequence[float | None] | None = None) -> lis
     """One letter per response; "-" is a response without an answer."""
     given = [0.0] * len(answers) if scores is None else scores
     return [Response(None if a == "-" else a, s) for a, s in zip(answers, given, strict=True)]
-
-
-def outcome(decision: Decision) -> tuple[bool, str | None, str | None, int]:
-    return decision.stop, decision.answer, decision.reason, decision.samples
 
 
 @pytest.mark.parametrize(

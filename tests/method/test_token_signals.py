@@ -155,24 +155,18 @@ def test_only_the_signals_asked_for(signals: list[str]) -> None:
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("signal", SIGNALS)
-@pytest.mark.parametrize("vocabulary", [64, 32_000])
-def test_broken_logits_are_refused_without_a_warning(broken: float, signal: str, vocabulary: int) -> None:
-    """A whole row of them; NumPy's own complaints would only repeat the error."""
-    logits = np.zeros((2, vocabulary), np.float32)
-    logits[1] = broken
-    with warnings.catch_warnings(), pytest.raises(ConfidenceError, match=signal):
-        warnings.simplefilter("error")
-        signals_from_logits(logits, np.array([1, 1]), signals=[signal])
-
-
-@pytest.mark.parametrize("broken", [np.nan, np.inf])
+@pytest.mark.parametrize("whole_row", [True, False])
 @pytest.mark.parametrize("signal", SIGNALS)
 @pytest.mark.parametrize("vocabulary", [64, 32_005])
-def test_one_broken_logit_is_refused(broken: float, signal: str, vocabulary: int) -> None:
+def test_broken_logits_are_refused_without_a_warning(
+    broken: float, whole_row: bool, signal: str, vocabulary: int
+) -> None:
+    """NumPy's own complaints would only repeat the error; what one impossible token breaks is tested below."""
+    if broken == -np.inf and not whole_row:
+        return
     logits = np.zeros((2, vocabulary), np.float32)
-    logits[0, vocabulary - 2] = broken
-    with warnings.catch_warnings(), pytest.raises(ConfidenceError, match=f"{signal}.*not finite"):
+    logits[0, slice(None) if whole_row else vocabulary - 2] = broken
+    with warnings.catch_warnings(), pytest.raises(ConfidenceError, match=signal if whole_row else f"{signal}.*not fin"):
         warnings.simplefilter("error")
         signals_from_logits(logits, np.array([1, 1]), signals=[signal])
 

@@ -4,7 +4,8 @@ import base64
 import gzip
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_reasc.pools.json_lines import take_in
+from langchain_reasc.pools.pool import Pool, PoolQuestion
 from langchain_reasc.pools.signals_file import signals_path
 from langchain_reasc.pools.store import PoolStore
 
@@ -93,11 +95,12 @@ def question(name: str, *responses: dict[str, Any], reference: str = "7") -> dic
 
 
 class Guesser(BaseChatModel):
-    """Answers from the question and the seed alone; fails on the questions it was told to."""
+    """Answers from the question and the seed alone; ``hears`` them first, and fails on those it was told to."""
 
     seed: int = 0
     fails_on: str = "nothing"
     name_: str = "guesser"
+    hears: Callable[[str, int], object] | None = None
     max_tokens: int | None = None  # of a response, as models in this process have it; all of its own are shorter
 
     @property
@@ -115,6 +118,8 @@ class Guesser(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         text = str(messages[-1].content)
+        if self.hears is not None:
+            self.hears(text, kwargs.get("seed", 0))
         if text == self.fails_on:
             raise ConnectionError("the server is gone")
         rng = np.random.default_rng([zlib.crc32(text.encode()), kwargs.get("seed", 0)])
@@ -127,3 +132,32 @@ class Guesser(BaseChatModel):
         usage = {"input_tokens": 4, "output_tokens": tokens, "total_tokens": tokens + 4}
         message = AIMessage(f"It is \\boxed{{{answer}}}.", response_metadata=metadata, usage_metadata=usage)
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def untimed(question: PoolQuestion) -> PoolQuestion:
+    """A question without what no two recordings have in common."""
+    return replace(question, responses=tuple(replace(one, seconds=None) for one in question.responses))
+
+
+def content(pool: Pool) -> dict[str, Any]:
+    """All that two recordings of the same have in common, by question, whatever order the questions are in."""
+    assert pool.signals is not None
+    return {
+        question.id: (
+            untimed(question),
+            pool.messages(question.id),
+            [{name: values.tolist() for name, values in one.items()} for one in pool.signals.of(question.id)],
+        )
+        for question in pool.questions
+    }
+
+
+# Two questions to calibrate on and two to test, four responses each, whose decisions can be worked out on paper.
+BY_HAND = [
+    question("right", *[response("7", 99, score=1.0)] * 4),
+    question("wrong", *[response("1", 98, score=0.0)] * 4),
+    # sure of the right answer at once; the others wander
+    question("sure", response("7", 10, score=1.0), *[response(a, 20, score=0.0) for a in ("1", "1", "7")]),
+    # unsure and wrong, then sure and right: one vote of weight e^2.1 outweighs one of weight 1
+    question("turns", response("1", 5, score=0.0), response("7", 6, score=2.0), *[response("1", 7, score=0.0)] * 2),
+]

@@ -12,24 +12,21 @@ from langchain_reasc.pools.store import PoolStore, is_store
 from pools.test_store import filled
 
 
-def test_a_pool_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
-    path = filled(tmp_path / "p.sqlite")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("PRAGMA user_version = 2", r"p\.sqlite was written by a newer version.*format 2, here is 1\); update"),
+        ("CREATE TABLE responses (text)", r"p\.sqlite is an SQLite database, but no pool"),
+    ],
+    ids=["a pool of a later version", "another database"],
+)
+def test_what_is_no_pool_of_ours_is_not_touched(tmp_path: Path, change: str, says: str) -> None:
+    path = filled(tmp_path / "p.sqlite") if change.startswith("PRAGMA") else tmp_path / "p.sqlite"
     with sqlite3.connect(path) as sql:
-        sql.execute("PRAGMA user_version = 2")
+        sql.execute(change)
     before = path.read_bytes()
     for opening in (PoolStore.open, PoolStore.create, read_pool):
-        with pytest.raises(PoolError, match=r"p\.sqlite was written by a newer version.*format 2, here is 1\); update"):
-            opening(path)
-    assert path.read_bytes() == before
-
-
-def test_another_database_is_not_touched(tmp_path: Path) -> None:
-    path = tmp_path / "mine.db"
-    with sqlite3.connect(path) as sql:
-        sql.execute("CREATE TABLE responses (text)")
-    before = path.read_bytes()
-    for opening in (PoolStore.open, PoolStore.create, read_pool):
-        with pytest.raises(PoolError, match=r"mine\.db is an SQLite database, but no pool"):
+        with pytest.raises(PoolError, match=says):
             opening(path)
     assert path.read_bytes() == before
 

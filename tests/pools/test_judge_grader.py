@@ -36,32 +36,22 @@ def prompts(model: Scripted) -> list[str]:
     return [prompt for prompt, _ in model.log.calls]
 
 
-@pytest.mark.parametrize(
-    ("reply", "verdict"),
-    [
-        ("Correct", True),
-        ("incorrect.", False),
-        ("[Correct]", True),
-        ("**Incorrect**", False),
-        ("__Correct__", True),
-        ("Verdict: Correct", True),
-        ("The answer is incorrect.", False),
-        ("My final judgment: **correct**", True),
-        ("<think>It looks incorrect at first.</think>\nCorrect", True),
-        ("Correct\nBoth name the same town.", True),
-        ("They name different towns.\n\nIncorrect", False),
-        ("Correct\n...\nIncorrect", None),
-        ("not correct", None),
-        ("Correct?", None),
-        ("It is partly correct", None),
-        ("correctness", None),
-        ("yes", None),
-        ("", None),
-        ("<think>Incorrect", None),
-        ("Correct or Incorrect", None),
-        (" ".join(["verdict"] * 50_000), None),
-        (" " * 100_000 + "x" + " " * 100_000, None),
+VERDICTS = {
+    True: [
+        *("Correct", "[Correct]", "__Correct__", "Verdict: Correct", "My final judgment: **correct**"),
+        *("<think>It looks incorrect at first.</think>\nCorrect", "Correct\nBoth name the same town."),
     ],
+    False: [*("incorrect.", "**Incorrect**", "The answer is incorrect.", "They name different towns.\n\nIncorrect")],
+    None: [
+        *("Correct\n...\nIncorrect", "not correct", "Correct?", "It is partly correct", "correctness", "yes", ""),
+        *("<think>Incorrect", "Correct or Incorrect", " ".join(["verdict"] * 50_000)),
+        " " * 100_000 + "x" + " " * 100_000,
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"), [(reply, verdict) for verdict, said in VERDICTS.items() for reply in said]
 )
 def test_a_verdict_is_a_line_of_its_own(reply: str, verdict: bool | None) -> None:
     assert correctness_of(AIMessage(reply)) is verdict

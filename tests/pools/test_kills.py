@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools import Pool, read_pool
+from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.store import PoolStore
 from pools.killed import QUESTIONS, die_while_writing, record
+from pools.synthetic import content
 
 pytestmark = pytest.mark.slow
 
@@ -68,20 +69,6 @@ def killer() -> Iterator[Killer]:
     yield Killer(context, random.Random(0))
 
 
-def content(pool: Pool) -> dict[str, Any]:
-    """All that two recordings of the same have in common, whatever order the questions are in."""
-    held: dict[str, Any] = {}
-    for question in pool.questions:
-        assert pool.signals is not None
-        columns = [
-            (one.answer, one.correct, one.score, one.completion_tokens, one.cut_off, one.answer_span, one.last_step)
-            for one in question.responses
-        ]
-        signals = [{name: v.tolist() for name, v in one.items()} for one in pool.signals.of(question.id)]
-        held[question.id] = (question.input, question.references, columns, pool.messages(question.id), signals)
-    return held
-
-
 def held_by(path: Path) -> dict[str, int]:
     """Whole questions -> responses, of a pool that a kill has left; none where it had not begun."""
     try:
@@ -89,10 +76,11 @@ def held_by(path: Path) -> dict[str, int]:
     except PoolError as error:
         assert "no pool at" in str(error) or "holds no question" in str(error), error
         return {}
-    for name, (_, _, columns, messages, signals) in content(pool).items():
-        assert len(columns) == len(messages) == len(signals), name
-        for (answer, *_), message, one in zip(columns, messages, signals, strict=True):
-            assert message.text == f"It is \\boxed{{{answer}}}." and one.keys() == {"self_certainty", "token_logprob"}
+    for name, (question, messages, signals) in content(pool).items():
+        assert len(question.responses) == len(messages) == len(signals), name
+        for held, message, one in zip(question.responses, messages, signals, strict=True):
+            assert message.text == f"It is \\boxed{{{held.answer}}}."
+            assert one.keys() == {"self_certainty", "token_logprob"}
     assert pool.metadata.keys() >= {"fingerprint", "signals_info"}
     assert PoolStore.open(path).ids() == {one.id: len(one.responses) for one in pool.questions}
     return {one.id: len(one.responses) for one in pool.questions}

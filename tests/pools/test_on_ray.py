@@ -16,13 +16,13 @@ from langchain_reasc.cli.models import open_model
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
-from langchain_reasc.pools import Pool, read_pool
+from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.asking import Asking
 from langchain_reasc.pools.on_ray import RayWorkers
 from langchain_reasc.pools.ray_cluster import LOCAL, ray_cluster
 from langchain_reasc.pools.record import record_pool
 from pools.ray_processes import workers
-from pools.synthetic import Guesser
+from pools.synthetic import Guesser, content
 
 pytestmark = [
     pytest.mark.slow,  # a cluster's start
@@ -82,22 +82,6 @@ class Unsendable(Guesser):
     lock: Any = None
 
 
-def content(pool: Pool) -> dict[str, Any]:
-    assert pool.signals is not None
-    return {
-        one.id: (
-            one.references,
-            [
-                (r.answer, r.correct, r.score, r.completion_tokens, r.prompt_tokens, r.finish_reason)
-                for r in one.responses
-            ],
-            pool.texts(one.id),
-            [{name: values.tolist() for name, values in signals.items()} for signals in pool.signals.of(one.id)],
-        )
-        for one in pool.questions
-    }
-
-
 def broken(name: str) -> Guesser:
     raise ConfigurationError(f"the environment variable {name} is not set")
 
@@ -105,14 +89,8 @@ def broken(name: str) -> Guesser:
 def test_it_is_the_pool_that_one_machine_records(tmp_path: Path) -> None:
     moves: list[tuple[int, int]] = []
     alone = record_pool(Guesser(), QUESTIONS, tmp_path / "alone.sqlite", samples=3)
-    pool = record_pool(
-        Guesser(),
-        QUESTIONS,
-        tmp_path / "ray.sqlite",
-        samples=3,
-        workers=ON_TWO,
-        on_question=lambda *at: moves.append(at),
-    )
+    on_ray: Any = {"workers": ON_TWO, "on_question": lambda *at: moves.append(at)}
+    pool = record_pool(Guesser(), QUESTIONS, tmp_path / "ray.sqlite", samples=3, **on_ray)
     assert content(pool) == content(alone)
     assert moves == [(done, 40) for done in range(41)]
     more = record_pool(Guesser(), QUESTIONS, tmp_path / "ray.sqlite", samples=5, workers=ON_TWO)

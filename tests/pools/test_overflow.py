@@ -29,17 +29,10 @@ def refused(said: str, status: int = 400) -> openai.APIStatusError:
 def test_a_question_that_is_too_long_costs_only_itself(tmp_path: Path, concurrency: int) -> None:
     said: list[str] = []
     moves: list[tuple[int, int]] = []
+    told: Any = {"on_notice": said.append, "on_question": lambda *move: moves.append(move)}
     asked = [SHORT[0], LONG, *SHORT[1:]]
     with ChatLlamaCpp(seed=1) as model:
-        pool = record_pool(
-            model,
-            asked,
-            tmp_path / "p.sqlite",
-            samples=2,
-            concurrency=concurrency,
-            on_notice=said.append,
-            on_question=lambda *move: moves.append(move),
-        )
+        pool = record_pool(model, asked, tmp_path / "p.sqlite", samples=2, concurrency=concurrency, **told)
     assert {held.id for held in pool.questions} == {"q0", "q1", "q2"}
     assert moves[-1] == (4, 4)
     assert said[0].startswith("question 'long' ('and one more rose") and "context holds" in said[0]
@@ -55,13 +48,11 @@ def test_where_no_question_fits_it_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_server_that_refuses_the_length_leaves_the_question_out(tmp_path: Path) -> None:
-    class Served(Guesser):
-        def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
-            if len(str(messages[-1].content)) > 1000:
-                raise refused("This model's maximum context length is 512 tokens.")
-            return super()._generate(messages, *args, **kwargs)
+    def serves(text: str, seed: int) -> None:
+        if len(text) > 1000:
+            raise refused("This model's maximum context length is 512 tokens.")
 
-    record_pool(Served(), [LONG, *SHORT], tmp_path / "p.sqlite", samples=2)
+    record_pool(Guesser(hears=serves), [LONG, *SHORT], tmp_path / "p.sqlite", samples=2)
     assert [held.id for held in read_pool(tmp_path / "p.sqlite").questions] == ["q0", "q1", "q2"]
 
 

@@ -3,7 +3,6 @@
 import os
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,24 +16,12 @@ from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.pools import Pool, PoolQuestion, read_pool
+from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.store import PoolStore
-from pools.synthetic import Guesser, write_pool
+from pools.synthetic import Guesser, content, write_pool
 
 QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
-
-
-def _content(pool: Pool) -> list[object]:
-    assert pool.signals is not None
-    signals = [[{k: v.tolist() for k, v in one.items()} for one in pool.signals.of(q.id)] for q in pool.questions]
-    return [*map(_untimed, pool.questions), *(pool.messages(question.id) for question in pool.questions), signals]
-
-
-def _untimed(question: PoolQuestion) -> PoolQuestion:
-    """A question without what no two recordings have in common."""
-    assert all(one.seconds is not None and one.seconds >= 0 for one in question.responses)
-    return replace(question, responses=tuple(replace(one, seconds=None) for one in question.responses))
 
 
 def test_a_recorded_pool_holds_everything(tmp_path: Path) -> None:
@@ -56,6 +43,7 @@ def test_a_recorded_pool_holds_everything(tmp_path: Path) -> None:
             assert held.completion_tokens == len(signals["self_certainty"])
             assert held.score == pytest.approx(float(signals["self_certainty"].mean()), abs=1e-6)
             assert held.prompt_tokens == 4
+            assert held.seconds is not None and held.seconds >= 0
 
 
 def test_a_calibration_on_it_holds_for_what_was_asked(tmp_path: Path) -> None:
@@ -83,15 +71,10 @@ def test_what_an_older_recording_says_nothing_of_is_not_compared(tmp_path: Path)
 
 
 def test_questions_do_not_share_their_random_numbers(tmp_path: Path) -> None:
-    seeds: dict[str, list[int]] = {}
-
-    class Recorder(Guesser):
-        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
-            seeds.setdefault(str(messages[-1].content), []).append(kwargs["seed"])
-            return super()._generate(messages, stop, run_manager, **kwargs)
-
-    record_pool(Recorder(), QUESTIONS, tmp_path / "p.sqlite", samples=3)
-    assert len({seed for one in seeds.values() for seed in one}) == 12
+    seeds: list[int] = []
+    model = Guesser(hears=lambda text, seed: seeds.append(seed))
+    record_pool(model, QUESTIONS, tmp_path / "p.sqlite", samples=3)
+    assert len(seeds) == len(set(seeds)) == 12
 
 
 def test_an_interrupted_recording_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -108,7 +91,8 @@ def test_an_interrupted_recording_goes_on_where_it_was(tmp_path: Path) -> None:
     asked: list[tuple[int, int]] = []
     resumed = record_pool(Guesser(), QUESTIONS, path, samples=2, on_question=lambda *move: asked.append(move))
     assert asked == [(2, 4), (3, 4), (4, 4)]
-    assert _content(resumed) == _content(whole)
+    assert content(resumed) == content(whole)
+    assert [question.id for question in resumed.questions] == [question.id for question in whole.questions]
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -119,11 +103,7 @@ def test_more_responses_join_those_that_are_there(tmp_path: Path, concurrency: i
     asked = PoolStore.open(path).ids()
     assert asked == {"q0": 4, "q1": 4, "q2": 4}
     extended = record_pool(Guesser(), QUESTIONS, path, samples=16, concurrency=concurrency)
-    assert sorted(map(repr, _content(extended)[:8])) == sorted(map(repr, _content(whole)[:8]))
-    assert extended.signals is not None and whole.signals is not None
-    for question in whole.questions:
-        for held, wanted in zip(extended.signals.of(question.id), whole.signals.of(question.id), strict=True):
-            assert {n: v.tolist() for n, v in held.items()} == {n: v.tolist() for n, v in wanted.items()}
+    assert content(extended) == content(whole)
     fewer = record_pool(Guesser(fails_on="question 0"), QUESTIONS, path, samples=2)
     assert fewer == extended, "who asks for fewer than there are gets what there is"
 
@@ -175,38 +155,28 @@ def test_several_questions_at_once_make_the_same_pool(tmp_path: Path) -> None:
     at_once: list[int] = []
     begun = threading.Barrier(3, timeout=30)
 
-    class Waiting(Guesser):
-        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
-            if messages[-1].content != "question 3":
-                at_once.append(begun.wait())
-            return super()._generate(messages, stop, run_manager, **kwargs)
+    def waits(text: str, seed: int) -> None:
+        if text != "question 3":
+            at_once.append(begun.wait())
 
     one = record_pool(Guesser(), QUESTIONS, tmp_path / "one.sqlite", samples=1)
-    three = record_pool(Waiting(), QUESTIONS, tmp_path / "three.sqlite", samples=1, concurrency=3)
-    assert {question.id: _untimed(question) for question in three.questions} == {
-        question.id: _untimed(question) for question in one.questions
-    }
-    assert three.signals is not None and one.signals is not None and sorted(at_once) == [0, 1, 2]
-    for question in QUESTIONS:
-        [held], [wanted] = three.signals.of(question.id), one.signals.of(question.id)
-        assert {name: values.tolist() for name, values in held.items()} == {n: v.tolist() for n, v in wanted.items()}
+    three = record_pool(Guesser(hears=waits), QUESTIONS, tmp_path / "three.sqlite", samples=1, concurrency=3)
+    assert content(three) == content(one) and sorted(at_once) == [0, 1, 2]
 
 
 def test_a_failing_question_costs_none_that_was_in_flight_beside_it(tmp_path: Path) -> None:
     path, asked, beside = tmp_path / "p.sqlite", [], threading.Event()
 
-    class Failing(Guesser):
-        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
-            asked.append(messages[-1].content)
-            if messages[-1].content == "question 0":
-                assert beside.wait(30)
-            else:
-                beside.set()
-                time.sleep(0.5)  # question 0 fails meanwhile
-            return super()._generate(messages, stop, run_manager, **kwargs)
+    def hears(text: str, seed: int) -> None:
+        asked.append(text)
+        if text == "question 0":
+            assert beside.wait(30)
+        else:
+            beside.set()
+            time.sleep(0.5)  # question 0 fails meanwhile
 
     with pytest.raises(SamplingError, match="question 'q0'"):
-        record_pool(Failing(fails_on="question 0"), QUESTIONS, path, samples=1, concurrency=2)
+        record_pool(Guesser(fails_on="question 0", hears=hears), QUESTIONS, path, samples=1, concurrency=2)
     assert "q1" in {question.id for question in read_pool(path).questions}
     assert "question 3" not in asked, "nothing new is begun after a failure"
     again = record_pool(Guesser(), QUESTIONS, path, samples=1, concurrency=2)
@@ -216,17 +186,14 @@ def test_a_failing_question_costs_none_that_was_in_flight_beside_it(tmp_path: Pa
 def test_a_sample_that_failed_is_drawn_once_more(tmp_path: Path) -> None:
     failed: list[int] = []
 
-    class Flaky(Guesser):
-        def _generate(self, messages, stop=None, run_manager=None, **kwargs):  # type: ignore[no-untyped-def]
-            if kwargs["seed"] % 4 == 2 and kwargs["seed"] not in failed:
-                failed.append(kwargs["seed"])
-                raise ConnectionError("cut off")
-            return super()._generate(messages, stop, run_manager, **kwargs)
+    def flaky(text: str, seed: int) -> None:
+        if seed % 4 == 2 and seed not in failed:
+            failed.append(seed)
+            raise ConnectionError("cut off")
 
-    pool = record_pool(Flaky(), QUESTIONS, tmp_path / "flaky.sqlite", samples=4)
-    assert len(failed) == 4 and _content(pool) == _content(
-        record_pool(Guesser(), QUESTIONS, tmp_path / "whole.sqlite", samples=4)
-    )
+    pool = record_pool(Guesser(hears=flaky), QUESTIONS, tmp_path / "flaky.sqlite", samples=4)
+    whole = record_pool(Guesser(), QUESTIONS, tmp_path / "whole.sqlite", samples=4)
+    assert len(failed) == 4 and content(pool) == content(whole)
 
 
 def test_at_least_one_question_is_in_flight(tmp_path: Path) -> None:

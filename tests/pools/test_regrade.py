@@ -5,7 +5,6 @@ import sqlite3
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -20,17 +19,15 @@ from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.extraction import kept_of, message_of
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.store import PoolStore
-from pools.synthetic import Guesser, question, response, write_lines
+from pools.synthetic import Guesser, question, response, stored, write_lines, write_pool
 
 QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
 OTHERS = [replace(question, reference="5") for question in QUESTIONS[:2]] + QUESTIONS[2:]
 
 
-class Spent(Guesser):
+def spent() -> Guesser:
     """A model that must not be asked."""
-
-    def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        raise AssertionError("a sample was paid for")
+    return Guesser(hears=lambda *asked: pytest.fail("a sample was paid for"))
 
 
 def _aged(path: Path, *, extraction_version: int | None) -> None:
@@ -48,7 +45,7 @@ def test_corrected_labels_count_and_nothing_is_drawn(tmp_path: Path) -> None:
     before = record_pool(Guesser(), QUESTIONS, path, samples=8)
     assert before.signals is not None
     signals = repr([before.signals.of(one.id) for one in before.questions])
-    pool = record_pool(Spent(), OTHERS, path, samples=8, on_notice=said.append)
+    pool = record_pool(spent(), OTHERS, path, samples=8, on_notice=said.append)
     assert said == [f"2 labels have changed since {path} was recorded; its responses are graded anew"]
     for held, then, asked in zip(pool.questions, before.questions, OTHERS, strict=True):
         assert held.reference == asked.reference
@@ -56,25 +53,25 @@ def test_corrected_labels_count_and_nothing_is_drawn(tmp_path: Path) -> None:
     assert read_pool(path) == pool and pool.signals is not None
     assert repr([pool.signals.of(one.id) for one in pool.questions]) == signals
     said.clear()
-    record_pool(Spent(), OTHERS, path, samples=8, on_notice=said.append)
+    record_pool(spent(), OTHERS, path, samples=8, on_notice=said.append)
     assert said == []
 
 
 def test_another_spelling_of_a_label_is_no_other_label(tmp_path: Path) -> None:
     path, said = tmp_path / "p.sqlite", []
     record_pool(Guesser(), [replace(one, reference="6.0") for one in QUESTIONS], path, samples=1)
-    record_pool(Spent(), QUESTIONS, path, samples=1, on_notice=said.append)
+    record_pool(spent(), QUESTIONS, path, samples=1, on_notice=said.append)
     assert said == []
 
 
 def test_another_extractor_looks_again_in_the_stored_text(tmp_path: Path) -> None:
     path, said = tmp_path / "p.sqlite", []
     boxed = record_pool(Guesser(), QUESTIONS, path, samples=3, answer="boxed")
-    pool = record_pool(Spent(), QUESTIONS, path, samples=3, answer="regex:(It)", on_notice=said.append)
+    pool = record_pool(spent(), QUESTIONS, path, samples=3, answer="regex:(It)", on_notice=said.append)
     assert {one.answer for held in pool.questions for one in held.responses} == {"it"}
     assert "found by 'boxed'" in said[0] and "12 changed" in said[0]
     assert pool.metadata["answer"] == "regex:(It)"
-    assert record_pool(Spent(), QUESTIONS, path, samples=3, answer="boxed").questions == boxed.questions
+    assert record_pool(spent(), QUESTIONS, path, samples=3, answer="boxed").questions == boxed.questions
 
 
 @pytest.mark.parametrize("version", [1, EXTRACTION_VERSION + 1, None])
@@ -84,7 +81,7 @@ def test_answers_found_by_another_version_are_found_again_before_more_are_record
     path = tmp_path / "p.sqlite"
     fresh = record_pool(Guesser(), QUESTIONS, path, samples=2)
     _aged(path, extraction_version=version)
-    again = record_pool(Spent(), QUESTIONS, path, samples=2)
+    again = record_pool(spent(), QUESTIONS, path, samples=2)
     assert again.questions == fresh.questions
     assert again.metadata["extraction_version"] == EXTRACTION_VERSION
     assert again.metadata["created_at"] == fresh.metadata["created_at"]
@@ -125,13 +122,13 @@ def test_what_a_function_found_cannot_be_found_again(tmp_path: Path) -> None:
     assert len(record_pool(Guesser(), QUESTIONS, path, samples=2, answer=mine).questions) == 4
     record_pool(Guesser(), QUESTIONS, tmp_path / "other.sqlite", samples=2, answer="boxed")
     with pytest.raises(PoolError, match=r"by 'boxed' .*, now they are to be found by the function 'mine'"):
-        record_pool(Spent(), QUESTIONS, tmp_path / "other.sqlite", samples=2, answer=mine)
+        record_pool(spent(), QUESTIONS, tmp_path / "other.sqlite", samples=2, answer=mine)
     _aged(path, extraction_version=1)
     with pytest.raises(PoolError, match="no extractor is named in its metadata"):
         read_pool(path)
     with pytest.raises(PoolError, match="A function may look at more of a response than is stored"):
-        record_pool(Spent(), QUESTIONS, path, samples=2, answer=mine)
-    found = record_pool(Spent(), QUESTIONS, path, samples=2, answer="boxed")
+        record_pool(spent(), QUESTIONS, path, samples=2, answer=mine)
+    found = record_pool(spent(), QUESTIONS, path, samples=2, answer="boxed")
     assert {one.answer for held in found.questions for one in held.responses} <= {"5", "6", "7"}
 
 
@@ -140,7 +137,7 @@ def test_a_question_under_another_name_is_not_paid_for_twice(tmp_path: Path) -> 
     record_pool(Guesser(), QUESTIONS, path, samples=1)
     renamed = [replace(QUESTIONS[1], id="other"), *QUESTIONS[2:]]
     with pytest.raises(PoolError, match="'question 1' as 'q1', now its id is 'other'; it would be paid for a second"):
-        record_pool(Spent(), renamed, path, samples=1)
+        record_pool(spent(), renamed, path, samples=1)
     twin = [*QUESTIONS, replace(QUESTIONS[1], id="twin")]
     assert len(record_pool(Guesser(), twin, path, samples=1).questions) == 5, "the same text may be asked twice"
 
@@ -199,3 +196,17 @@ def test_the_gate_does_not_accept_a_recorded_response_that_was_cut_off(tmp_path:
     [[cut_off, whole]] = PoolScores(read_pool(write_lines(tmp_path / "p.jsonl", line))).responses("recorded")
     rule = ReASC(Standardizer(0.0, 10.0), gate=1.0)
     assert (rule([cut_off]).reason, rule([whole]).reason) == (None, "gate")
+
+
+def test_the_reader_is_told_by_what_a_pool_was_graded(tmp_path: Path) -> None:
+    path = stored(write_pool(tmp_path / "p.jsonl", questions=3, samples=2))
+    PoolStore.open(path).set_about({"grader": "numeric"})
+    PoolStore.open(path).set_verdicts("q0", [True, False])
+    [told] = [note for note in read_pool(path).notes if "graded by" in note]
+    assert told == (
+        f"{path.name} was graded by numeric, but 4 responses were recorded since and are compared with their labels; "
+        "`reasc grade` grades them alike"
+    )
+    for name in ("q1", "q2"):
+        PoolStore.open(path).set_verdicts(name, [True, False])
+    assert f"{path.name} was graded by numeric" in read_pool(path).notes

@@ -1,20 +1,40 @@
 """One behaviour, two ways to call it: every test with a ``runner`` runs synchronously and in an event loop."""
 
 import asyncio
+import logging
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from langchain_reasc import acalibrate, acalibrate_unlabelled, calibrate, calibrate_unlabelled
+from langchain_reasc.calibration import learner
+from langchain_reasc.calibration.consensus import Observed
 from langchain_reasc.sampling import adrawn, drawn
+
+from .fakes import calibration
 
 
 class Runner:
     """Calls the synchronous methods."""
 
     is_async = False
+
+    def account(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        """What the message says of the decision."""
+        return self.invoke(runnable, *args, **kwargs).response_metadata["reasc"]
+
+    def accounts(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
+        """The same of a batch."""
+        return [message.response_metadata["reasc"] for message in self.batch(runnable, *args, **kwargs)]
+
+    def calibrate(self, *args: Any, **kwargs: Any) -> Any:
+        return calibrate(*args, **kwargs)
+
+    def calibrate_unlabelled(self, *args: Any, **kwargs: Any) -> Any:
+        return calibrate_unlabelled(*args, **kwargs)
 
     def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
         return runnable.invoke(*args, **kwargs)
@@ -39,10 +59,16 @@ class Runner:
         return samples
 
 
-class AsyncRunner:
+class AsyncRunner(Runner):
     """Calls their asynchronous twins, each in an event loop in which no task may be left."""
 
     is_async = True
+
+    def calibrate(self, *args: Any, **kwargs: Any) -> Any:
+        return _run(acalibrate(*args, **kwargs))
+
+    def calibrate_unlabelled(self, *args: Any, **kwargs: Any) -> Any:
+        return _run(acalibrate_unlabelled(*args, **kwargs))
 
     def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
         return _run(runnable.ainvoke(*args, **kwargs))
@@ -74,6 +100,33 @@ class AsyncRunner:
 def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
     yield request.param()
     await_no_sampling_threads()
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Observed]]:
+    """The questions behind each calibration; the rule that is made of them accepts a first response scoring 2."""
+    seen: list[Sequence[Observed]] = []
+
+    def made(questions: Sequence[Observed], **options: Any) -> Any:
+        seen.append(questions)
+        return calibration(n=len(questions), gate=2.0, fingerprint=options["fingerprint"])
+
+    monkeypatch.setattr(learner, "calibrate_consensus", made)
+    return seen
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
+    caplog.set_level(logging.INFO, "langchain_reasc.runnable.consensus_calibrator")
+    yield lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """What a hanging sample waits for; at the end it comes after all, so that no thread stays behind."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 def await_no_sampling_threads(seconds: float = 5) -> None:

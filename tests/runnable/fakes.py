@@ -35,18 +35,20 @@ class Reply:
     """One sample: its words are its tokens, and its calls of tools, (name, arguments) each, come after them.
 
     ``opens`` is waited for before token ``wait_at``; ``done`` is set at the end; ``logprob`` is every token's (None: no
-    logprobs); an endless reply says its last word for ever; ``error`` is raised after the words.
+    logprobs); an endless reply says its last word for ever; ``error`` is raised after the words. ``usage`` is told as
+    it stands (True: what was counted; False: nothing), and ``metadata`` beside what every response says of itself.
     """
 
     text: str = "the answer is 42"
     logprob: float | None = -0.1
-    usage: bool = True
+    usage: bool | dict[str, Any] = True
     error: Exception | None = None
     endless: bool = False
     opens: threading.Event | None = None
     wait_at: int = 0
     done: threading.Event | None = None
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
 
     def tokens(self) -> Iterator[str]:
         words = self.text.split()
@@ -133,11 +135,11 @@ class Scripted(BaseChatModel):
         if reply.error:
             raise reply.error
         output = self.log.tokens[key]
-        usage = {"input_tokens": PROMPT_TOKENS, "output_tokens": output, "total_tokens": PROMPT_TOKENS + output}
+        usage: Any = {"input_tokens": PROMPT_TOKENS, "output_tokens": output, "total_tokens": PROMPT_TOKENS + output}
         message = AIMessageChunk(
             content="",
-            usage_metadata=usage if reply.usage else None,
-            response_metadata={"finish_reason": "stop", "model_name": self.model_name},
+            usage_metadata=usage if reply.usage is True else reply.usage or None,
+            response_metadata={"finish_reason": "stop", "model_name": self.model_name, **reply.metadata},
         )
         return ChatGenerationChunk(message=message)
 
@@ -199,6 +201,12 @@ def saying(*answers: str | Reply) -> Scripted:
     """A model whose sample i gives ``answers[i]`` (the last one for all beyond)."""
     replies = [one if isinstance(one, Reply) else Reply(f"the answer is {one}") for one in answers]
     return Scripted(script=lambda question, index: replies[min(index, len(replies) - 1)])
+
+
+def failing(script: Script, when: Callable[[str, int], bool], error: Exception | None = None) -> Scripted:
+    """A model that replies as ``script`` says, and fails on the samples of which ``when`` holds."""
+    down = Reply("", error=error or ConnectionError("down"))
+    return Scripted(script=lambda question, index: down if when(question, index) else script(question, index))
 
 
 def calibration(*, mean: float = 1.0, gate: float | None = None, **fields: Any) -> Calibration:

@@ -3,9 +3,6 @@
 import re
 from collections.abc import Callable
 
-from langchain_core.messages import AIMessageChunk
-from langchain_core.outputs import ChatGenerationChunk
-
 from langchain_reasc.answers.equivalence import Same
 
 from .fakes import Reply, Scripted
@@ -49,17 +46,9 @@ def distinct(count: int) -> list[Reply]:
     return [Reply(f"Paris {at}") for at in range(count)]
 
 
-class Metered(Scripted):
+METERED = {"input_tokens": 100, "output_tokens": 1, "total_tokens": 101}
+
+
+def metered(usage: bool = True) -> Scripted:
     """A judge whose calls cost 100 and 1 tokens, or say nothing of it."""
-
-    def _last(self, reply: Reply, key: tuple[str, int]) -> ChatGenerationChunk:
-        chunk = super()._last(reply, key)
-        usage = {"input_tokens": 100, "output_tokens": 1, "total_tokens": 101} if reply.usage else None
-        chunk.message = AIMessageChunk("", usage_metadata=usage, response_metadata=chunk.message.response_metadata)
-        return chunk
-
-
-def metered(usage: bool = True) -> Metered:
-    return Metered(
-        script=judging(city, lambda same: Reply("yes" if same else "no", usage=usage)).script, model_name="judge"
-    )
+    return judging(city, lambda same: Reply("yes" if same else "no", usage=METERED if usage else False))

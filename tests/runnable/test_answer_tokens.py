@@ -1,6 +1,5 @@
 """Scores over the answer's tokens, live: with the scripted model, and as replayed with the shipped one."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from langchain_reasc import Calibration, Measure, ReASCRunnable, acalibrate, calibrate
+from langchain_reasc import Measure, ReASCRunnable
 from langchain_reasc.answers import extractor, places_of, vote_of
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.evaluation.scoring import PoolScores
@@ -72,12 +71,7 @@ def test_the_mixture_is_fitted_to_them(runner: Any) -> None:
     assert not any("shorter than the window" in str(account) for account in accounts), "it has none"
 
 
-def _calibrated(*args: Any, **kwargs: Any) -> Calibration:
-    return asyncio.run(acalibrate(*args, **kwargs))
-
-
-@pytest.mark.parametrize("calibrated", [calibrate, _calibrated], ids=["sync", "async"])
-def test_a_calibration_is_made_of_them(calibrated: Any) -> None:
+def test_a_calibration_is_made_of_them(runner: Any) -> None:
     """Only the number tells right from wrong, and it stands among many words that say nothing."""
 
     def script(question: str, index: int) -> Reply:
@@ -88,10 +82,10 @@ def test_a_calibration_is_made_of_them(calibrated: Any) -> None:
 
     pairs = [(f"q{number}", "7") for number in range(45)]
     model = Hesitating(script=script)
-    named = calibrated(model, pairs, measure=ANSWER)
+    named = runner.calibrate(model, pairs, measure=ANSWER)
     assert named.measure == ANSWER and named.n == 44, "the response without an answer has none to score"
     assert named.auroc is not None and named.auroc.value == 1.0
-    chosen = calibrated(model, pairs)
+    chosen = runner.calibrate(model, pairs)
     assert chosen.score == "answer_span" and chosen.auroc is not None and chosen.auroc.value == 1.0
 
 

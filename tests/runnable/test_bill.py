@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
-from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 from langchain_reasc import Cap, ReASCRunnable, register_integration
 from langchain_reasc.models.integrations import Integration
@@ -54,44 +53,28 @@ def test_logprobs_that_the_caller_asked_for_are_kept(runner: Any, how: str) -> N
 
 
 def test_what_providers_tell_in_detail_is_added_up(runner: Any) -> None:
-    class Detailed(Scripted):
-        def _last(self, reply: Reply, key: tuple[str, int]) -> ChatGenerationChunk:
-            chunk = super()._last(reply, key)
-            chunk.message = AIMessageChunk(
-                content="",
-                usage_metadata={
-                    "input_tokens": 7,
-                    "output_tokens": 9,
-                    "total_tokens": 16,
-                    "input_token_details": {"cache_read": 2, "cache_creation": 3},
-                    "output_token_details": {"reasoning": 5},
-                },
-                response_metadata={"finish_reason": "stop"},
-            )
-            return chunk
+    def told(times: int) -> dict[str, Any]:
+        return {
+            **{"input_tokens": 7 * times, "output_tokens": 9 * times, "total_tokens": 16 * times},
+            "input_token_details": {"cache_read": 2 * times, "cache_creation": 3 * times},
+            "output_token_details": {"reasoning": 5 * times},
+        }
 
-    message = runner.invoke(ReASCRunnable(model=Detailed(script=lambda q, index: Reply()), rule=Cap(4)), "q")
-    assert message.usage_metadata == {
-        "input_tokens": 28,
-        "output_tokens": 36,
-        "total_tokens": 64,
-        "input_token_details": {"cache_read": 8, "cache_creation": 12},
-        "output_token_details": {"reasoning": 20},
-    }
+    message = runner.invoke(ReASCRunnable(model=saying(Reply(usage=told(1))), rule=Cap(4)), "q")
+    assert message.usage_metadata == told(4)
 
 
-def cutting(go: threading.Event, **late: Any) -> tuple[Scripted, Any]:
+def cutting(go: threading.Event) -> tuple[Scripted, Any]:
     """A model whose sample 4 is cut off in the middle, and what lets it begin."""
-    model = saying("1", "1", "1", "1", Reply("one two three", endless=True, opens=go, wait_at=2, **late))
+    model = saying("1", "1", "1", "1", Reply("one two three", endless=True, opens=go, wait_at=2))
     return model, lambda _, decision: decision.stop and go.set()
 
 
-def test_a_cancelled_sample_counts_once_in_every_handler(runner: Any) -> None:
+def test_a_cancelled_sample_counts_once_in_every_handler_and_keeps_its_words(runner: Any) -> None:
     usage, runs = UsageMetadataCallbackHandler(), Runs()
     model, let_go = cutting(threading.Event())
-    result = runner.solve(
-        ReASCRunnable(model=model, concurrency=5), "q", {"callbacks": [usage, runs]}, on_response=let_go
-    )
+    reasc = ReASCRunnable(model=model, concurrency=5)
+    result = runner.solve(reasc, "q", {"callbacks": [usage, runs]}, on_response=let_go)
     assert result.responses[4].status == "cancelled"
     [counted] = usage.usage_metadata.values()
     bill = result.message.usage_metadata
@@ -101,11 +84,6 @@ def test_a_cancelled_sample_counts_once_in_every_handler(runner: Any) -> None:
     assert runs.runs.keys() == runs.ended.keys()
     assert result.usage.estimated
     assert result.message.response_metadata["reasc"]["tokens"]["estimated"] is True
-
-
-def test_a_cancelled_samples_own_words_are_its_answer_so_far(runner: Any) -> None:
-    model, let_go = cutting(threading.Event())
-    result = runner.solve(ReASCRunnable(model=model, concurrency=5), "q", on_response=let_go)
     cut = result.responses[4].message
     assert cut.text.startswith("one")
     assert cut.response_metadata["finish_reason"] == "cancelled"
@@ -123,12 +101,9 @@ def test_usage_that_came_before_the_cut_is_not_counted_again(runner: Any) -> Non
                 chunk.message.usage_metadata = usage  # type: ignore[attr-defined]
             return chunk
 
-    go = threading.Event()
-    late = Reply("one two three", endless=True, opens=go, wait_at=2)
-    model = Early(script=lambda question, index: late if index == 4 else Reply(usage=False))
-    result = runner.solve(
-        ReASCRunnable(model=model, concurrency=5), "q", on_response=lambda _, decision: decision.stop and go.set()
-    )
+    cut_off, let_go = cutting(threading.Event())
+    model = Early(script=lambda question, index: cut_off.script(question, 4) if index == 4 else Reply(usage=False))
+    result = runner.solve(ReASCRunnable(model=model, concurrency=5), "q", on_response=let_go)
     usage = result.responses[4].message.usage_metadata
     assert usage["input_tokens"] == PROMPT_TOKENS
     assert usage["output_tokens"] == result.responses[4].output_tokens == len(result.responses[4].message.text.split())
@@ -150,17 +125,15 @@ def test_the_measure_of_an_online_calibration_is_one_that_the_model_gives(runner
 
 
 def test_a_first_sample_of_a_batch_that_failed_is_paid_for(runner: Any) -> None:
-    failed = threading.Event()
+    fails = iter([True])
 
     def script(question: str, index: int) -> Reply:
-        if index == 0 and not failed.is_set():
-            failed.set()
+        if index == 0 and next(fails, False):
             return Reply("half of this", error=ConnectionError("down"))
         return Reply("it is 1")
 
     reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=TOP_K, max_samples=2)
     [message] = runner.batch(reasc, ["q"])
-    account = message.response_metadata["reasc"]
-    assert account["tokens"]["unused_output"] == 3
-    assert account["tokens"]["estimated"] is True
+    tokens = message.response_metadata["reasc"]["tokens"]
+    assert (tokens["unused_output"], tokens["estimated"]) == (3, True)
     assert message.usage_metadata["input_tokens"] == 3 * PROMPT_TOKENS

@@ -59,13 +59,6 @@ def test_a_missing_file_is_refused_when_the_runnable_is_made(tmp_path: Path) -> 
         ReASCRunnable(model=saying(SURE), calibration=missing)
 
 
-def test_without_a_calibration_votes_are_counted_and_it_says_so(runner: Any) -> None:
-    result = runner.solve(ReASCRunnable(model=saying(SURE)), "q")
-    assert result.decision.samples == 4
-    assert result.notices == ("no calibration: counting votes (finite horizon)",)
-    assert result.message.response_metadata["reasc"]["method"] == "finite_horizon"
-
-
 def test_a_closed_gate_says_why(runner: Any) -> None:
     result = runner.solve(ReASCRunnable(model=saying(UNSURE), calibration=calibration()), "q")
     assert result.notices == ("the gate is closed: closed by the test",)
@@ -81,33 +74,23 @@ def test_a_weak_calibration_counts_votes_and_says_why(runner: Any, reply: Reply)
     assert result.message.response_metadata["reasc"]["method"] == "asc"
 
 
-def test_missing_logprobs_are_an_error_that_says_what_to_do(runner: Any) -> None:
-    reasc = ReASCRunnable(model=saying(Reply("it is 7", logprob=None)), calibration=calibration(gate=2.5))
+def test_missing_logprobs_are_an_error_that_says_what_to_do_or_counted_and_announced(runner: Any) -> None:
+    options: Any = {"model": saying(Reply("it is 7", logprob=None)), "calibration": calibration(gate=2.5)}
     with pytest.raises(LogprobsUnavailable, match="top_logprobs=20"):
-        runner.invoke(reasc, "q")
-
-
-def test_missing_logprobs_can_be_counted_and_that_is_announced(runner: Any) -> None:
-    model = saying(Reply("it is 7", logprob=None))
-    reasc = ReASCRunnable(model=model, calibration=calibration(gate=2.5), on_missing_confidence="count")
-    result = runner.solve(reasc, "q")
+        runner.invoke(ReASCRunnable(**options), "q")
+    result = runner.solve(ReASCRunnable(**options, on_missing_confidence="count"), "q")
     assert result.decision.evidence == {"7": 4.0}
     assert [response.score for response in result.responses[:4]] == [None] * 4
-    assert result.notices[-1].startswith(
-        "4 of 4 responses carry no confidence and count as one vote each: the response"
-    )
+    assert result.notices[-1].startswith("4 of 4 responses carry no confidence and count as one vote each: the resp")
     assert result.message.response_metadata["reasc"]["without_confidence"] == 4
 
 
 def test_a_signal_the_model_does_not_give_is_refused_by_name(runner: Any) -> None:
-    reasc = ReASCRunnable(model=saying(SURE), calibration=calibration(signal="self_certainty"))
+    options: Any = {"model": saying(SURE), "calibration": calibration(signal="self_certainty")}
     with pytest.raises(FingerprintMismatch, match=r"calibrated on 'self_certainty', running 'top_k, token_logprob"):
-        runner.invoke(reasc, "q")
-    lenient = ReASCRunnable(
-        model=saying(SURE), calibration=calibration(signal="self_certainty"), allow_fingerprint_mismatch=True
-    )
+        runner.invoke(ReASCRunnable(**options), "q")
     with pytest.raises(LogprobsUnavailable, match=r"'self_certainty' signal.*carries: top_k, token_logprob"):
-        runner.invoke(lenient, "q")
+        runner.invoke(ReASCRunnable(**options, allow_fingerprint_mismatch=True), "q")
 
 
 @pytest.mark.parametrize(
@@ -129,17 +112,12 @@ def test_another_model_or_sampling_is_refused_with_both_sides(
 
 @pytest.mark.parametrize("how", ["bound to the model", "bound to the runnable", "given to the call"])
 def test_a_temperature_given_elsewhere_is_checked_too(runner: Any, how: str) -> None:
-    def call() -> Any:
-        model = saying(SURE)
-        given = {"temperature": 0.2}
-        reasc: Any = ReASCRunnable(
-            model=model.bind(**given) if how == "bound to the model" else model, calibration=calibration(gate=2.5)
-        )
-        reasc = reasc.bind(**given) if how == "bound to the runnable" else reasc
-        return runner.invoke(reasc, "q", **(given if how == "given to the call" else {}))
-
+    given = {"temperature": 0.2}
+    model = saying(SURE).bind(**given) if how == "bound to the model" else saying(SURE)
     with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on 1.0, running 0.2"):
-        call()
+        reasc: Any = ReASCRunnable(model=model, calibration=calibration(gate=2.5))
+        reasc = reasc.bind(**given) if how == "bound to the runnable" else reasc
+        runner.invoke(reasc, "q", **(given if how == "given to the call" else {}))
 
 
 def test_another_system_prompt_is_refused_and_the_same_accepted(runner: Any) -> None:
@@ -155,15 +133,9 @@ def test_another_system_prompt_is_refused_and_the_same_accepted(runner: Any) -> 
 
 
 def test_the_message_holds_no_token_signals_and_the_result_does(runner: Any) -> None:
-    class Recording(type(saying(SURE))):  # type: ignore[misc]
-        def _last(self, reply: Reply, key: Any) -> Any:
-            chunk = super()._last(reply, key)
-            chunk.message.response_metadata |= {"token_signals": {"top_k": [3.0]}, "token_signals_info": {"top_k": 2}}
-            return chunk
-
-    result = runner.solve(
-        ReASCRunnable(model=Recording(script=lambda *_: SURE), calibration=calibration(gate=2.5)), "q"
-    )
+    told = {"token_signals": {"top_k": [3.0]}, "token_signals_info": {"top_k": 2}}
+    reasc = ReASCRunnable(model=saying(Reply("it is 7", metadata=told)), calibration=calibration(gate=2.5))
+    result = runner.solve(reasc, "q")
     assert not [key for key in result.message.response_metadata if key.startswith("token_signals")]
     assert result.responses[0].message.response_metadata["token_signals"] == {"top_k": [3.0]}
     assert result.responses[0].score == 3.0

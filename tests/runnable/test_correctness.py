@@ -41,28 +41,20 @@ def test_where_nothing_tells_none_is_made_up(runner: Any, given: Any) -> None:
     assert "p_correct" not in result.message.response_metadata["reasc"]
 
 
-def test_of_no_answer_nothing_is_told(runner: Any) -> None:
-    result = runner.solve(reasc("none", answer=lambda text: None), "q")
-    assert (result.answer, result.p_correct) == (None, None)
-
-
 def test_what_a_safeguard_counts_has_the_probability_of_counts(runner: Any) -> None:
     weak = "the score does not separate right from wrong"
     assert runner.solve(reasc("1", calibration=known("asc", fallback=weak)), "q").p_correct == pytest.approx(0.8)
     assert runner.solve(reasc("1", calibration=known("reasc", fallback=weak)), "q").p_correct is None
 
 
-def test_an_answer_that_is_not_likely_enough_is_none(runner: Any) -> None:
+def test_an_answer_that_is_not_likely_enough_is_none_whatever_the_evidence(runner: Any) -> None:
     result = runner.solve(reasc(*SPLIT, abstain_below=0.5), "q")
     account = result.message.response_metadata["reasc"]
     assert (result.message.content, result.undecided, account["abstained"]) == ("", True, True)
     assert account["abstained_because"] == "the answer is right with a probability of 0.3, below 0.5"
     assert result.message.usage_metadata == result.usage.bill
-
-
-def test_even_one_the_evidence_was_sufficient_for(runner: Any) -> None:
-    result = runner.solve(reasc(*UNANIMOUS, abstain_below=0.9), "q")
-    assert (result.decision.reason, result.undecided, result.message.content) == ("evidence", True, "")
+    sure = runner.solve(reasc(*UNANIMOUS, abstain_below=0.9), "q")
+    assert (sure.decision.reason, sure.undecided, sure.message.content) == ("evidence", True, "")
 
 
 def test_one_that_is_likely_enough_is_given(runner: Any) -> None:
@@ -86,9 +78,12 @@ def test_agreement_is_not_called_correctness(runner: Any) -> None:
     assert account["abstained_because"].startswith("the answer agrees with further responses with a probability of 0.3")
 
 
-def test_no_answer_is_not_likely_enough_either(runner: Any) -> None:
-    message = runner.invoke(reasc("none", answer=lambda text: None, abstain_below=0.1), "q")
-    assert message.response_metadata["reasc"]["abstained_because"] == "no response gave an answer"
+def test_of_no_answer_nothing_is_told_and_it_is_not_likely_enough(runner: Any) -> None:
+    silent = {"answer": lambda text: None}
+    result = runner.solve(reasc("none", **silent), "q")
+    assert (result.answer, result.p_correct) == (None, None)
+    account = runner.account(reasc("none", abstain_below=0.1, **silent), "q")
+    assert account["abstained_because"] == "no response gave an answer"
 
 
 @pytest.mark.parametrize("given", [None, "mixture", calibration(), known("agreement")])

@@ -1,21 +1,23 @@
-"""Answers in free text that mean the same vote together, in whatever order they come."""
+"""Answers that mean the same vote together, in whatever order they come: free text, and formulas."""
 
+import asyncio
 import re
 import threading
+import time
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_reasc import Cap, ReASCRunnable
-from langchain_reasc.answers import boxed, free_text
+from langchain_reasc.answers import boxed, extractor, free_text, mathematics
 
-from .fakes import Reply, Scripted, calibration, saying
+from .fakes import TOP_K, Reply, Scripted, calibration, saying
 from .judges import PARIS, asked, city, judging, pairs
 
 
@@ -23,11 +25,8 @@ def test_answers_that_mean_the_same_vote_together(runner: Any) -> None:
     judge = judging(city)
     result = runner.solve(ReASCRunnable(model=saying(*PARIS), answer=free_text(judge=judge)), "Which city?")
     assert result.decision.evidence == {"Paris it is": 4.0}
-    assert (result.answer, result.decision.samples, result.notices) == (
-        "Paris it is",
-        4,
-        ("no calibration: counting votes (finite horizon)",),
-    )
+    assert (result.answer, result.decision.samples) == ("Paris it is", 4)
+    assert result.notices == ("no calibration: counting votes (finite horizon)",)
     assert [response.answer for response in result.responses] == ["Paris it is"] * 4
     assert pairs(judge) == [("Paris it is", "It is Paris I think"), ("Paris it is", "Surely Paris")]
     assert {asked(prompt)[0] for prompt, _ in judge.log.calls} == {"Which city?"}
@@ -62,17 +61,29 @@ def near(first: str, second: str) -> bool:
     return abs(int(first) - int(second)) <= 1
 
 
+def boxes(formulas: list[str]) -> list[Reply]:
+    return [Reply(f"\\boxed{{{formula}}}") for formula in formulas]
+
+
+HALF_ROOT = ["\\frac{1}{\\sqrt{2}}", "2", "\\frac{\\sqrt{2}}{2}", "\\sqrt{\\frac{1}{2}}"]
+
+
+NEAR = ["2", "3", "1", "4"], free_text(same=near), ["2", "2", "2", "4"]
+HALVES = [reply.text for reply in boxes(HALF_ROOT)], "math", ["sqrt(2)/2", "2", "sqrt(2)/2", "sqrt(2)/2"]
+
+
 @pytest.mark.parametrize("last", range(4))
-def test_the_order_of_arrival_changes_nothing(runner: Any, last: int) -> None:
+@pytest.mark.parametrize(("said", "answer", "classes"), [NEAR, HALVES], ids=["free text", "math"])
+def test_the_order_of_arrival_changes_nothing(
+    runner: Any, last: int, said: list[str], answer: Any, classes: list[str]
+) -> None:
     """One of four samples comes after the three others: the classes are those of the order of the launches."""
-    came = [threading.Event() for _ in range(4)]
-    said = ["2", "3", "1", "4"]
+    came = [threading.Event() for _ in said]
     before = came[3 if last != 3 else 2]
     replies = [Reply(text, opens=before if at == last else None, done=came[at]) for at, text in enumerate(said)]
-    reasc = ReASCRunnable(model=saying(*replies), answer=free_text(same=near), rule=Cap(4))
-    result = runner.solve(reasc, "q")
-    assert [response.answer for response in result.responses] == ["2", "2", "2", "4"]
-    assert result.decision.evidence == {"2": 3.0, "4": 1.0}
+    result = runner.solve(ReASCRunnable(model=saying(*replies), answer=answer, rule=Cap(4)), "q")
+    assert [response.answer for response in result.responses] == classes
+    assert result.decision.evidence == {one: float(classes.count(one)) for one in classes}
 
 
 class Words(Embeddings):
@@ -121,17 +132,12 @@ def test_a_vector_without_direction_is_the_same_as_nothing_and_told(runner: Any)
 
 
 def test_calls_of_tools_are_not_judged(runner: Any) -> None:
-    class Calling(Scripted):
-        def _last(self, reply: Reply, key: tuple[str, int]) -> ChatGenerationChunk:
-            chunk = super()._last(reply, key)
-            call = {"name": "look", "args": f'{{"at": {key[1]}}}', "id": "1", "index": 0, "type": "tool_call_chunk"}
-            chunk.message = AIMessageChunk("", tool_call_chunks=[call] if key[1] < 2 else [])
-            return chunk
+    def script(question: str, index: int) -> Reply:
+        return Reply(f"let me {index}", calls=(("look", {"at": index}),) if index < 2 else ())
 
     compared = []
-    model = Calling(script=lambda question, index: Reply(f"let me {index}"))
     extract = free_text(same=lambda *pair: bool(compared.append(pair)))
-    result = runner.solve(ReASCRunnable(model=model, answer=extract, max_samples=4), "q")
+    result = runner.solve(ReASCRunnable(model=Scripted(script=script), answer=extract, max_samples=4), "q")
     assert compared == [("let me 2", "let me 3")]
     assert len(result.decision.evidence) == 4
 
@@ -159,10 +165,8 @@ def test_odd_and_huge_answers_reach_the_judge_whole(runner: Any, text: str) -> N
         AIMessage("then"),
         HumanMessage("ünd now?"),
     ]
-    history += [
-        AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}]),
-        ToolMessage("found", tool_call_id="1"),
-    ]
+    called = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}])
+    history += [called, ToolMessage("found", tool_call_id="1")]
     result = runner.solve(ReASCRunnable(model=saying(*said), answer=extract, max_samples=2), history)
     assert result.decision.evidence == {f"{text} 0": 2.0}
     assert seen == [f"{text} 0|{text} 1|ünd now?"]
@@ -181,3 +185,35 @@ def test_a_function_runs_in_the_context_of_the_call(runner: Any) -> None:
     ASKER.set("mine")
     runner.invoke(ReASCRunnable(model=saying(*map(Reply, "abc")), answer=free_text(same=same), rule=Cap(3)), "q")
     assert askers == ["mine"] * 2
+
+
+@pytest.mark.slow
+def test_a_formula_that_takes_for_ever_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the formula after it, for which the process is replaced that reads them."""
+    mathematics.canonical_mathematics("\\sqrt{2}+1")  # the worker runs
+    monkeypatch.setattr(mathematics, "SECONDS", 0.7)
+    mathematics._key.cache_clear()
+    start = time.monotonic()
+    model = saying(*boxes(["9^{9^{9^8}}", *HALF_ROOT[2:], "2"]))
+    for message in asyncio.run(ReASCRunnable(model=model, answer="math", max_samples=4).abatch(["q", "r"])):
+        evidence = message.response_metadata["reasc"]["evidence"]
+        assert evidence == {"9^{9^{9^8}}": 1.0, "sqrt(2)/2": 2.0, "2": 1.0}
+    assert time.monotonic() - start < 20
+    mathematics._key.cache_clear()
+
+
+def test_no_formula_is_read_in_an_event_loop(runner: Any) -> None:
+    """Those of the first samples of a batch neither, from which an online calibration is made."""
+    readers: list[int] = []
+    math = extractor("math")
+
+    def find(text: str) -> Any:
+        readers.append(threading.get_ident())
+        return math.find(text)
+
+    options: Any = {"calibration": "mixture", "measure": TOP_K, "max_samples": 4}
+    reasc = ReASCRunnable(model=saying(*boxes(HALF_ROOT)), answer=replace(math, find=find), **options)
+    runner.batch(reasc, ["q", "r"])
+    assert len(readers) == 8
+    if runner.is_async:
+        assert threading.get_ident() not in readers

@@ -1,15 +1,45 @@
-"""Ctrl-C in the middle of endless samples, or of a silent judge: the process ends at once, with a KeyboardInterrupt."""
+"""Ctrl-C in the middle of samples, or of a silent judge: the process ends at once, with a KeyboardInterrupt."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from sampling.tracers import Runs
 
-TESTS = Path(__file__).parents[1]
+from langchain_reasc import ReASCRunnable
+
+from .fakes import TOP_K, Reply, Scripted
+
+posix = pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+PATH = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])  # where the tests' modules are
+
+
+def interrupted(script: str, *, after: float = 0, seconds: float) -> tuple[str, int]:
+    """Output and code of a process that is interrupted as it draws, and must end within these seconds."""
+    script = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + script
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": PATH},
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "drawing\n"
+        time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=seconds)
+    finally:
+        process.kill()
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    return out, process.returncode
+
 
 SCRIPT = """
 import asyncio
@@ -41,32 +71,84 @@ CALLS = {
 }
 
 
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+@posix
 @pytest.mark.parametrize(
     "call", [pytest.param(call, id=name, marks=[pytest.mark.slow] * ("judge" in name)) for name, call in CALLS.items()]
 )
 def test_an_interrupt_ends_streams_and_threads_promptly(call: str) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(call=call)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "drawing\n"
-        time.sleep(0.3)  # an event loop that is just about to wait notices a signal only after its next event
-        process.send_signal(signal.SIGINT)
-        sent = time.monotonic()
-        out, err = process.communicate(timeout=20)
-    finally:
-        process.kill()
-    assert time.monotonic() - sent < 10
+    # An event loop that is just about to wait notices a signal only after its next event.
+    out, code = interrupted(SCRIPT.format(call=call), after=0.3, seconds=10)
     assert "interrupted" in out
-    assert err.rstrip().endswith("KeyboardInterrupt")
-    assert process.returncode == -signal.SIGINT
+    assert code == -signal.SIGINT
+
+
+STREAMS = """
+import os
+from langchain_reasc import ReASCRunnable
+from runnable.fakes import Reply, Scripted
+
+class Announcing(Scripted):
+    def _begin(self, messages):
+        os.write(1, b"drawing\\n")
+        return super()._begin(messages)
+
+model = Announcing(script=lambda question, index: Reply("a", endless=True))
+try:
+    ReASCRunnable(model=model).batch([str(i) for i in range(64)], {"max_concurrency": 4})
+finally:
+    os.write(1, f"calls {len(model.log.calls)}\\n".encode())
+"""
+LOCAL = """
+import os
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_reasc import ReASCRunnable
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+class Announcing(BaseCallbackHandler):
+    calls = 0
+    def on_chat_model_start(self, *args, **kwargs):
+        self.calls += 1
+        os.write(1, b"drawing\\n")
+
+seen = Announcing()
+model = ChatLlamaCpp(max_tokens=900, temperature=3.0, top_k=0, top_p=1.0)
+try:
+    ReASCRunnable(model=model).batch([f"How many are {i} cups?" for i in range(64)], {"callbacks": [seen]})
+finally:
+    os.write(1, f"calls {seen.calls}\\n".encode())
+"""
+
+
+@posix
+@pytest.mark.parametrize(("script", "most"), [(STREAMS, 4), (LOCAL, 32 * 4)], ids=["streams", "local"])
+def test_an_interrupt_ends_a_batch(script: str, most: int) -> None:
+    out, _ = interrupted(script, seconds=30)
+    assert int(out.split("calls ")[1].split()[0]) <= most, "nothing more is begun"
+
+
+@posix
+def test_an_interrupt_among_first_samples_leaves_no_run_open(never: threading.Event) -> None:
+    runs = Runs()
+    model = Scripted(script=lambda question, index: Reply("it is 1", -1.0, opens=never, wait_at=1))
+    reasc = ReASCRunnable(model=model, calibration="mixture", measure=TOP_K)
+
+    def interrupt() -> None:
+        while not sum(model.log.tokens.values()):
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            reasc.batch([f"q{at}" for at in range(8)], {"callbacks": [runs], "max_concurrency": 3})
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert runs.of("chain")
+    waited_until = time.monotonic() + 10  # a sample that was given up ends its run a moment later, on a busy machine
+    while runs.runs.keys() != runs.ended.keys() and time.monotonic() < waited_until:
+        time.sleep(0.01)
+    assert runs.runs.keys() == runs.ended.keys()
 
 
 LEAVING = """
@@ -89,6 +171,6 @@ print(ReASCRunnable(model=model, max_samples=2, sample_timeout=0.3).solve("q").a
 
 def test_a_process_that_ends_waits_a_moment_for_samples_that_were_given_up() -> None:
     """Python before 3.14 may abort around a daemon thread that is in compiled code, and pydantic's is."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)])}
+    environment = os.environ | {"PYTHONPATH": PATH}
     done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, env=environment, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "42\n[]\n", "")

@@ -10,7 +10,7 @@ from langchain_core.callbacks import AsyncCallbackHandler, UsageMetadataCallback
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 from langchain_reasc import Cap, ReASCRunnable
 from langchain_reasc.answers import free_text

@@ -10,7 +10,7 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import FingerprintMismatch, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 
-from .fakes import TOP_K, Reply, Scripted, calibration
+from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
 LIKELY, OTHERS = -0.4, [-1.5, -2.7, -3.9]
 
@@ -104,22 +104,14 @@ def test_a_later_response_at_another_k_is_one_without_confidence(runner: Any) ->
     assert result.message.response_metadata["reasc"]["without_confidence"] == 1
 
 
-def test_another_vocabulary_is_refused(runner: Any) -> None:
-    class Recording(Scripted):
-        def _last(self, reply: Reply, key: Any) -> Any:
-            chunk = super()._last(reply, key)
-            info = {"vocabulary_size": 1000, "top_k": 20}
-            chunk.message.response_metadata |= {"token_signals": {"self_certainty": [9.0]}, "token_signals_info": info}
-            return chunk
-
-    model = Recording(script=lambda *_: Reply("it is 7"))
-    for size, refused in ((1000, False), (151_936, True), (None, False)):
-        reasc = ReASCRunnable(model=model, calibration=calibration(signal="self_certainty", vocabulary_size=size))
-        if not refused:
-            assert runner.invoke(reasc, "q").content
-            continue
-        with pytest.raises(FingerprintMismatch, match=r"vocabulary size \(V\): calibrated on 151936, running 1000"):
-            runner.invoke(reasc, "q")
+@pytest.mark.parametrize("size", [1000, None])
+def test_another_vocabulary_is_refused(runner: Any, size: int | None) -> None:
+    info = {"vocabulary_size": 1000, "top_k": 20}
+    model = saying(Reply("it is 7", metadata={"token_signals": {"self_certainty": [9.0]}, "token_signals_info": info}))
+    fits, other = (calibration(signal="self_certainty", vocabulary_size=one) for one in (size, 151_936))
+    assert runner.invoke(ReASCRunnable(model=model, calibration=fits), "q").content
+    with pytest.raises(FingerprintMismatch, match=r"vocabulary size \(V\): calibrated on 151936, running 1000"):
+        runner.invoke(ReASCRunnable(model=model, calibration=other), "q")
 
 
 def test_a_withheld_signal_is_missing_confidence_with_the_reason(runner: Any) -> None:

@@ -1,7 +1,6 @@
 """calibration="mixture": a batch is the paper's Algorithm 2; single calls count votes until they have seen enough."""
 
 import random
-import threading
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from langchain_reasc import Cap, ReASCRunnable, Response, calibrate_mixture, decide
 from langchain_reasc.exceptions import LogprobsUnavailable
 
-from .fakes import TOP_K, Reply, Scripted
+from .fakes import TOP_K, Reply, Scripted, failing
 
 QUESTIONS = [f"q{i}" for i in range(24)]
 BUDGET = 6
@@ -37,13 +36,11 @@ def answer(question: str, index: int) -> str:
 
 
 def test_a_batch_equals_calibrating_on_first_scores_then_deciding(runner: Any) -> None:
-    messages = runner.batch(online(), QUESTIONS)
+    accounts = runner.accounts(online(), QUESTIONS)
     rule = calibrate_mixture([score(q) for q in QUESTIONS], measure=TOP_K).rule() | Cap(BUDGET)
     expected = [decide(rule, [Response(answer(q, i), score(q, i)) for i in range(BUDGET)]) for q in QUESTIONS]
-    accounts = [message.response_metadata["reasc"] for message in messages]
-    assert [a["answer"] for a in accounts] == [e.answer for e in expected]
-    assert [a["samples"] for a in accounts] == [e.samples for e in expected]
-    assert [a["reason"] for a in accounts] == [e.reason for e in expected]
+    decided = [(account["answer"], account["samples"], account["reason"]) for account in accounts]
+    assert decided == [(one.answer, one.samples, one.reason) for one in expected]
     assert {"gate"} < {a["reason"] for a in accounts}  # both stages are in play
 
 
@@ -67,10 +64,8 @@ def test_all_first_responses_are_drawn_before_any_decision(runner: Any) -> None:
 
 
 def test_a_failing_input_costs_only_itself(runner: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        return Reply("", error=ConnectionError("down")) if question == "q3" else drawn(question, index)
-
-    outputs = runner.batch(online(model=Scripted(script=script)), QUESTIONS, return_exceptions=True)
+    model = failing(drawn, lambda question, index: question == "q3")
+    outputs = runner.batch(online(model=model), QUESTIONS, return_exceptions=True)
     assert [at for at, output in enumerate(outputs) if isinstance(output, Exception)] == [3]
     others = [score(question) for question in QUESTIONS if question != "q3"]
     rule = calibrate_mixture(others, measure=TOP_K).rule() | Cap(BUDGET)
@@ -79,30 +74,23 @@ def test_a_failing_input_costs_only_itself(runner: Any) -> None:
 
 
 def test_a_first_sample_that_failed_is_drawn_again(runner: Any) -> None:
-    failed = threading.Event()
-
-    def script(question: str, index: int) -> Reply:
-        if (question, index) == ("q3", 0) and not failed.is_set():
-            failed.set()
-            return Reply("", error=ConnectionError("down"))
-        return drawn(question, index)
-
-    outputs = runner.batch(online(model=Scripted(script=script)), QUESTIONS)
-    assert outputs[3].response_metadata["reasc"]["failed"] == 0
+    fails = iter([True])
+    model = failing(drawn, lambda question, index: (question, index) == ("q3", 0) and next(fails, False))
+    assert runner.accounts(online(model=model), QUESTIONS)[3]["failed"] == 0
+    assert next(fails, None) is None
 
 
 def test_scores_that_determine_nothing_fall_back_to_counting_and_say_so(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("it is 1", -1.0))
-    for message in runner.batch(online(model=model), QUESTIONS[:20]):
-        account = message.response_metadata["reasc"]
+    for account in runner.accounts(online(model=model), QUESTIONS[:20]):
         assert (account["method"], account["samples"]) == ("asc", 4)
         [notice] = account["notices"]
         assert "counting votes (ASC)" in notice and "all 20 scores equal" in notice
 
 
 def test_too_few_inputs_for_a_mixture_keep_the_gate_closed_and_say_so(runner: Any) -> None:
-    for message in runner.batch(online(), QUESTIONS[:4]):
-        [notice] = message.response_metadata["reasc"]["notices"]
+    for account in runner.accounts(online(), QUESTIONS[:4]):
+        [notice] = account["notices"]
         assert notice.startswith("the gate is closed: 4 responses are too few")
 
 

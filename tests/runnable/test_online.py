@@ -2,11 +2,9 @@
 
 import copy
 import json
-import logging
 import pickle
-import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,59 +26,13 @@ from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
 from . import fakes
 from .fakes import TOP_K, Reply, Scripted, calibration
+from .learning import MINIMUM, QUESTIONS, answered, calibrator, drawn, online
 
-MINIMUM = 32
-QUESTIONS = [f"q{i}" for i in range(MINIMUM)]
 COUNTING = "counting votes (ASC)"
-
-
-def drawn(question: str, index: int) -> Reply:
-    """Even questions are easy and the model is sure of them; every sample is fixed by its question and index."""
-    rng = random.Random(f"{question} {index}")
-    sure = int(question.lstrip("qx")) % 2 == 0
-    return Reply(f"it is {1 if sure else rng.choice([1, 1, 2, 3])}", -round(rng.gauss(3.0 if sure else 1.0, 0.2), 3))
 
 
 def without_logprobs(question: str, index: int) -> Reply:
     return Reply(drawn(question, index).text, logprob=None)
-
-
-@pytest.fixture
-def fits(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Observed]]:
-    """The questions behind each calibration; the rule that is made of them accepts a first response scoring 2."""
-    seen: list[Sequence[Observed]] = []
-
-    def made(questions: Sequence[Observed], **options: Any) -> Any:
-        seen.append(questions)
-        return calibration(n=len(questions), gate=2.0, fingerprint=options["fingerprint"])
-
-    monkeypatch.setattr(learner, "calibrate_consensus", made)
-    return seen
-
-
-def online(script: Any = drawn, **fields: Any) -> ReASCRunnable:
-    fields = {"model": Scripted(script=script), "calibration": "online", "audit": 0, "max_samples": 4, **fields}
-    return ReASCRunnable(**fields)
-
-
-def calibrator(reasc: Any) -> ConsensusCalibrator:
-    assert isinstance(reasc.calibrator, ConsensusCalibrator)
-    return reasc.calibrator
-
-
-def answered(runner: Any, reasc: Any, questions: Sequence[str] = QUESTIONS) -> list[Any]:
-    """The accounts of questions that are asked one by one, each learned from before the next."""
-    accounts = []
-    for question in questions:
-        accounts.append(runner.invoke(reasc, question).response_metadata["reasc"])
-        assert calibrator(reasc).wait(10)
-    return accounts
-
-
-@pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
-    caplog.set_level(logging.INFO, "langchain_reasc.runnable.consensus_calibrator")
-    yield lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
 def test_it_counts_until_it_has_learned_and_then_says_so(runner: Any, fits: Any, logged: Any) -> None:
@@ -207,10 +159,7 @@ def test_learning_holds_no_caller_up_and_remembers_a_bounded_number(runner: Any,
 
 
 def test_a_failure_in_learning_is_logged_and_costs_no_answer(runner: Any, monkeypatch: Any, logged: Any) -> None:
-    def broken(questions: Any, **options: Any) -> Any:
-        raise ZeroDivisionError("odd")
-
-    monkeypatch.setattr(learner, "calibrate_consensus", broken)
+    monkeypatch.setattr(learner, "calibrate_consensus", lambda questions, **options: 1 / 0)
     reasc = online(max_samples=2)
     assert answered(runner, reasc, [*QUESTIONS, "q100"])[-1]["answer"] is not None
     assert ("ERROR", "a question could not be learned from") in logged()
@@ -231,88 +180,6 @@ def test_why_no_measure_is_trusted_is_told(runner: Any) -> None:
     assert account["method"] == "agreement"
     [said] = account["notices"]
     assert said.startswith("learned from 32 questions without labels, of answers alone (")
-
-
-@pytest.mark.parametrize("audit", [0.0, 1.0])
-def test_an_audit_is_paid_for_named_and_decides_nothing(runner: Any, fits: Any, audit: float) -> None:
-    reasc = online(audit=audit)
-    answered(runner, reasc)
-    result = runner.solve(reasc, "q100")
-    account = result.message.response_metadata["reasc"]
-    assert (account["samples"], account["launched"], result.decision.samples) == (1, 1 + audit, 1)
-    assert [response.used for response in result.responses] == [True, False][: 1 + int(audit)]
-    assert result.usage.bill["output_tokens"] == sum(one.output_tokens for one in result.responses)
-    assert result.notices[1:] == (
-        ("one more response was paid for to audit this answer: it agrees with it",) if audit else ()
-    )
-    assert calibrator(reasc).wait(10)
-    assert calibrator(reasc).state().questions[-1].answers == ((0, 0) if audit else (0,))
-
-
-def test_an_audit_that_comes_to_nothing_costs_no_answer(runner: Any, fits: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        failing = question == "q100" and index == 1
-        return Reply("", error=ConnectionError("down")) if failing else drawn(question, index)
-
-    reasc = online(script, audit=1)
-    answered(runner, reasc)
-    result = runner.solve(reasc, "q100")
-    assert (result.answer, len(result.failures)) == ("1", 1)
-    assert "one more response was paid for to audit this answer, and came to nothing" in result.notices
-
-
-def test_an_audit_that_disagrees_says_so_and_does_not_confuse_what_is_told_of_votes(runner: Any, fits: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        return Reply("no idea") if question == "q100" and index == 1 else drawn(question, index)
-
-    reasc = online(script, audit=1)
-    answered(runner, reasc)
-    notices = runner.solve(reasc, "q100").notices
-    assert notices[1:] == ("one more response was paid for to audit this answer: it does not agree with it",)
-
-
-@pytest.mark.parametrize("limit", [{"max_samples": 1}, {"token_budget": 1}])
-def test_an_audit_keeps_to_the_limits_of_a_question(runner: Any, fits: Any, limit: dict[str, Any]) -> None:
-    reasc = online(audit=1, **limit)
-    answered(runner, reasc)
-    assert runner.solve(reasc, "q100").message.response_metadata["reasc"]["launched"] == 1
-
-
-def test_which_questions_are_audited_is_settled_by_their_number_and_the_seed() -> None:
-    def audited(seed: int) -> list[bool]:
-        one = ConsensusCalibrator(seed=seed)
-        return [one.audits(0.05) for _ in range(2000)]
-
-    assert audited(1) == audited(1) != audited(2)
-    assert 60 < sum(audited(1)) < 140
-
-
-def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(runner: Any, fits: Any, logged: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        answer = index if question.startswith("x") else 1
-        return Reply(f"it is {answer}", -1.5)  # below the gate, so that sampling goes on
-
-    reasc = online(script, max_samples=4)
-    answered(runner, reasc)
-    after = answered(runner, reasc, [f"x{i}" for i in range(20)])
-    methods = [account["method"] for account in after]
-    switched = methods.index("asc")
-    assert 3 <= switched <= 12 and set(methods[switched:]) == {"asc"}
-    forgotten = "responses agree with one another otherwise than was learned, so that was forgotten: counting votes"
-    assert after[switched]["notices"][0] == f"{forgotten} (ASC) and learning again (0 of 32 questions seen)"
-    assert ("WARNING", after[switched]["notices"][0]) in logged()
-    answered(runner, reasc, [f"x{i}" for i in range(32)])
-    assert reasc.learned is not None and [len(fit) for fit in fits[-2:]] == [32, 40]
-    assert calibrator(reasc).state().alarms == 1
-
-
-def test_audits_alone_tell_where_first_responses_are_accepted(runner: Any, fits: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        return Reply(f"it is {index if question.startswith('x') else 1}", -3.0)
-
-    reasc = online(script, audit=1, max_samples=8)
-    answered(runner, reasc)
-    assert "asc" in {account["method"] for account in answered(runner, reasc, [f"x{i}" for i in range(20)])}
 
 
 def test_what_was_learned_can_be_saved(runner: Any, fits: Any, tmp_path: Any) -> None:
@@ -372,15 +239,6 @@ def test_responses_without_an_answer_are_no_trouble(runner: Any, text: str) -> N
 def test_one_response_to_each_question_is_no_trouble(runner: Any) -> None:
     reasc = online(max_samples=1)
     assert {account["samples"] for account in answered(runner, reasc, [*QUESTIONS, "q100"])} == {1}
-
-
-def test_stated_confidence_is_a_candidate(runner: Any, fits: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        return Reply(f"it is {index % 2}\nConfidence: {90 - index}%", logprob=None)
-
-    answered(runner, online(script, ask_confidence=True))
-    assert {observed.scores.shape[0] for observed in fits[0]} == {1}
-    assert fits[0][0].scores[0, 0] == pytest.approx(0.9)
 
 
 def test_a_question_given_back_as_it_is_teaches_nothing(runner: Any, fits: Any) -> None:

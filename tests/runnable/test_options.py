@@ -1,10 +1,8 @@
 """Options that change after the runnable was made, by whatever way LangChain and Python offer."""
 
-import pickle
 from typing import Any
 
 import pytest
-from langchain_core.load import dumps
 from langchain_core.runnables import ConfigurableField
 
 from langchain_reasc import ReASCRunnable
@@ -72,24 +70,12 @@ def test_what_was_learned_stays_when_another_option_changes(runner: Any) -> None
     assert reasc.calibrator is not calibrator
 
 
-def test_it_is_pickled_by_its_options_and_not_by_langchains_serialization() -> None:
-    reasc = pickle.loads(pickle.dumps(ReASCRunnable(model=Scripted(script=None, log=None), max_samples=3)))
-    assert reasc.max_samples == 3
-    assert '"not_implemented"' in dumps(ReASCRunnable(model=saying("1")))
-
-
 @pytest.mark.parametrize("call", ["invoke", "batch"])
 def test_what_would_be_swallowed_is_refused(runner: Any, call: str) -> None:
     model = saying("1")
     with pytest.raises(ConfigurationError, match=r"on_response goes with solve\(\)"):
         getattr(runner, call)(ReASCRunnable(model=model), ["q"] if call == "batch" else "q", on_response=print)
     assert model.log.calls == []
-
-
-def test_every_other_argument_reaches_the_model(runner: Any) -> None:
-    model = saying("1")
-    runner.invoke(ReASCRunnable(model=model), "q", start=7)
-    assert {kwargs["start"] for kwargs in model.log.kwargs} == {7}
 
 
 @pytest.mark.parametrize("calibrated", [None, "mixture"])

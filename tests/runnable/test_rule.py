@@ -83,9 +83,6 @@ def test_which_it_is_outlives_copies_and_pickling(runner: Any) -> None:
 @pytest.mark.parametrize("learned", [calibration(), calibration(gate=2.5)], ids=["closed", "gated"])
 def test_a_calibration_brings_its_reasc(runner: Any, learned: Calibration) -> None:
     assert solved(runner, saying(SURE), calibration=learned)[1] == "reasc"
-    why = "the score is worth nothing"
-    counting = solved(runner, saying(SURE), calibration=calibration(fallback=why))
-    assert counting == ("7", "asc", "evidence", 4, (f"counting votes (ASC): {why}",))
 
 
 def test_a_calibration_without_labels_brings_its_agreement_rule_for_the_budget_there_is(runner: Any) -> None:

@@ -15,7 +15,7 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, SamplingError
 from langchain_reasc.method.horizon import stays_ahead
 
-from .fakes import TOP_K, Reply, Scripted, calibration, saying
+from .fakes import TOP_K, Reply, Scripted, calibration, failing, saying
 
 PROMPT = ChatPromptTemplate.from_messages([("system", "Think."), ("human", "{question}")])
 INPUTS = {
@@ -33,15 +33,27 @@ def echo(question: str, index: int) -> Reply:
 
 @pytest.mark.parametrize("value", INPUTS.values(), ids=INPUTS)
 def test_it_takes_what_a_chat_model_takes(runner: Any, value: Any) -> None:
-    message = runner.invoke(ReASCRunnable(model=saying("42")), value)
+    model = saying("42")
+    message = runner.invoke(ReASCRunnable(model=model), value)
     assert isinstance(message, AIMessage)
     assert message.text == "the answer is 42"
+    assert {asked for asked, _ in model.log.calls} == {"q"}
 
 
-@pytest.mark.parametrize("value", [3, None, {"question": "q"}, []], ids=repr)
-def test_other_input_is_refused(runner: Any, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (3, "got int"),
+        (None, "got NoneType"),
+        ({"question": "q"}, "got dict"),
+        (b"bytes", "got bytes"),
+        ([], "no message"),
+    ],
+    ids=repr,
+)
+def test_other_input_is_refused(runner: Any, value: Any, says: str) -> None:
     model = saying("42")
-    with pytest.raises(ConfigurationError, match="input"):
+    with pytest.raises(ConfigurationError, match=f"input.*{says}"):
         runner.invoke(ReASCRunnable(model=model), value)
     assert model.log.calls == []
 
@@ -52,23 +64,14 @@ def test_the_message_carries_the_account(runner: Any) -> None:
     account = message.response_metadata["reasc"]
     assert json.loads(json.dumps(account)) == account
     assert account | {"posterior": None} == {
-        "method": "finite_horizon",
-        "answer": "1",
-        "stage": 2,
-        "reason": "agreement",
-        "samples": 6,
-        "launched": 6,
-        "failed": 0,
-        "without_confidence": 0,
+        **{"method": "finite_horizon", "answer": "1", "stage": 2, "reason": "agreement", "posterior": None},
+        **{"samples": 6, "launched": 6, "failed": 0, "without_confidence": 0},
         "evidence": {"1": 5.0, "2": 1.0},
-        "posterior": None,
         "tokens": {"input": 42, "output": 24, "unused_output": 0, "estimated": False},
         "notices": ["no calibration: counting votes (finite horizon)"],
     }
     assert account["posterior"] == stays_ahead(5, 1, 10)
-    assert message.usage_metadata["input_tokens"] == 42
-    assert message.usage_metadata["output_tokens"] == 24
-    assert message.usage_metadata["total_tokens"] == 66
+    assert message.usage_metadata == {"input_tokens": 42, "output_tokens": 24, "total_tokens": 66}
     assert message.response_metadata["model_name"] == "scripted"
 
 
@@ -87,16 +90,13 @@ def test_a_batch_answers_each_input_in_its_place(runner: Any) -> None:
 
 def test_batch_as_completed_names_the_place(runner: Any) -> None:
     pairs = runner.batch_as_completed(ReASCRunnable(model=Scripted(script=echo)), ["1", "2", "3"])
-    assert sorted((at, message.response_metadata["reasc"]["answer"]) for at, message in pairs) == [
-        (0, "1"),
-        (1, "2"),
-        (2, "3"),
-    ]
+    answers = sorted((at, message.response_metadata["reasc"]["answer"]) for at, message in pairs)
+    assert answers == [(0, "1"), (1, "2"), (2, "3")]
 
 
 @pytest.mark.parametrize("calibrated", [None, "mixture"])
 def test_a_failing_input_of_a_batch_can_be_returned(runner: Any, calibrated: Any) -> None:
-    model = Scripted(script=lambda q, index: Reply("", error=ValueError("bad")) if q == "2" else echo(q, index))
+    model = failing(echo, lambda question, index: question == "2", ValueError("bad"))
     reasc = ReASCRunnable(model=model, calibration=calibrated, measure=TOP_K if calibrated else None)
     first, second, third = runner.batch(reasc, ["1", "2", 3], return_exceptions=True)
     assert first.text == "the answer is 1"
@@ -186,18 +186,13 @@ def test_copies_work(how: Any, calibrated: Any) -> None:
 
 def test_dumping_and_describing_do_not_crash() -> None:
     reasc = ReASCRunnable(model=saying("1"), calibration=calibration())
-    assert "langchain_reasc" in dumps(reasc)
+    assert "langchain_reasc" in dumps(reasc) and '"not_implemented"' in dumps(reasc)
     assert reasc.get_graph().nodes
     assert reasc.get_input_jsonschema() and reasc.get_output_jsonschema()
     assert reasc.get_name() == "ReASCRunnable"
 
 
 def test_one_failure_alone_is_drawn_again(runner: Any) -> None:
-    model = Scripted(script=lambda q, index: Reply("", error=ValueError("once")) if index == 0 else echo(q, index))
+    model = failing(echo, lambda question, index: index == 0)
     result = runner.solve(ReASCRunnable(model=model, concurrency=1), "7")
     assert result.answer == "7" and len(result.failures) == 1
-
-
-def test_a_measure_without_online_calibration_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="measure='top_k/mean' goes with calibration='online' or 'mixture'"):
-        ReASCRunnable(model=saying("1"), measure=TOP_K)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 from langchain_reasc import Measure, ReASCRunnable, calibrate_mixture
 from langchain_reasc.calibration import fingerprint_of

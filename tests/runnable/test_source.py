@@ -1,13 +1,11 @@
 """What is sampled: a fresh response each time, however the model was wrapped."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
-from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -17,7 +15,7 @@ from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Sample, Wave
 
-from .fakes import CONFIG, Reply, Scripted, saying
+from .fakes import CONFIG, Reply, Scripted, failing, saying
 
 WRAPPINGS = {
     "plain": lambda model: model,
@@ -85,15 +83,8 @@ def test_bound_arguments_and_config_reach_every_call(runner: Any) -> None:
 
 
 def test_a_retried_model_is_retried(runner: Any) -> None:
-    failed = threading.Event()
-
-    def once_down(question: str, index: int) -> Reply:
-        if index == 1 and not failed.is_set():
-            failed.set()
-            return Reply(error=ConnectionError("down"))
-        return Reply(f"answer {index}")
-
-    model = Scripted(script=once_down)
+    fails = iter([True])
+    model = failing(lambda q, index: Reply(f"answer {index}"), lambda q, index: index == 1 and next(fails, False))
     samples = drawn(runner, model.with_retry(stop_after_attempt=2, wait_exponential_jitter=False))
     assert [sample.status for sample in samples] == ["complete"] * 3
     assert len(model.log.calls) == 4
@@ -141,25 +132,3 @@ def test_the_original_model_is_left_as_it_was() -> None:
     prepared = PreparedModel.of(model.with_retry()).model
     assert model.cache is None
     assert prepared.bound.cache is False  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("value", [3, None, {"q": 1}, b"bytes"])
-def test_an_input_no_chat_model_takes_is_refused_by_type(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"got {type(value).__name__}"):
-        to_messages(value)
-
-
-def test_an_empty_conversation_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="no message"):
-        to_messages([])
-
-
-def test_messages_of_every_form_are_taken() -> None:
-    forms = [
-        "q",
-        [("human", "q")],
-        [{"role": "user", "content": "q"}],
-        ChatPromptTemplate.from_template("q").invoke({}),
-    ]
-    assert {to_messages(form)[-1].content for form in forms} == {"q"}
-    assert to_messages([AIMessage("a")])[0].content == "a"

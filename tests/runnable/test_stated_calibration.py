@@ -1,6 +1,5 @@
 """Stated confidence is calibrated like any other signal, and by whom it is refused; sync and async."""
 
-import asyncio
 import random
 import re
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
 
-from langchain_reasc import ReASCRunnable, acalibrate, calibrate, load_calibration, save_calibration
+from langchain_reasc import ReASCRunnable, calibrate, load_calibration, save_calibration
 from langchain_reasc.calibration import select_measure
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 
@@ -17,16 +16,8 @@ from .fakes import TOP_K, Reply, Scripted, calibration
 from .stating import QUESTIONS, STATED, Says, script, stating
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
-def run(request: pytest.FixtureRequest) -> Any:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return asyncio.run(acalibrate(*args, **kwargs)) if request.param else calibrate(*args, **kwargs)
-
-    return call
-
-
-def test_it_is_calibrated_like_any_other_signal(run: Any, runner: Any, tmp_path: Any) -> None:
-    made = run(Scripted(script=script), QUESTIONS, ask_confidence=True)
+def test_it_is_calibrated_like_any_other_signal(runner: Any, tmp_path: Any) -> None:
+    made = runner.calibrate(Scripted(script=script), QUESTIONS, ask_confidence=True)
     assert made.measure == STATED
     assert made.auroc.value > 0.9 and made.gate.threshold > 0.7
     save_calibration(made, tmp_path / "calibration.json")
@@ -73,12 +64,12 @@ def test_auto_compares_it_with_the_signals_of_tokens() -> None:
     assert select_measure(signals, correct).measure.signal == "token_logprob", "all responses must carry it"
 
 
-def test_questions_without_a_statement_are_left_out(run: Any, caplog: Any) -> None:
+def test_questions_without_a_statement_are_left_out(runner: Any, caplog: Any) -> None:
     def forgetful(question: str, index: int) -> Reply:
         return Says("so it is 1") if question in ("q3", "q5") else script(question, index)
 
     for measure in ("auto", STATED):
-        made = run(Scripted(script=forgetful), QUESTIONS, ask_confidence=True, measure=measure)
+        made = runner.calibrate(Scripted(script=forgetful), QUESTIONS, ask_confidence=True, measure=measure)
         assert (made.n, made.measure) == (len(QUESTIONS) - 2, STATED)
     assert "the response states no confidence" in caplog.text
 
@@ -117,8 +108,8 @@ def test_what_is_asked_beside_tools_is_something_else() -> None:
     assert alone and beside and alone.sha256 != beside.sha256
 
 
-def test_it_cannot_be_measured_unasked(run: Any) -> None:
+def test_it_cannot_be_measured_unasked(runner: Any) -> None:
     with pytest.raises(ConfigurationError, match="ask_confidence=True"):
-        run(Scripted(script=script), QUESTIONS, measure=STATED)
+        runner.calibrate(Scripted(script=script), QUESTIONS, measure=STATED)
     with pytest.raises(ConfigurationError, match="ask_confidence=True"):
         ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=STATED)

@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessageChunk, HumanMessage, SystemMessage
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_reasc import ReASCRunnable, calibrate
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.stated import instruction
 
 from .fakes import TOP_K, Reply, Scripted, calibration
+from .learning import answered, online
 from .stating import QUESTIONS, STATED, Asked, Says, script, stating
 
 
@@ -56,19 +56,12 @@ def test_an_empty_response_states_nothing(runner: Any) -> None:
 
 def test_a_response_without_a_statement_is_without_confidence(runner: Any, calibrated: Any) -> None:
     model = stating("it is 1.\nConfidence: 30%", "it is 2", "it is 2.\nConfidence: certain", "it is 1")
+    options: Any = {"model": model, "calibration": calibrated, "safeguard": "paper", "ask_confidence": True}
     with pytest.raises(
         LogprobsUnavailable, match=r"states no confidence, although it was asked for .*'Confidence: 85%'"
     ):
-        runner.invoke(ReASCRunnable(model=model, calibration=calibrated, safeguard="paper", ask_confidence=True), "q")
-    counting = ReASCRunnable(
-        model=model,
-        calibration=calibrated,
-        safeguard="paper",
-        ask_confidence=True,
-        on_missing_confidence="count",
-        max_samples=4,
-    )
-    result = runner.solve(counting, "q")
+        runner.invoke(ReASCRunnable(**options), "q")
+    result = runner.solve(ReASCRunnable(**options, on_missing_confidence="count", max_samples=4), "q")
     assert [response.score for response in result.responses] == [0.3, None, None, None]
     assert [response.weight for response in result.responses][1:] == [1.0] * 3, "never a zero"
     assert result.message.response_metadata["reasc"]["without_confidence"] == 3
@@ -115,17 +108,16 @@ def test_online_it_is_the_default_where_there_is_nothing_else(runner: Any) -> No
     assert reasc.model_copy(update={"ask_confidence": False, "on_missing_confidence": "count"}).learned is None
 
 
+def test_online_it_is_a_candidate(runner: Any, fits: Any) -> None:
+    def stated(question: str, index: int) -> Reply:
+        return Reply(f"it is {index % 2}\nConfidence: {90 - index}%", logprob=None)
+
+    answered(runner, online(stated, ask_confidence=True))
+    assert {observed.scores.shape[0] for observed in fits[0]} == {1}
+    assert fits[0][0].scores[0, 0] == pytest.approx(0.9)
+
+
 # Beside tool calls ----------------------------------------------------------------------------------------------------
-
-
-class Calling(Asked):
-    """Says its text, then calls a tool."""
-
-    def _last(self, reply: Reply, key: tuple[str, int]) -> ChatGenerationChunk:
-        last = super()._last(reply, key)
-        chunk = {"name": "ping", "args": '{"times": 3}', "id": f"call-{key[1]}", "index": 0, "type": "tool_call_chunk"}
-        message = AIMessageChunk(content="", tool_call_chunks=[chunk], response_metadata=last.message.response_metadata)
-        return ChatGenerationChunk(message=message)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +125,7 @@ class Calling(Asked):
     [("I ask.\nConfidence: 80%", 0.8, "I ask."), ("Confidence: 80%", 0.8, ""), ("", None, "")],
 )
 def test_the_line_may_stand_beside_a_call(runner: Any, text: str, stated: float | None, left: str) -> None:
-    model = Calling(script=lambda question, index: Says(text))
+    model = Asked(script=lambda question, index: Says(text, calls=(("ping", {"times": 3}),)))
     tool = {"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}
     reasc = ReASCRunnable(
         model=model.bind(tools=[tool]), calibration="mixture", ask_confidence=True, on_missing_confidence="count"

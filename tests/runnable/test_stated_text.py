@@ -8,61 +8,29 @@ from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, System
 from langchain_reasc.answers import extractor, vote_of
 from langchain_reasc.models.stated import asking, heard, instruction, stated_confidence, without_statement
 
-STATED = [
-    ("Confidence: 85%", 0.85),
-    ("Confidence: 85", 0.85),
-    ("confidence: 0.85", 0.85),
-    ("Confidence: 85/100", 0.85),
-    ("Confidence: 8.5/10", 0.85),
-    ("Confidence: 8,5/10", 0.85),
-    ("Confidence: 85 out of 100", 0.85),
-    ("Confidence: 4/5", 0.8),
-    ("Confidence: 85,5 %", 0.855),
-    ("Confidence: 0,85", 0.85),
-    ("Confidence: 85\u202f%", 0.85),
-    ("Confidence：８５％", 0.85),
-    ("Confidence: 85\\%", 0.85),
-    ("Confidence: 85 percent.", 0.85),
-    ("**Confidence:** 85%", 0.85),
-    ("**Confidence**: 85%", 0.85),
-    ("__Confidence: 85%__", 0.85),
-    ("> `Confidence: 85%`", 0.85),
-    ("### Final confidence: 85%", 0.85),
-    ("- My overall confidence: ~85%", 0.85),
-    ("My confidence in this answer is 85%.", 0.85),
-    ("Confidence (0-100): 85", 0.85),
-    ("Confidence score: about 85%", 0.85),
-    ("Confidence = 85%", 0.85),
-    ("Confidence: 85% (I checked it 3 times)", 0.85),
-    ("Confidence: 85%, because step 2 of 3 is unsure", 0.85),
-    ("Confidence: 80-90%", 0.85),
-    ("Confidence: 80% to 90%", 0.85),
-    ("Confidence: between 80 and 90%", 0.85),
-    ("Confidence: 0.8–0.9", 0.85),
-    ("Confidence: 100%", 1.0),
-    ("Confidence: 0%", 0.0),
-    ("Confidence: 1%", 0.01),
-    ("Confidence: 1.0", 1.0),
-    ("Confidence: 0.5%", 0.005),
-]
+STATED = {
+    0.85: [
+        *("Confidence: 85%", "Confidence: 85", "confidence: 0.85", "Confidence: 85/100", "Confidence: 8.5/10"),
+        *("Confidence: 8,5/10", "Confidence: 85 out of 100", "Confidence: 0,85", "Confidence: 85\u202f%"),
+        *("Confidence：８５％", "Confidence: 85\\%", "Confidence: 85 percent.", "**Confidence:** 85%"),
+        *("**Confidence**: 85%", "__Confidence: 85%__", "> `Confidence: 85%`", "### Final confidence: 85%"),
+        *("- My overall confidence: ~85%", "My confidence in this answer is 85%.", "Confidence (0-100): 85"),
+        *("Confidence score: about 85%", "Confidence = 85%", "Confidence: 85% (I checked it 3 times)"),
+        *("Confidence: 85%, because step 2 of 3 is unsure", "Confidence: 80-90%", "Confidence: 80% to 90%"),
+        *("Confidence: between 80 and 90%", "Confidence: 0.8–0.9"),
+    ],
+    0.8: ["Confidence: 4/5"],
+    0.855: ["Confidence: 85,5 %"],
+    1.0: ["Confidence: 100%", "Confidence: 1.0"],
+    0.0: ["Confidence: 0%"],
+    0.01: ["Confidence: 1%"],
+    0.005: ["Confidence: 0.5%"],
+}
 NO_NUMBER = [
-    "Confidence: high",
-    "Confidence: very high indeed",
-    "Confidence:",
-    "Confidence: n/a",
-    "Confidence: NaN",
-    "Confidence: nan%",
-    "Confidence: inf",
-    "Confidence: 1000 %",
-    "Confidence: 1,000%",
-    "Confidence: 101%",
-    "Confidence: -5%",
-    "Confidence: −5%",
-    "Confidence: 12/10",
-    "Confidence: 5/0",
-    "Confidence: 1e2%",
-    "Confidence: 0.8.5",
-    "Confidence: " + "9" * 5000,
+    *("Confidence: high", "Confidence: very high indeed", "Confidence:", "Confidence: n/a", "Confidence: NaN"),
+    *("Confidence: nan%", "Confidence: inf", "Confidence: 1000 %", "Confidence: 1,000%", "Confidence: 101%"),
+    *("Confidence: -5%", "Confidence: −5%", "Confidence: 12/10", "Confidence: 5/0", "Confidence: 1e2%"),
+    *("Confidence: 0.8.5", "Confidence: " + "9" * 5000),
 ]
 NO_STATEMENT = [
     "",
@@ -80,7 +48,7 @@ NO_STATEMENT = [
 ]
 
 
-@pytest.mark.parametrize(("line", "share"), STATED)
+@pytest.mark.parametrize(("line", "share"), [(line, share) for share, lines in STATED.items() for line in lines])
 def test_a_statement_says_a_share_of_the_whole(line: str, share: float) -> None:
     for text in (line, f"The answer is 42.\n{line}", f"The answer is 42.\r\n\r\n{line}\n\n", f"{line}\n\nSo it is 42."):
         assert stated_confidence(text) == pytest.approx(share)

@@ -6,12 +6,12 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
+from sampling.tracers import Runs
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided
 
-from .fakes import PROMPT_TOKENS, Reply, Scripted, calibration
+from .fakes import PROMPT_TOKENS, Reply, Scripted, calibration, failing
 
 EASY = [f"easy {at}" for at in range(8)]  # always the same answer: ASC stops at 4
 CLOSE = [f"close {at}" for at in range(4)]  # "2" has two votes of three, but "1" comes first
@@ -131,17 +131,12 @@ def test_tokens_that_end_before_all_were_asked_are_told_of(runner: Any) -> None:
 
 
 def test_a_failing_input_costs_only_itself(runner: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        return Reply("", error=ConnectionError("down")) if question == EASY[1] else drawn(question, index)
-
-    def given() -> ReASCRunnable:
-        return reasc(model=Scripted(script=script))
-
-    outputs = runner.batch(given(), EASY, total_samples=100, return_exceptions=True)
+    given = reasc(model=failing(drawn, lambda question, index: question == EASY[1]))
+    outputs = runner.batch(given, EASY, total_samples=100, return_exceptions=True)
     assert [at for at, output in enumerate(outputs) if isinstance(output, Exception)] == [1]
     assert {account["samples"] for account in accounts([*outputs[:1], *outputs[2:]])} == {3}
     with pytest.raises(SamplingError, match="samples failed"):
-        runner.batch(given(), EASY, total_samples=100)
+        runner.batch(given, EASY, total_samples=100)
 
 
 def test_an_input_that_is_none_costs_only_itself(runner: Any) -> None:
@@ -151,10 +146,8 @@ def test_an_input_that_is_none_costs_only_itself(runner: Any) -> None:
 
 
 def test_a_single_failure_is_drawn_again_as_it_may_be_bad_luck(runner: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        return Reply("", error=ConnectionError("down")) if index == 0 else drawn(question, index)
-
-    messages = runner.batch(reasc(model=Scripted(script=script)), EASY, total_samples=80)
+    given = reasc(model=failing(drawn, lambda question, index: index == 0))
+    messages = runner.batch(given, EASY, total_samples=80)
     assert {(account["failed"], account["samples"]) for account in accounts(messages)} == {(1, 3)}
 
 
@@ -189,36 +182,14 @@ def test_waiting_for_others_is_none_of_a_questions_time(runner: Any) -> None:
     assert {account["reason"] for account in accounts(others)} == {"agreement"}
 
 
-class Runs(BaseCallbackHandler):
-    """How many runs have begun, and how many have ended."""
-
-    run_inline = True
-
-    def __init__(self) -> None:
-        self.begun: set[Any] = set()
-        self.ended: set[Any] = set()
-
-    def on_chain_start(self, *args: Any, run_id: Any, **kwargs: Any) -> None:
-        self.begun.add(run_id)
-
-    def on_chain_end(self, *args: Any, run_id: Any, **kwargs: Any) -> None:
-        self.ended.add(run_id)
-
-    on_chat_model_start = on_chain_start
-    on_chain_error = on_llm_end = on_llm_error = on_chain_end
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_every_run_ends(runner: Any, fails: bool) -> None:
-    def script(question: str, index: int) -> Reply:
-        return Reply("", error=ConnectionError("down")) if fails and question == EASY[3] else drawn(question, index)
-
-    runs, given = Runs(), reasc(model=Scripted(script=script))
+    runs, given = Runs(), reasc(model=failing(drawn, lambda question, index: fails and question == EASY[3]))
     with pytest.raises(SamplingError) if fails else nullcontext():
         runner.batch(given, EASY + CLOSE, {"callbacks": [runs]}, total_samples=30)
-    assert runs.begun == runs.ended
+    assert runs.runs.keys() == runs.ended.keys()
     if not fails:
-        assert len(runs.begun) == len(EASY + CLOSE) + 30
+        assert len(runs.runs) == len(EASY + CLOSE) + 30
 
 
 def test_what_nobody_waits_for_any_more_ends() -> None:
@@ -226,7 +197,7 @@ def test_what_nobody_waits_for_any_more_ends() -> None:
     outcomes = given.batch_as_completed(EASY + CLOSE, {"callbacks": [runs], "max_concurrency": 2}, total_samples=60)
     next(outcomes)
     outcomes.close()  # type: ignore[attr-defined]
-    assert runs.begun == runs.ended
+    assert runs.runs.keys() == runs.ended.keys()
     assert spent(given).total() < 60
 
 

@@ -1,11 +1,14 @@
-"""What is done when the budget is spent and the evidence is not sufficient."""
+"""What is done when the budget is spent and the evidence is not sufficient, or nothing voted at all."""
 
+import logging
 import pickle
 from typing import Any
 
 import pytest
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ReASCAnswerParser, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, Undecided
 
 from .fakes import PROMPT_TOKENS, Reply, Scripted, saying
@@ -84,3 +87,25 @@ def test_a_budget_that_is_not_spent_changes_nothing(runner: Any) -> None:
 def test_wrong_values_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         ReASCRunnable(model=saying("1"), **options)
+
+
+def test_no_answer_anywhere_is_said_after_a_wave_and_at_the_end(runner: Any, caplog: Any) -> None:
+    reasc = ReASCRunnable(model=saying(Reply("no idea")), max_samples=8)
+    with caplog.at_level(logging.WARNING, "langchain_reasc"):
+        result = runner.solve(reasc, "q")
+    assert (result.answer, result.decision.samples) == (None, 8)
+    assert any(notice.startswith("8 of 8 responses cast no vote: ") for notice in result.notices)
+    [record] = caplog.records
+    assert record.getMessage().startswith("4 of 4 responses cast no vote")
+
+
+def test_the_parser_gives_the_answer_alone(runner: Any) -> None:
+    chain = ReASCRunnable(model=saying("42")) | ReASCAnswerParser()
+    assert runner.invoke(chain, "q") == "42"
+    nothing = ReASCRunnable(model=saying(Reply("no idea")), max_samples=1) | ReASCAnswerParser()
+    assert runner.invoke(nothing, "q") is None
+
+
+def test_the_parser_says_what_it_needs() -> None:
+    with pytest.raises(OutputParserException, match="put it right behind a ReASCRunnable"):
+        ReASCAnswerParser().invoke(AIMessage("42"))

@@ -1,6 +1,5 @@
 """calibrate_unlabelled: what it draws, what it learns from, and what it leaves out."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -8,25 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from langchain_reasc import Calibration, acalibrate_unlabelled, calibrate_unlabelled
 from langchain_reasc.answers import free_text
 from langchain_reasc.calibration import learner
 from langchain_reasc.calibration.consensus import Observed
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 
-from .fakes import TOP_K, Reply, Scripted, calibration, saying
+from .fakes import TOP_K, Reply, Scripted, calibration, failing, saying
 
 QUESTIONS = [f"q{i}" for i in range(6)]
-
-
-@pytest.fixture(params=["sync", "async"])
-def run(request: pytest.FixtureRequest) -> Any:
-    def called(*args: Any, **kwargs: Any) -> Calibration:
-        if request.param == "sync":
-            return calibrate_unlabelled(*args, **kwargs)
-        return asyncio.run(acalibrate_unlabelled(*args, **kwargs))
-
-    return called
 
 
 @pytest.fixture
@@ -46,9 +34,9 @@ def two_of_three(question: str, index: int) -> Reply:
     return Reply(f"it is {'112'[index % 3]}", -1.0 - index)
 
 
-def test_each_question_is_asked_until_the_votes_are_clear(run: Any, given: dict[str, Any]) -> None:
+def test_each_question_is_asked_until_the_votes_are_clear(runner: Any, given: dict[str, Any]) -> None:
     model = Scripted(script=lambda q, i: two_of_three(q, i) if q == "q0" else Reply("it is 1", -1.0 - i))
-    run(model, QUESTIONS, measure=TOP_K, max_samples=6)
+    runner.calibrate_unlabelled(model, QUESTIONS, measure=TOP_K, max_samples=6)
     answers = [question.answers for question in given["questions"]]
     assert answers == [(0, 0, 1, 0, 0, 1), *[(0, 0, 0, 0)] * 5]
     np.testing.assert_allclose(given["questions"][0].scores, [[1, 2, 3, 4, 5, 6]], rtol=1e-6)
@@ -58,8 +46,8 @@ def test_each_question_is_asked_until_the_votes_are_clear(run: Any, given: dict[
     assert all(question.right == () for question in given["questions"])
 
 
-def test_measures_that_say_the_same_are_given_once(run: Any, given: dict[str, Any]) -> None:
-    run(Scripted(script=two_of_three), QUESTIONS)
+def test_measures_that_say_the_same_are_given_once(runner: Any, given: dict[str, Any]) -> None:
+    runner.calibrate_unlabelled(Scripted(script=two_of_three), QUESTIONS)
     assert [str(measure) for measure in given["measures"]] == [
         "top_k/bottom_group/W=8",
         "token_logprob/bottom_group/W=8",
@@ -67,64 +55,62 @@ def test_measures_that_say_the_same_are_given_once(run: Any, given: dict[str, An
     assert given["questions"][0].scores.shape == (2, len(given["questions"][0].answers))
 
 
-def test_known_answers_are_graded(run: Any, given: dict[str, Any]) -> None:
+def test_known_answers_are_graded(runner: Any, given: dict[str, Any]) -> None:
     script = [Reply("it is 1"), Reply("no idea"), Reply("it is 2"), Reply("it is 1"), Reply("it is 1")]
     model = Scripted(script=lambda question, index: script[index % 5])
-    run(model, [("q0", "1"), "q1", ("q2", "2"), ("q3", None)], max_samples=5)
+    runner.calibrate_unlabelled(model, [("q0", "1"), "q1", ("q2", "2"), ("q3", None)], max_samples=5)
     rights = [question.right for question in given["questions"]]
     assert rights == [(True, False, False, True, True), (), (False, False, True, False, False), ()]
 
 
-def test_answers_that_mean_the_same_are_right_together(run: Any, given: dict[str, Any]) -> None:
+def test_answers_that_mean_the_same_are_right_together(runner: Any, given: dict[str, Any]) -> None:
     model = saying("Paris", "paris!", "Rome", "Paris", "Paris")
     same = free_text(same=lambda one, other: one.lower().strip("!.") == other.lower().strip("!."))
-    run(model, [("q", "the answer is paris")], answer=same, max_samples=5)
+    runner.calibrate_unlabelled(model, [("q", "the answer is paris")], answer=same, max_samples=5)
     [question] = given["questions"]
     assert set(zip(question.answers, question.right, strict=True)) <= {(0, True), (1, False)}
 
 
-def test_it_needs_no_logprobs(run: Any, given: dict[str, Any]) -> None:
+def test_it_needs_no_logprobs(runner: Any, given: dict[str, Any]) -> None:
     model = Scripted(script=lambda question, index: Reply(f"it is {index % 2}", logprob=None))
-    assert run(model, QUESTIONS, max_samples=4).n == len(QUESTIONS)
+    assert runner.calibrate_unlabelled(model, QUESTIONS, max_samples=4).n == len(QUESTIONS)
     assert given["measures"] == [] and given["questions"][0].scores.shape == (0, 4)
 
 
-def test_a_question_that_fails_is_left_out(run: Any, given: dict[str, Any], caplog: Any) -> None:
-    def script(question: str, index: int) -> Reply:
-        return Reply("", error=ConnectionError("down")) if question == "q3" else Reply("it is 1")
-
+def test_a_question_that_fails_is_left_out(runner: Any, given: dict[str, Any], caplog: Any) -> None:
+    model = failing(lambda question, index: Reply("it is 1"), lambda question, index: question == "q3")
     told: list[tuple[int, int]] = []
     with caplog.at_level(logging.WARNING):
-        run(Scripted(script=script), QUESTIONS, progress=lambda *one: told.append(one))
+        runner.calibrate_unlabelled(model, QUESTIONS, progress=lambda *one: told.append(one))
     assert len(given["questions"]) == 5
     assert "a question is left out of the calibration: SamplingError" in caplog.text
     assert told[-1] == (6, 6)
 
 
-def test_what_cannot_be_is_said_before_anything_is_paid_for(run: Any) -> None:
+def test_what_cannot_be_is_said_before_anything_is_paid_for(runner: Any) -> None:
     model = saying("1")
     with pytest.raises(CalibrationDataError, match="no question to calibrate on"):
-        run(model, [])
+        runner.calibrate_unlabelled(model, [])
     with pytest.raises(ConfigurationError, match="concurrency must be 1 or more, got 0"):
-        run(model, QUESTIONS, concurrency=0)
+        runner.calibrate_unlabelled(model, QUESTIONS, concurrency=0)
     with pytest.raises(ConfigurationError, match="max_samples must be 2 or more, got 1"):
-        run(model, QUESTIONS, max_samples=1)
+        runner.calibrate_unlabelled(model, QUESTIONS, max_samples=1)
     assert model.log.calls == []
 
 
-def test_nothing_but_failures(run: Any) -> None:
+def test_nothing_but_failures(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("", error=ConnectionError("down")))
     with pytest.raises(CalibrationDataError, match="none of the 6 questions gave a response; the first: SamplingError"):
-        run(model, QUESTIONS)
+        runner.calibrate_unlabelled(model, QUESTIONS)
 
 
-def test_no_more_questions_are_in_flight_than_may_be(run: Any, given: dict[str, Any]) -> None:
+def test_no_more_questions_are_in_flight_than_may_be(runner: Any, given: dict[str, Any]) -> None:
     model = saying("1")
-    run(model, QUESTIONS, concurrency=1)
+    runner.calibrate_unlabelled(model, QUESTIONS, concurrency=1)
     assert model.log.most_live <= 4
 
 
-def test_it_is_what_it_was_measured_on(run: Any) -> None:
+def test_it_is_what_it_was_measured_on(runner: Any) -> None:
     model = Scripted(script=lambda q, i: Reply(f"it is {1 if (int(q[1:]) * 7 + i) % 3 else i}", -1.0 - i % 3))
-    made = run(model, [f"q{i}" for i in range(40)], max_samples=8)
+    made = runner.calibrate_unlabelled(model, [f"q{i}" for i in range(40)], max_samples=8)
     assert (made.method, made.n, made.fingerprint.model) == ("consensus", 40, "scripted")

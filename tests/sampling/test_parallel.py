@@ -13,7 +13,7 @@ from langchain_reasc.models.contract import FailedSample
 from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Wave, drawn
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 
 class Stream:

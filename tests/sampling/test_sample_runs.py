@@ -8,12 +8,11 @@ import pytest
 from backends.openai.fake_server import serving, vllm
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage, SystemMessage
-from langchain_core.tracers import LangChainTracer
-from langchain_core.tracers.schemas import Run
 
 from langchain_reasc import Cap, ReASCRunnable
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Wave
+from sampling.tracers import Kept
 
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 openai = pytest.importorskip("langchain_reasc_openai")
@@ -36,21 +35,6 @@ class Told(BaseCallbackHandler):
         self.ids[run_id] = response.generations[0][0].message.id
 
 
-class Kept(LangChainTracer):
-    """Keeps what would be sent to LangSmith."""
-
-    sent: list[Run] = []  # noqa: RUF012
-
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(**{**fields, "client": object()})
-
-    def _persist_run_single(self, run: Run) -> None:
-        self.sent.append(run)
-
-    def _update_run_single(self, run: Run) -> None:  # type: ignore[override]
-        pass
-
-
 @pytest.fixture(scope="module")
 def local() -> Iterator[Any]:
     with backend.ChatLlamaCpp(seed=5, max_tokens=6, tags=["of the model"], metadata={"kind": "local"}) as model:
@@ -59,18 +43,8 @@ def local() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def remote() -> Iterator[Any]:
-    with (
-        serving(vllm()) as fake,
-        openai.ChatOpenAICompatible(
-            base_url=fake.url,
-            model="tiny",
-            preset="vllm",
-            temperature=0.7,
-            max_tokens=9,
-            seed=5,
-            metadata={"kind": "remote"},
-        ) as model,
-    ):
+    fields = {"preset": "vllm", "temperature": 0.7, "max_tokens": 9, "seed": 5, "metadata": {"kind": "remote"}}
+    with serving(vllm()) as fake, openai.ChatOpenAICompatible(base_url=fake.url, model="tiny", **fields) as model:
         yield model
 
 

@@ -12,17 +12,9 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SampleTimeout
 from langchain_reasc.sampling.time_limit import QuestionClock
 from sampling.test_parallel import Stream
-from sampling.test_tracing import Runs
+from sampling.tracers import Runs
 
 SOON = 0.5  # seconds; on a busy machine too, what does not hang must end by then
-
-
-@pytest.fixture
-def never() -> Iterator[threading.Event]:
-    """What a hanging sample waits for; at the end it comes after all, so that no thread stays behind."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def hanging(never: threading.Event, *indices: int) -> Scripted:

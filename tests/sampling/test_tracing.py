@@ -3,44 +3,15 @@
 import asyncio
 import threading
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
+from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.output_parsers import StrOutputParser
 from runnable.fakes import TOP_K, Reply, Scripted, saying
 
 from langchain_reasc import ReASCRunnable
-
-
-class Runs(BaseCallbackHandler):
-    """Every run: its parent, kind, name, tags, metadata, and how it ended."""
-
-    run_inline = True
-
-    def __init__(self) -> None:
-        self.runs: dict[UUID, dict[str, Any]] = {}
-        self.ended: dict[UUID, str] = {}
-
-    def _start(self, kind: str, run_id: UUID, kwargs: dict[str, Any]) -> None:
-        self.runs[run_id] = {"kind": kind, **kwargs}
-
-    def on_chain_start(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
-        self._start("chain", run_id, kwargs)
-
-    def on_chat_model_start(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
-        self._start("model", run_id, kwargs)
-
-    def on_chain_end(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
-        self.ended[run_id] = "end"
-
-    def on_chain_error(self, *args: Any, run_id: UUID, **kwargs: Any) -> None:
-        self.ended[run_id] = "error"
-
-    on_llm_end, on_llm_error = on_chain_end, on_chain_error
-
-    def of(self, kind: str) -> dict[UUID, dict[str, Any]]:
-        return {run_id: run for run_id, run in self.runs.items() if run["kind"] == kind}
+from sampling.tracers import Runs
 
 
 @pytest.fixture
@@ -52,14 +23,8 @@ def runs() -> Any:
 
 def test_each_sample_is_one_run_below_the_runnable(runner: Any, runs: Runs) -> None:
     run_id = uuid4()
-    config = {
-        "callbacks": [runs],
-        "tags": ["mine"],
-        "metadata": {"user": 7},
-        "run_name": "arithmetic",
-        "run_id": run_id,
-    }
-    runner.invoke(ReASCRunnable(model=saying("1")), "q", config)
+    config = {"callbacks": [runs], "tags": ["mine"], "metadata": {"user": 7}, "run_name": "arithmetic"}
+    runner.invoke(ReASCRunnable(model=saying("1")), "q", config | {"run_id": run_id})
     [(above, chain)] = runs.of("chain").items()
     assert (above, chain["name"], chain["parent_run_id"]) == (run_id, "arithmetic", None)
     samples = runs.of("model").values()
@@ -92,12 +57,8 @@ def test_a_failing_call_ends_its_runs(runner: Any, runs: Runs) -> None:
 @pytest.mark.parametrize("calibrated", [None, "online", "mixture"])
 def test_usage_handlers_add_up_to_the_bill(runner: Any, runs: Runs, calibrated: Any) -> None:
     usage = UsageMetadataCallbackHandler()
-    reasc = ReASCRunnable(
-        model=saying("1", "2", "1", "1", "1", "1", "1"),
-        concurrency=1,
-        calibration=calibrated,
-        measure=TOP_K if calibrated else None,
-    )
+    model, measure = saying(*"1211111"), TOP_K if calibrated else None
+    reasc = ReASCRunnable(model=model, concurrency=1, calibration=calibrated, measure=measure)
     messages = runner.batch(reasc, ["q", "r"], {"callbacks": [usage, runs]})
     [counted] = usage.usage_metadata.values()
     for part in ("input_tokens", "output_tokens", "total_tokens"):
@@ -115,12 +76,12 @@ def test_the_names_and_ids_of_a_batch_stay_with_its_chains(runner: Any, runs: Ru
 
 @pytest.mark.parametrize("calibrated", [None, "online", "mixture"])
 def test_max_concurrency_bounds_inputs_and_samples(runner: Any, calibrated: Any) -> None:
-    model = saying("1", "2")
-    reasc = ReASCRunnable(
-        model=model, concurrency=8, max_samples=9, calibration=calibrated, measure=TOP_K if calibrated else None
-    )
-    runner.batch(reasc, ["q"] * 6, {"max_concurrency": 2})
-    assert model.log.most_live <= 2 * 2
+    model = Scripted(script=lambda question, index: Reply(f"it is {index}", -1.0 - index))
+    measure = TOP_K if calibrated else None
+    reasc = ReASCRunnable(model=model, concurrency=8, max_samples=9, calibration=calibrated, measure=measure)
+    runner.batch(reasc, ["q"] * 6, {"max_concurrency": 3})
+    assert model.log.most_live <= 3
+    assert len(model.log.calls) == 6 * 9
     model.log.most_live = 0
     runner.invoke(reasc, "q", {"max_concurrency": 1})
     assert model.log.most_live == 1

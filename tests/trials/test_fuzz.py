@@ -16,12 +16,8 @@ from trials.fuzz_logprobs import fuzz, main
 def test_no_mutated_payload_crashes_the_reader_or_becomes_a_confidence() -> None:
     outcomes, faults = fuzz(6_000, seed=1)
     assert faults == []
-    assert set(outcomes) == {
-        "read",
-        "read, with a notice",
-        "refused: LogprobsUnavailable",
-        "refused: ConfidenceError",
-    }
+    refused = {"refused: LogprobsUnavailable", "refused: ConfidenceError"}
+    assert set(outcomes) == {"read", "read, with a notice"} | refused
     assert min(outcomes.values()) > 20
 
 

@@ -89,12 +89,8 @@ def test_what_cannot_be_told_is_left_whole(text: str) -> None:
 def test_several_calls() -> None:
     rome = {"name": "weather", "args": {"city": "Rome", "days": 3}}
     both = f"<tool_call>{PLAIN}</tool_call><tool_call>{PLAIN.replace('Paris', 'Rome')}</tool_call>"
-    assert held(both, PARIS, rome) == [
-        "weather",
-        '{"city": "Paris", "days": 3}',
-        "weather",
-        '{"city": "Rome", "days": 3}',
-    ]
+    arguments = ('{"city": "Paris", "days": 3}', '{"city": "Rome", "days": 3}')
+    assert held(both, PARIS, rome) == ["weather", arguments[0], "weather", arguments[1]]
     assert held(both, PARIS, PARIS) is None, "one of them is not there"
     assert held(both, rome, PARIS) is None, "they were written in another order"
     assert held(both) is None, "nothing was called"

@@ -1,0 +1,26 @@
+"""Responses spelled in letters, and what decisions come to, for rules that are worked out by hand."""
+
+from collections.abc import Sequence
+
+from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.stopping import Cap, StoppingRule, decide
+
+
+def responses(answers: str, scores: Sequence[float | None] | None = None) -> list[Response]:
+    """One letter per response; "-" is a response without an answer."""
+    given = [None] * len(answers) if scores is None else scores
+    return [Response(None if a == "-" else a, s) for a, s in zip(answers, given, strict=True)]
+
+
+def outcome(decision: Decision) -> tuple[bool, str | None, str | None, int]:
+    return decision.stop, decision.answer, decision.reason, decision.samples
+
+
+def check_that_a_stop_stands(rule: StoppingRule, given: list[Response], later: list[Response]) -> None:
+    """It is the first, it comes from what was seen by then, and what comes later changes nothing."""
+    rule = rule | Cap(len(given))  # so that there is a stop
+    decision = decide(rule, given)
+    assert decision.stop and decision.reason
+    assert decide(rule, given + later) == decision
+    assert decide(rule, given[: decision.samples]) == decision
+    assert not any(decide(rule, given[:n]).stop for n in range(1, decision.samples))

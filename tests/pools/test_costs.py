@@ -1,0 +1,229 @@
+"""What a recording has cost, every token once; what it will cost, by the best that is known; and at which prices."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data.template import Template
+from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
+from langchain_reasc.models.integrations import Integration, register_integration, registry
+from langchain_reasc.pools.bill import Bill, QuestionCost, Tally
+from langchain_reasc.pools.estimate import Estimate, estimate
+from langchain_reasc.pools.pool import PoolQuestion, PoolResponse
+from langchain_reasc.pools.prices import Price, money, read_prices
+from langchain_reasc.sampling import Sample
+from pools.synthetic import Guesser
+
+DETAILED: Any = {
+    "input_tokens": 100,
+    "output_tokens": 50,
+    "total_tokens": 150,
+    "input_token_details": {"cache_read": 60, "cache_creation": 10, "audio": 3},
+    "output_token_details": {"reasoning": 40},
+}
+
+
+def plain(prompt: int, completion: int) -> Any:
+    return {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}
+
+
+def sample(index: int, usage: Any, *, text: str = "twelve chars", **more: Any) -> Sample:
+    return Sample(index, AIMessage(text, usage_metadata=usage, response_metadata=more.pop("metadata", {})), **more)
+
+
+def test_what_usage_tells_is_what_is_billed() -> None:
+    bill = Bill.of_samples([sample(0, DETAILED), sample(1, plain(100, 30))])
+    assert bill == Bill(responses=2, prompt=200, completion=80, cached=60, cache_written=10, reasoning=40)
+    assert bill.tokens == 280
+
+
+def test_each_kind_of_token_has_its_price_or_that_of_what_it_is_part_of() -> None:
+    bill = Bill.of_samples([sample(0, DETAILED)])
+    price = Price(input=10.0, output=100.0, cached=1.0, cache_write=20.0, reasoning=50.0)
+    assert price.of(bill) == pytest.approx((30 * 10 + 60 * 1 + 10 * 20 + 10 * 100 + 40 * 50) / 1e6)
+    assert Price(input=10.0, output=100.0).of(bill) == pytest.approx((100 * 10 + 50 * 100) / 1e6)
+
+
+def test_without_usage_tokens_are_estimated_and_that_is_told() -> None:
+    bill = Bill.of_samples([sample(0, plain(100, 5)), sample(1, None)])
+    assert bill == Bill(responses=2, prompt=200, completion=5 + 3, without_usage=1)
+    alone = Bill.of_samples([sample(0, None)])
+    assert alone == Bill(responses=1, completion=3, without_usage=1)
+    absurd = Bill.of_samples([sample(0, plain(100, 0))])  # a text of no token
+    assert absurd == Bill(responses=1, completion=3, without_usage=1)
+
+
+def test_what_failed_counts_as_far_as_it_came() -> None:
+    failed = Sample(0, None, "failed", ConnectionError("gone"))
+    partial = sample(1, None, status="failed", error=ConnectionError("gone"))
+    retried = sample(2, plain(10, 5), metadata={"failed_attempts": [{"error": "gone", "received_tokens": 7}]})
+    bill = Bill.of_samples([failed, partial, retried])
+    assert bill == Bill(responses=1, prompt=10, completion=5 + 7 + 3, failed=3, lost=7 + 3)
+
+
+def test_what_does_not_fit_the_context_costs_nothing() -> None:
+    assert Bill.of_samples([Sample(0, None, "failed", ContextOverflowError("too long"))]) == Bill()
+
+
+def test_of_what_a_pool_holds() -> None:
+    responses = (PoolResponse("5", 50, prompt_tokens=100), PoolResponse("5", 8), PoolResponse(None, 0, prompt_tokens=0))
+    question = PoolQuestion("q", ("5",), responses)
+    assert Bill.of_question(question) == Bill(responses=3, prompt=200, completion=58, without_usage=1)
+    assert Bill.of_question(question, [DETAILED, None, None]).reasoning == 40
+
+
+def test_a_tally_keeps_the_average_of_each_question() -> None:
+    tally = Tally()
+    tally.add("a", Bill(responses=4, prompt=40, completion=100))
+    tally.add("b", Bill(failed=2))
+    tally.add("c", Bill(responses=2, completion=10, without_usage=1))
+    assert tally.bill == Bill(responses=6, prompt=40, completion=110, failed=2, without_usage=1)
+    assert [(cost.id, cost.prompt, cost.completion) for cost in tally.costs] == [("a", 10, 25), ("c", None, 5)]
+
+
+QUESTIONS = [LabelledQuestion(f"q{at}", "x" * 40, "6") for at in range(10)]
+ALL = {question.id: 4 for question in QUESTIONS}
+
+
+def told(model: object = None, **options: object) -> Estimate:
+    return estimate(model or Guesser(), QUESTIONS, ALL, Template(), **options)  # type: ignore[arg-type]
+
+
+class Limited(Guesser):
+    max_tokens: int | None = 50
+
+
+class Counting(Guesser):
+    def get_num_tokens_from_messages(self, messages: object, tools: object = None) -> int:
+        return 11
+
+
+def test_nothing_but_characters_is_known() -> None:
+    first = told()
+    assert (first.questions, first.responses) == (10, 40)
+    assert (first.prompt, first.prompt_by) == (40 * 10, "characters")
+    assert (first.completion, first.completion_by, first.is_expected) == (None, None, False)
+
+
+def test_the_template_is_part_of_each_prompt() -> None:
+    longer = estimate(Guesser(), QUESTIONS, ALL, Template.read("{question}" + "y" * 60).after("z" * 100))
+    assert longer.prompt == 40 * (40 + 60 + 100) // 4
+
+
+def test_a_limit_is_an_upper_bound() -> None:
+    bound = told(Limited())
+    assert (bound.completion, bound.completion_by, bound.is_expected) == (40 * 50, "limit", False)
+    assert told(Guesser().bind(max_tokens=7)).completion == 40 * 7
+    assert told(Limited(max_tokens=None)).completion is None
+
+
+def test_the_models_own_tokenizer_counts() -> None:
+    counting = told(Guesser(custom_get_token_ids=lambda text: list(range(len(text) // 2))))
+    assert (counting.prompt, counting.prompt_by) == (40 * 20, "tokenizer")
+
+
+def test_a_registered_class_counts_and_another_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(Counting()).prompt_by == "characters"  # it might ask its provider
+    monkeypatch.setattr(registry, "_registered", {})
+    register_integration(f"{Counting.__module__}.Counting")(lambda model: Integration(counts_tokens=True))
+    assert told(Counting()).prompt == 40 * 11
+
+
+def test_what_was_recorded_tells_best() -> None:
+    costs = [QuestionCost(f"q{at}", 2, 20.0, mean) for at, mean in enumerate((90.0, 100.0, 110.0))]
+    best = told(Limited(), costs=costs)
+    assert (best.completion, best.completion_by, best.basis) == (40 * 100, "recorded", 3)
+    assert (best.prompt, best.prompt_by) == (40 * 20, "recorded")
+    assert best.spread == pytest.approx(4.303 * (10 / 3**0.5) / 100, rel=1e-3)  # Student's t with 2 degrees of freedom
+    assert told(costs=costs[:2]).spread is None
+
+
+def test_a_prompt_that_several_responses_share_is_no_more_expensive_than_it_was() -> None:
+    shared = [QuestionCost("q0", 4, 2.5, 10.0)]  # 10 tokens once, for 4 responses
+    assert told(costs=shared).prompt == 40 * 2.5
+
+
+def test_recorded_questions_that_are_not_asked_tell_of_responses_alone() -> None:
+    other = told(costs=[QuestionCost("another", 4, 20.0, 10.0), QuestionCost("unsaid", 4, None, 30.0)])
+    assert (other.prompt_by, other.completion) == ("characters", 40 * 20)
+
+
+def test_only_what_is_missing_counts() -> None:
+    left = estimate(Limited(), QUESTIONS, {"q0": 1, "q1": 0}, Template())
+    assert (left.questions, left.responses, left.prompt, left.completion) == (1, 1, 10, 50)
+    none = estimate(Limited(), QUESTIONS, {}, Template())
+    assert (none.responses, none.prompt, none.is_expected) == (0, 0, True)
+
+
+TOML = """
+currency = "EUR"
+
+[models."a-model"]
+input = 1
+output = 2.5
+cached = 0.1
+"""
+JSON = '{"currency": "EUR", "models": {"a-model": {"input": 1, "output": 2.5, "cached": 0.1}}}'
+
+
+def test_both_kinds_of_file(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(TOML)
+    (tmp_path / "p.json").write_text(JSON)
+    one, other = read_prices(tmp_path / "p.toml"), read_prices(tmp_path / "p.json")
+    assert one == other and one.currency == "EUR"
+    assert (one.of("a-model").output, one.of("a-model").cached, one.of("a-model").reasoning) == (2.5, 0.1, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"currency": "EUR", "models": {"m": {"inptu": 1, "output": 2}}}', "models.m.inptu is unknown; did you mean"),
+        ('{"currency": "EUR", "models": {"m": {"input": 1}}}', "models.m.output is missing"),
+        ('{"models": {"m": {"input": 1, "output": 2}}}', "currency is missing"),
+        ('{"currency": "EUR", "models": {}}', "models is empty"),
+        ('{"currency": "EUR", "models": {"m": {"input": -1, "output": 2}}}', "models.m.input: Input should be greater"),
+        (
+            '{"currency": "EUR", "models": {"m": {"input": "1", "output": 2}}}',
+            "models.m.input: Input should be a valid",
+        ),
+        (
+            '{"currency": "EUR", "models": {"m": {"input": NaN, "output": 2}}}',
+            "models.m.input: Input should be a finite",
+        ),
+        ('{"currency": "EUR", "model": {}, "models": {"m": {"input": 1, "output": 2}}}', "did you mean 'models'?"),
+        ("[]", "the file: Input should be a valid dictionary"),
+        ('{"currency": ', "is not valid JSON"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(text)
+    with pytest.raises(ConfigurationError) as refused:
+        read_prices(tmp_path / "p.json")
+    assert says in str(refused.value) and str(tmp_path / "p.json") in str(refused.value)
+
+
+def test_no_file_and_no_toml(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no such file"):
+        read_prices(tmp_path / "p.json")
+    (tmp_path / "p.toml").write_text("currency = ")
+    with pytest.raises(ConfigurationError, match="is not valid TOML"):
+        read_prices(tmp_path / "p.toml")
+    with pytest.raises(ConfigurationError, match="cannot read prices"):
+        read_prices(tmp_path)
+
+
+def test_a_model_without_a_price(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(JSON)
+    with pytest.raises(ConfigurationError, match=r"no price of the model 'a-modle'; did you mean 'a-model'\?"):
+        read_prices(tmp_path / "p.json").of("a-modle")
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [(0, "0.00 USD"), (1234.567, "1,234.57 USD"), (0.5, "0.50 USD"), (0.0123, "0.012 USD"), (4.2e-7, "0.00000042 USD")],
+)
+def test_small_amounts_are_shown(amount: float, shown: str) -> None:
+    assert money(amount, "USD") == shown
