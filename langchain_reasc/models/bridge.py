@@ -9,19 +9,23 @@ import queue
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Self, TypeVar
 
 from langchain_reasc.models.closing import Closing
 from langchain_reasc.models.waiting import taken_from
 
-__all__ = ["AsyncStream", "Sender", "Start", "Stream"]
+__all__ = ["AsyncStream", "End", "Sender", "Start", "Stream"]
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 
-class _End(NamedTuple):
-    error: BaseException | None
+@dataclass(frozen=True, slots=True)
+class End:
+    """Nothing follows; the reader is raised the error, where there is one."""
+
+    error: BaseException | None = None
 
 
 def _nothing() -> None: ...
@@ -35,20 +39,16 @@ class Sender(Generic[S]):
     """The sending end, for any thread. It does not hold the reading end, which can so be dropped while this is used.
 
     Attributes:
-        put: hands an item over; neither blocks nor raises.
+        put: hands over an item, or the end; neither blocks nor raises. What comes after an end is lost.
         cancel: asks whoever sends to stop.
         closed: whether nobody reads any more.
     """
 
-    put: Callable[[S | _End], None]
+    put: Callable[[S | End], None]
 
     def __init__(self) -> None:
         self.cancel: Callable[[], object] = _nothing
         self.closed = False
-
-    def end(self, error: BaseException | None = None) -> None:
-        """Say that nothing follows; the reader is raised the error, where there is one. The first end counts."""
-        self.put(_End(error))
 
     def close(self) -> None:
         """Nobody reads any more: cancel, and let go of whoever sends."""
@@ -80,7 +80,7 @@ class _Reading(Closing, Generic[T]):
         """Cancel, and end the iteration."""
         self._over = True
         if self._sender is not None:
-            self._sender.end()  # for whoever waits
+            self._sender.put(End())  # for whoever waits
             self._sender.close()
 
     def __del__(self) -> None:
@@ -96,11 +96,11 @@ class _Reading(Closing, Generic[T]):
     def _taken(self, item: Any, stop: type[Exception]) -> T:
         if self._over:
             raise stop
-        if not isinstance(item, _End):
+        if not isinstance(item, End):
             return self._out(item)
         assert self._sender is not None
         self._over, self._sender.cancel = True, _nothing
-        self._sender.end()  # for others who wait
+        self._sender.put(End())  # for others who wait
         raise item.error or stop
 
 
@@ -121,7 +121,7 @@ class Stream(_Reading[T]):
             Exception: what ``start`` raised.
         """
         super().__init__(out)
-        self._came: queue.SimpleQueue[S | _End] = queue.SimpleQueue()
+        self._came: queue.SimpleQueue[S | End] = queue.SimpleQueue()
         sender = Sender[S]()
         sender.put = self._came.put
         self._begin(start, sender)
@@ -146,7 +146,7 @@ class AsyncStream(_Reading[T]):
         super().__init__(out)
         self._prepare = prepare
         self._beginning = asyncio.Lock()
-        self._came: asyncio.Queue[S | _End] = asyncio.Queue()
+        self._came: asyncio.Queue[S | End] = asyncio.Queue()
 
     def __aiter__(self) -> Self:
         return self
@@ -176,12 +176,12 @@ class AsyncStream(_Reading[T]):
 class _LoopSender(Sender[S]):
     """Sends to a queue of the event loop that it is made in."""
 
-    def __init__(self, came: "asyncio.Queue[S | _End]") -> None:
+    def __init__(self, came: "asyncio.Queue[S | End]") -> None:
         super().__init__()
         self.arrived, self._loop, self._me = came.put_nowait, asyncio.get_running_loop(), weakref.ref(self)
         self._mail = _MAIL.setdefault(self._loop, _Mail())
 
-    def put(self, item: S | _End) -> None:
+    def put(self, item: S | End) -> None:
         mail = self._mail
         mail.posted.append((self._me, item))
         if not mail.on_its_way or self._loop.is_closed():

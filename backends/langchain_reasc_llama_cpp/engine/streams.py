@@ -6,9 +6,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.models.bridge import AsyncStream, Sender, Start, Stream
+from langchain_reasc.models.bridge import AsyncStream, Start, Stream
 from langchain_reasc_llama_cpp.engine.engine import Engine
-from langchain_reasc_llama_cpp.engine.request import Event, Failed, Finished, GenerationRequest
+from langchain_reasc_llama_cpp.engine.request import Event, GenerationRequest
 
 __all__ = ["AsyncSampleStream", "MakeRequest", "SampleStream", "Submit", "at_once", "generating"]
 
@@ -34,16 +34,4 @@ def at_once(engine: Engine) -> Submit:
 
 def generating(submit: Submit, make_request: MakeRequest) -> Start[Any]:
     """What begins a stream of text and of samples; it raises what submitting raises."""
-
-    def start(sender: Sender[Any]) -> Callable[[], None]:
-        def emit(event: Event) -> None:
-            if isinstance(event, Failed):
-                sender.end(event.error)
-            elif isinstance(event, Finished):
-                sender.end()
-            else:
-                sender.put(event)
-
-        return submit(make_request(emit))
-
-    return start
+    return lambda sender: submit(make_request(sender.put))

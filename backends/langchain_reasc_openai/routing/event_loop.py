@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from langchain_reasc.exceptions import ModelClosedError
-from langchain_reasc.models.bridge import Sender, Start
+from langchain_reasc.models.bridge import End, Sender, Start
 
 __all__ = ["LoopThread", "Produce"]
 
@@ -145,9 +145,9 @@ async def _produce(produce: Produce[T], sender: Sender[T]) -> None:
     try:
         await produce(put)
     except asyncio.CancelledError:
-        sender.end(ModelClosedError("this chat model was closed while it was generating"))
+        sender.put(End(ModelClosedError("this chat model was closed while it was generating")))
         raise
     except Exception as error:
-        sender.end(error)
+        sender.put(End(error))
     else:
-        sender.end()
+        sender.put(End())
