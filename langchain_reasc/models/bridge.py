@@ -80,8 +80,8 @@ class _Reading(Closing, Generic[T]):
         """Cancel, and end the iteration."""
         self._over = True
         if self._sender is not None:
-            self._sender.put(End())  # for whoever waits
             self._sender.close()
+            self._sender.put(End())  # for whoever waits
 
     def __del__(self) -> None:
         if self._sender is not None:
@@ -94,14 +94,15 @@ class _Reading(Closing, Generic[T]):
             self.close()
 
     def _taken(self, item: Any, stop: type[Exception]) -> T:
-        if self._over:
-            raise stop
-        if not isinstance(item, End):
+        """What becomes of an item; None where none was waited for, since it was over."""
+        if not (self._over or isinstance(item, End)):
             return self._out(item)
-        assert self._sender is not None
-        self._over, self._sender.cancel = True, _nothing
-        self._sender.put(End())  # for others who wait
-        raise item.error or stop
+        error = None if self._over else item.error
+        self._over = True
+        if isinstance(item, End) and self._sender is not None:
+            self._sender.cancel = _nothing  # which would keep what has ended
+            self._sender.put(End())  # for others who wait
+        raise error or stop
 
 
 class Stream(_Reading[T]):
