@@ -179,7 +179,8 @@ class _LoopSender(Sender[S]):
 
     def __init__(self, came: "asyncio.Queue[S | End]") -> None:
         super().__init__()
-        self.arrived, self._loop, self._me = came.put_nowait, asyncio.get_running_loop(), weakref.ref(self)
+        self.arrived, self._loop = came.put_nowait, asyncio.get_running_loop()
+        self._me: weakref.ref[_LoopSender[Any]] = weakref.ref(self)
         self._mail = _MAIL.setdefault(self._loop, _Mail())
 
     def put(self, item: S | End) -> None:
