@@ -17,8 +17,8 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai.drawing.draw import Draw
-from langchain_reasc_openai.drawing.sample_streams import SampleStream
+from langchain_reasc_openai.drawing.draw import Draw, SampleStream
+from langchain_reasc_openai.drawing.drawn import Drawn
 from langchain_reasc_openai.routing.replicas import ReplicaPool
 from pydantic import SecretStr
 
@@ -58,7 +58,7 @@ def cut_off(pool: ReplicaPool, server: LlamaServer, *, tokens: int, after: int, 
     """Draw samples of ``tokens`` tokens, and cancel them when the server has generated ``after``."""
     begun, seeds = server.generated(), range(seed, seed + SAMPLES)
     draw = Draw(pool, [HumanMessage(QUESTION)], n=SAMPLES, seeds=seeds, per_request=per_request)
-    with SampleStream(draw) as samples:
+    with SampleStream(draw.start, Drawn.outcome) as samples:
         while (live := server.generating())[1] < after:
             time.sleep(0.001)
         samples.cancel()
@@ -101,7 +101,8 @@ def measure_requests(*, rounds: int, folder: Path | None = None) -> Iterator[str
             for at in range(rounds + 1):
                 messages: list[BaseMessage] = [HumanMessage(f"{per_request} {at} {LONG}")]
                 computed, begun = server.prefilled(), time.perf_counter()
-                drawn = list(SampleStream(Draw(pool, messages, n=SAMPLES, per_request=per_request)))
+                draw = Draw(pool, messages, n=SAMPLES, per_request=per_request)
+                drawn = list(SampleStream(draw.start, Drawn.outcome))
                 assert all(isinstance(message, AIMessage) for _, message in drawn)
                 seconds.append(time.perf_counter() - begun)
                 prefilled.append(server.prefilled() - computed)

@@ -23,11 +23,12 @@ from pathlib import Path
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai.drawing.draw import Draw
-from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream
+from langchain_reasc_openai.drawing.draw import AsyncSampleStream, Draw
+from langchain_reasc_openai.drawing.drawn import Drawn
 from langchain_reasc_openai.routing.replicas import ReplicaPool, ReplicaStatus
 from pydantic import SecretStr
 
+from langchain_reasc.models.bridge import Start
 from tests.servers.chat_wire import PROMPT_TOKENS
 
 __all__ = ["Report", "run"]
@@ -115,10 +116,10 @@ class LoadTest:
     async def ask(self, question: int) -> None:
         """Draw the samples of one question."""
 
-        async def prepare() -> Draw:
-            return Draw(self._pool, [HumanMessage(f"Question {question}")], n=self.report.samples)
+        async def begin() -> Start[Drawn]:
+            return Draw(self._pool, [HumanMessage(f"Question {question}")], n=self.report.samples).start
 
-        async with AsyncSampleStream(prepare) as samples:
+        async with AsyncSampleStream(begin, Drawn.outcome) as samples:
             async for index, outcome in samples:
                 self.ended += 1
                 if isinstance(outcome, AIMessage):

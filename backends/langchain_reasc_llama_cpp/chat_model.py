@@ -1,5 +1,6 @@
 """ChatLlamaCpp: a GGUF, in process, as a LangChain chat model."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -10,9 +11,10 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_llama_cpp.engine.pacing import AsyncPaced, Paced
+from langchain_reasc.models.bridge import AsyncStream, Start, Stream
+from langchain_reasc_llama_cpp.engine.pacing import apaced, paced
 from langchain_reasc_llama_cpp.engine.request import Completion
-from langchain_reasc_llama_cpp.engine.streams import AsyncEvents, AsyncSampleStream, Events, SampleStream
+from langchain_reasc_llama_cpp.engine.streams import AsyncSampleStream, SampleStream, Submit, at_once, generating
 from langchain_reasc_llama_cpp.messages import ChunkMaker
 from langchain_reasc_llama_cpp.prompted_model import Call, fresh_seed
 from langchain_reasc_llama_cpp.tool_model import ToolModel
@@ -75,9 +77,9 @@ class ChatLlamaCpp(ToolModel):
             ModelClosedError: the model was closed.
         """
         call = self._call({"n": n, "first": first, **overrides})
-        request = self._request_for(messages, stop, call, self._base_seed)
-        engine = self._engine if self.rate_limiter is None else Paced(self._engine, self.rate_limiter)
-        return SampleStream(Events(engine, request), call.maker.message)
+        submit = paced(self._engine, self.rate_limiter) if self.rate_limiter else None
+        begin = self._begin(messages, stop, call, self._base_seed, submit=submit)
+        return SampleStream(begin, call.maker.sample)
 
     def asample(
         self,
@@ -90,9 +92,9 @@ class ChatLlamaCpp(ToolModel):
     ) -> AsyncSampleStream:
         """The asynchronous :meth:`sample`; the prompt is read, and refused, when iteration begins."""
         call = self._call({"n": n, "first": first, **overrides})
-        prepare = partial(self._request_for, messages, stop, call, self._base_seed)
-        engine = self._engine if self.rate_limiter is None else AsyncPaced(self._engine, self.rate_limiter)
-        return AsyncSampleStream(engine, prepare, call.maker.message)
+        submit = apaced(self._engine, self.rate_limiter) if self.rate_limiter else None
+        begin = partial(asyncio.to_thread, self._begin, messages, stop, call, self._base_seed, submit=submit)
+        return AsyncSampleStream(begin, call.maker.sample)
 
     def _generate(
         self,
@@ -102,11 +104,8 @@ class ChatLlamaCpp(ToolModel):
         **kwargs: Any,
     ) -> ChatResult:
         call = self._call(kwargs)
-        events = Events(self._engine, self._request_for(messages, stop, call, fresh_seed()))
-        try:
-            return self._result(call, [event for event in events if isinstance(event, Completion)])
-        finally:
-            events.close()
+        with Stream[Completion](self._begin(messages, stop, call, fresh_seed())) as completions:
+            return self._result(call, completions)
 
     async def _agenerate(
         self,
@@ -116,11 +115,9 @@ class ChatLlamaCpp(ToolModel):
         **kwargs: Any,
     ) -> ChatResult:
         call = self._call(kwargs)
-        events = await AsyncEvents.start(self._engine, partial(self._request_for, messages, stop, call, fresh_seed()))
-        try:
-            return self._result(call, [event async for event in events if isinstance(event, Completion)])
-        finally:
-            events.close()
+        begin = partial(asyncio.to_thread, self._begin, messages, stop, call, fresh_seed())
+        async with AsyncStream[Completion](begin) as completions:
+            return self._result(call, [completion async for completion in completions])
 
     def _stream(
         self,
@@ -130,16 +127,12 @@ class ChatLlamaCpp(ToolModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         call = self._streaming_call(kwargs)
-        events = Events(self._engine, self._request_for(messages, stop, call, fresh_seed(), stream=True))
-        chunks = ChunkMaker(call.maker)
-        try:
-            for event in events:
-                chunk = chunks.of(event)
+        begin = self._begin(messages, stop, call, fresh_seed(), stream=True)
+        with Stream(begin, ChunkMaker(call.maker).of) as chunks:
+            for chunk in chunks:
                 if run_manager:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
-        finally:
-            events.close()
 
     async def _astream(
         self,
@@ -149,17 +142,26 @@ class ChatLlamaCpp(ToolModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         call = self._streaming_call(kwargs)
-        prepare = partial(self._request_for, messages, stop, call, fresh_seed(), stream=True)
-        events = await AsyncEvents.start(self._engine, prepare)
-        chunks = ChunkMaker(call.maker)
-        try:
-            async for event in events:
-                chunk = chunks.of(event)
+        begin = partial(asyncio.to_thread, self._begin, messages, stop, call, fresh_seed(), stream=True)
+        async with AsyncStream(begin, ChunkMaker(call.maker).of) as chunks:
+            async for chunk in chunks:
                 if run_manager:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
-        finally:
-            events.close()
+
+    def _begin(
+        self,
+        messages: LanguageModelInput,
+        stop: list[str] | None,
+        call: Call,
+        seed: int,
+        *,
+        stream: bool = False,
+        submit: Submit | None = None,
+    ) -> Start[Any]:
+        """Read the prompt; what is returned begins to generate."""
+        request = self._request_for(messages, stop, call, seed, stream=stream)
+        return generating(submit or at_once(self._engine), request)
 
     def _streaming_call(self, kwargs: dict[str, Any]) -> Call:
         call = self._call(kwargs)

@@ -9,7 +9,13 @@ from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 
-from langchain_reasc.models.contract import FINISH_REASON, GENERATED_TEXT, TOKEN_SIGNALS, TOKEN_SIGNALS_INFO
+from langchain_reasc.models.contract import (
+    FINISH_REASON,
+    GENERATED_TEXT,
+    TOKEN_SIGNALS,
+    TOKEN_SIGNALS_INFO,
+    sample_id,
+)
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, TextDelta
 from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
 
@@ -45,6 +51,12 @@ class MessageMaker:
             response_metadata=metadata,
             usage_metadata=_usage(completion),
         )
+
+    def sample(self, completion: Completion) -> tuple[int, AIMessage]:
+        """One of several responses, with its index, and an id as LangChain gives to messages of calls."""
+        message = self.message(completion)
+        message.id = sample_id()
+        return completion.index, message
 
     def generation(self, completion: Completion) -> ChatGeneration:
         """A whole response, as ``generate`` gives it."""

@@ -10,10 +10,11 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from pydantic import SecretStr
 
+from langchain_reasc.models.bridge import Start
 from langchain_reasc.models.integrations import Integration, register_integration
 from langchain_reasc_openai.client import WHOLE
-from langchain_reasc_openai.drawing.draw import Draw
-from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream, SampleStream
+from langchain_reasc_openai.drawing.draw import AsyncSampleStream, Draw, SampleStream
+from langchain_reasc_openai.drawing.drawn import Drawn
 from langchain_reasc_openai.langchain_openai_internals import messages_of
 from langchain_reasc_openai.probing.capabilities import Capabilities
 from langchain_reasc_openai.routing.retrying import RetryPolicy
@@ -115,7 +116,8 @@ class ChatOpenAICompatible(ServedModel):
             ConfigurationError: an option is wrong, or one the server does not know.
             ServerError: no server can be reached.
         """
-        return SampleStream(self._draw(self._connection.usable(self), messages, n, first, stop, overrides))
+        draw = self._draw(self._connection.usable(self), messages, n, first, stop, overrides)
+        return SampleStream(draw.start, Drawn.outcome)
 
     def asample(
         self,
@@ -128,10 +130,10 @@ class ChatOpenAICompatible(ServedModel):
     ) -> AsyncSampleStream:
         """The asynchronous :meth:`sample`, for ``async for``; requests are made when iteration begins."""
 
-        async def prepare() -> Draw:
-            return self._draw(await self._usable(), messages, n, first, stop, overrides)
+        async def begin() -> Start[Drawn]:
+            return self._draw(await self._usable(), messages, n, first, stop, overrides).start
 
-        return AsyncSampleStream(prepare)
+        return AsyncSampleStream(begin, Drawn.outcome)
 
     def _generate(
         self,

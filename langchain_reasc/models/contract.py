@@ -21,6 +21,8 @@ __all__ = [
     "TOKEN_SIGNALS_INFO",
     "USAGE_ESTIMATED",
     "VERBALIZED_CONFIDENCE",
+    "AsyncSampleStream",
+    "Cancellable",
     "FailedSample",
     "ParallelSampler",
     "SampleStream",
@@ -79,25 +81,33 @@ class FailedSample(NamedTuple):
     message: AIMessage | None = None
 
 
-class SampleStream(Protocol):
-    """What a parallel sampler returns: ended samples in order of completion, and a way to stop.
-
-    An exception out of the iterator fails all samples that have not come out.
-    """
-
-    def __iter__(self) -> Iterator[tuple[int, AIMessage | FailedSample]]:
-        """(index, message) of each sample, from synchronous code."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[tuple[int, AIMessage | FailedSample]]:
-        """The same from asynchronous code."""
-        ...
+class Cancellable(Protocol):
+    """What a parallel sampler returns can be stopped."""
 
     def cancel(self) -> None:
         """Cut off what still runs, from any thread; it still comes out of the iterator, as :data:`CANCELLED`."""
 
     def close(self) -> None:
         """Cancel, and drop what was not handed over."""
+
+
+class SampleStream(Cancellable, Protocol):
+    """Ended samples in order of completion, for synchronous code.
+
+    An exception out of the iterator fails all samples that have not come out.
+    """
+
+    def __iter__(self) -> Iterator[tuple[int, AIMessage | FailedSample]]:
+        """(index, message) of each sample."""
+        ...
+
+
+class AsyncSampleStream(Cancellable, Protocol):
+    """The same for asynchronous code."""
+
+    def __aiter__(self) -> AsyncIterator[tuple[int, AIMessage | FailedSample]]:
+        """(index, message) of each sample."""
+        ...
 
 
 @runtime_checkable
@@ -108,6 +118,6 @@ class ParallelSampler(Protocol):
         """Start samples ``first`` to ``first + n - 1``; sample i uses the model's seed + i."""
         ...
 
-    def asample(self, messages: list[BaseMessage], *, n: int, first: int = 0, **kwargs: Any) -> SampleStream:
+    def asample(self, messages: list[BaseMessage], *, n: int, first: int = 0, **kwargs: Any) -> AsyncSampleStream:
         """The same, iterated with ``async for``."""
         ...

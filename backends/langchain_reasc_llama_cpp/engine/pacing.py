@@ -6,134 +6,113 @@ waiting is done in a thread of its own, or in a task of the caller's event loop.
 
 import asyncio
 import threading
-from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import replace
-from functools import partial
-from typing import Protocol
 
 from langchain_core.rate_limiters import BaseRateLimiter
 
 from langchain_reasc_llama_cpp.engine.engine import Engine
 from langchain_reasc_llama_cpp.engine.request import Event, Failed, Finished, GenerationRequest
+from langchain_reasc_llama_cpp.engine.streams import Submit
 
-__all__ = ["AsyncPaced", "Paced", "TakesRequests"]
-
-
-class TakesRequests(Protocol):
-    """The engine, or what stands in front of it."""
-
-    def submit(self, request: GenerationRequest) -> None:
-        """Queue a request; its events come through ``request.emit``."""
-
-    def cancel(self, request: GenerationRequest) -> None:
-        """End it within one decode step."""
+__all__ = ["apaced", "paced"]
 
 
-class _Pacing(ABC):
-    """Takes one request, and gives it to the engine sample by sample."""
+def paced(engine: Engine, limiter: BaseRateLimiter) -> Submit:
+    """What gives a request to the engine sample by sample, for synchronous callers."""
 
-    def __init__(self, engine: Engine, limiter: BaseRateLimiter) -> None:
-        self._engine, self._limiter = engine, limiter
-        self._lock = threading.Lock()
-        self._live: set[GenerationRequest] = set()
-        self._to_begin = 0
-        self._over = False
+    def submit(request: GenerationRequest) -> Callable[[], None]:
+        parts = _Parts(engine, request)
 
-    def submit(self, request: GenerationRequest) -> None:
-        """Begin to wait for the limiter.
+        def wait() -> None:
+            with parts.beginning():
+                for index in request.samples:
+                    if not request.cancelled:
+                        limiter.acquire(blocking=True)
+                        parts.begin(index)
 
-        Raises:
-            ModelClosedError: see :meth:`Engine.check_usable`.
-        """
-        self._engine.check_usable()
-        self._to_begin = len(request.samples)
-        self._pace(request)
-
-    def cancel(self, request: GenerationRequest) -> None:
-        """End it: what was begun comes out as it is, the rest never costs anything."""
-        with self._lock:
-            request.cancelled, self._to_begin = True, 0
-            for part in self._live:
-                self._engine.cancel(part)
-            if not self._live:
-                self._end(request, Finished())
-
-    @abstractmethod
-    def _pace(self, request: GenerationRequest) -> None:
-        """See to it that :meth:`_begin` is called for each sample in turn, once the limiter permits it."""
-
-    def _begin(self, request: GenerationRequest, index: int) -> None:
-        part = replace(request, samples=range(index, index + 1))
-        part.emit = partial(self._receive, request, part)
-        with self._lock:
-            if not self._over and not request.cancelled:
-                self._to_begin -= 1
-                self._live.add(part)
-                self._engine.submit(part)
-
-    def _fail(self, request: GenerationRequest, error: Exception) -> None:
-        with self._lock:
-            self._end(request, Failed(error))
-
-    def _receive(self, request: GenerationRequest, part: GenerationRequest, event: Event) -> None:
-        """Pass an event on; of all the parts' ends only the last is one."""
-        with self._lock:
-            if isinstance(event, Finished | Failed):
-                self._live.discard(part)
-            if isinstance(event, Failed) or (isinstance(event, Finished) and not self._live and not self._to_begin):
-                self._end(request, event)
-            elif not isinstance(event, Finished) and not self._over:
-                request.emit(event)
-
-    def _end(self, request: GenerationRequest, event: Finished | Failed) -> None:
-        if self._over:
-            return
-        self._over = True
-        for part in self._live:
-            self._engine.cancel(part)
-        request.emit(event)
-
-
-class Paced(_Pacing):
-    """Waits in threads, for synchronous callers."""
-
-    def _pace(self, request: GenerationRequest) -> None:
-        run = (copy_context().run, (self._wait, request))
         # A daemon: nobody waits for a limiter that permits nothing any more.
-        threading.Thread(target=run[0], args=run[1], name="llama.cpp rate limit", daemon=True).start()
+        run = copy_context().run
+        threading.Thread(target=run, args=[wait], name="llama.cpp rate limit", daemon=True).start()
+        return parts.cancel
 
-    def _wait(self, request: GenerationRequest) -> None:
-        try:
-            for index in request.samples:
-                if self._over or request.cancelled:
-                    return
-                self._limiter.acquire(blocking=True)
-                self._begin(request, index)
-        except Exception as error:
-            self._fail(request, error)
+    return submit
 
 
-class AsyncPaced(_Pacing):
-    """Waits in the caller's event loop, which is the limiter's too."""
+def apaced(engine: Engine, limiter: BaseRateLimiter) -> Submit:
+    """:func:`paced` in the caller's event loop, which is the limiter's too."""
 
-    _task: asyncio.Task[None] | None = None
+    def submit(request: GenerationRequest) -> Callable[[], None]:
+        parts = _Parts(engine, request)
 
-    def cancel(self, request: GenerationRequest) -> None:
-        """Cancel the request, and stop waiting for its permits; callable from any thread."""
-        super().cancel(request)
-        if self._task is not None:
+        async def wait() -> None:
+            with parts.beginning():
+                for index in request.samples:
+                    await limiter.aacquire(blocking=True)
+                    parts.begin(index)
+
+        task = asyncio.create_task(wait())
+
+        def cancel() -> None:
+            parts.cancel()
             with suppress(RuntimeError):  # the loop is closed, and the task with it
-                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+                task.get_loop().call_soon_threadsafe(task.cancel)
 
-    def _pace(self, request: GenerationRequest) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._wait(request))
+        return cancel
 
-    async def _wait(self, request: GenerationRequest) -> None:
+    return submit
+
+
+class _Parts:
+    """The samples of a request, each a request of its own; of all their ends only the last is the request's."""
+
+    def __init__(self, engine: Engine, request: GenerationRequest) -> None:
+        engine.check_usable()
+        self._engine, self._request = engine, request
+        self._lock = threading.RLock()  # where nobody reads any more, emitting cancels
+        self._begun: list[GenerationRequest] = []
+        self._ends = 1  # to come: each part's, and the beginning's
+        self._beginning = True
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """While parts begin; an error in it fails the request."""
         try:
-            for index in request.samples:
-                await self._limiter.aacquire(blocking=True)
-                self._begin(request, index)
+            yield
         except Exception as error:
-            self._fail(request, error)
+            self._receive(Failed(error))
+        else:
+            self._all_begun()
+
+    def begin(self, index: int) -> None:
+        """Give one to the engine, where it is still wanted."""
+        with self._lock:
+            if not self._request.cancelled:
+                part = replace(self._request, samples=range(index, index + 1), emit=self._receive)
+                self._engine.submit(part)
+                self._begun.append(part)
+                self._ends += 1
+
+    def cancel(self) -> None:
+        """What was begun comes out as it is, the rest never costs anything."""
+        with self._lock:
+            self._request.cancelled = True
+            for part in self._begun:
+                self._engine.cancel(part)
+            self._all_begun()
+
+    def _all_begun(self) -> None:
+        with self._lock:
+            if self._beginning:
+                self._beginning = False
+                self._receive(Finished())
+
+    def _receive(self, event: Event) -> None:
+        with self._lock:
+            self._ends -= isinstance(event, Finished)
+            if not isinstance(event, Finished) or not self._ends:
+                self._request.emit(event)
+            if isinstance(event, Failed):
+                self.cancel()

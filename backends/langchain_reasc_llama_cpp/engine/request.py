@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc.models.bridge import End
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
 
@@ -74,14 +75,14 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(End):
     """The request failed; nothing follows."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(End):
     """Every sample has ended; nothing follows."""
 
 

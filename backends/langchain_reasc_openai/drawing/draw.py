@@ -1,4 +1,16 @@
-"""The samples of one call: in the pool's event loop, a task for each request."""
+"""The samples of one call, drawn from a pool of servers together: in the pool's event loop, a task for each request.
+
+**One request per sample, or one for several?** On a real llama-server (``python -m trials.abort``; 8 samples of a
+prompt of 398 tokens that it had not seen) a request per sample computed 3,184 prompt tokens, one request with ``n=8``
+398, and was done sooner; servers that charge for the prompt charge it once, too. Early abort is no reason against it:
+the request is streamed, its responses are told apart and come out as each ends, and the whole stream is closed when the
+decision falls. In both ways the server generated under 1 % of what was to come. A request per sample is worth its price
+where samples should fail, move and be seeded one by one, or be spread over servers, and it is all that some servers
+offer. So ``per_request`` is the caller's choice, 1 by default.
+
+All this runs in the pool's event loop, for synchronous callers too. A thread blocked in a read sees a cancellation
+only when its next token arrives; a task is cancelled where it waits, and its connection is closed in the same moment.
+"""
 
 import asyncio
 import time
@@ -6,18 +18,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.bridge import AsyncStream, Sender, Stream
+from langchain_reasc.models.contract import FailedSample
 from langchain_reasc_openai.drawing.choices import reads_choices
 from langchain_reasc_openai.drawing.drawn import Drawn
 from langchain_reasc_openai.drawing.sample_requests import SharedRequest, SingleRequest
 from langchain_reasc_openai.routing.attempts import Attempt
 from langchain_reasc_openai.routing.replicas import ReplicaPool
 
-__all__ = ["Draw"]
+__all__ = ["AsyncSampleStream", "Draw", "SampleStream"]
 
+SampleStream = Stream[tuple[int, AIMessage | FailedSample]]
+"""Samples as ``(index, message)`` in the order they end."""
+AsyncSampleStream = AsyncStream[tuple[int, AIMessage | FailedSample]]
+"""The same for ``async for``; the requests are sent when iteration begins."""
 Put = Callable[[Drawn], None]
 
 
@@ -73,7 +91,16 @@ class Draw:
             if seconds is not None and not seconds > 0:
                 raise ConfigurationError(f"{name} must be a positive number of seconds, got {seconds!r}")
 
-    async def produce(self, put: Put) -> None:
+    def start(self, sender: Sender[Drawn]) -> Callable[[], None]:
+        """Begin to draw; returns :meth:`cancel`.
+
+        Raises:
+            ModelClosedError: the pool was closed.
+        """
+        self.pool.loop.producing(self._produce)(sender)
+        return self.cancel
+
+    async def _produce(self, put: Put) -> None:
         """Draw them all, handing over each when it ends."""
         if self.cancelled:
             return
@@ -92,7 +119,11 @@ class Draw:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cancel(self) -> None:
-        """Cut off what runs; callable from any thread."""
+        """Close the connections of all live samples at once; callable from any thread.
+
+        Those that were sent still come out, with ``finish_reason="cancelled"`` and what they said so far. The others
+        cost nothing and do not come out.
+        """
         self.cancelled = True
         self.pool.loop.call_soon(self._cancel_tasks)
 

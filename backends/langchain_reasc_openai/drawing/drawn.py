@@ -58,11 +58,11 @@ class Drawn:
         """Whether it was asked for, and the server answered without it."""
         return self.server is not None and not (self.over or self.cancelled or self.error or self.chunks)
 
-    def outcome(self) -> AIMessage | FailedSample:
-        """What the iterator hands over."""
-        if self.error is not None:
-            return FailedSample(self.error, self._message() if self.chunks else None)
-        return self._message()
+    def outcome(self) -> tuple[int, AIMessage | FailedSample]:
+        """What comes out of the stream of samples: one that failed is a ``FailedSample``."""
+        if self.error is None:
+            return self.index, self._message()
+        return self.index, FailedSample(self.error, self._message() if self.chunks else None)
 
     def _message(self) -> AIMessage:
         message, usage = message_of(self.chunks), self.usage

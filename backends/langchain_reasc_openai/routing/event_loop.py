@@ -1,24 +1,23 @@
-"""An event loop in a thread of its own, and iterators over what is made there."""
+"""An event loop in a thread of its own, and streams of what is made there."""
 
 import asyncio
 import atexit
-import queue
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, TypeVar
 
 from langchain_reasc.exceptions import ModelClosedError
-from langchain_reasc.models.waiting import taken_from
+from langchain_reasc.models.bridge import End, Sender, Start
 
-__all__ = ["AsyncItems", "Items", "LoopThread", "Produce"]
+__all__ = ["LoopThread", "Produce"]
 
 T = TypeVar("T")
 Produce = Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]
-"""What fills an iterator: called in the loop with the function that hands an item over."""
+"""What fills a stream: called in the loop with the function that hands an item over."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,10 @@ class LoopThread:
         except BaseException:
             coroutine.close()
             raise
+
+    def producing(self, produce: Produce[T]) -> Start[T]:
+        """What begins a stream with a coroutine; it raises what :meth:`run` does. Cancelled, the coroutine ends."""
+        return lambda sender: self.run(_produce(produce, sender)).cancel
 
     def started(self) -> asyncio.AbstractEventLoop:
         """The loop, running.
@@ -133,110 +136,18 @@ async def _end_tasks() -> None:
         await asyncio.sleep(0)
 
 
-@dataclass(frozen=True)
-class _End:
-    error: BaseException | None
-
-
-class _Reading(Generic[T]):
-    """A coroutine of the loop that hands items over, and whether anybody still reads them."""
-
-    _over = True  # until it has started
-
-    def __init__(self, loop: LoopThread, produce: Produce[T], put: Callable[[T | _End], None]) -> None:
-        self._closed = threading.Event()
-        self._future = loop.run(_produce(produce, put, self._closed))
-        self._over = False
-
-    def close(self) -> None:
-        """Cancel the coroutine and end the iteration."""
-        self._over = True
-        self._closed.set()
-        self._future.cancel()
-
-    def __del__(self) -> None:
-        if not self._over:
-            self.close()
-
-
-class Items(_Reading[T]):
-    """What a coroutine of the loop hands over, read from a thread. Closed or dropped, it cancels the coroutine."""
-
-    def __init__(self, loop: LoopThread, produce: Produce[T]) -> None:
-        """Start the coroutine.
-
-        Raises:
-            ModelClosedError: the loop was closed.
-        """
-        self._queue: queue.SimpleQueue[T | _End] = queue.SimpleQueue()
-        super().__init__(loop, produce, self._queue.put)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> T:
-        """The next item.
-
-        Raises:
-            Exception: what the coroutine raised.
-        """
-        if self._over:
-            raise StopIteration
-        item = taken_from(self._queue)
-        if not isinstance(item, _End):
-            return item
-        self._over = True
-        raise item.error or StopIteration
-
-
-class AsyncItems(_Reading[T]):
-    """:class:`Items` read from an event loop, another than the one that makes them."""
-
-    def __init__(self, loop: LoopThread, produce: Produce[T]) -> None:
-        """Start the coroutine, from inside the reader's running loop.
-
-        Raises:
-            ModelClosedError: the loop was closed.
-        """
-        self._queue: asyncio.Queue[T | _End] = asyncio.Queue()
-        reader, put = asyncio.get_running_loop(), self._queue.put_nowait
-
-        def hand_over(item: T | _End) -> None:
-            with suppress(RuntimeError):  # the reader's loop has ended
-                reader.call_soon_threadsafe(put, item)
-
-        super().__init__(loop, produce, hand_over)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> T:
-        """The next item.
-
-        Raises:
-            Exception: what the coroutine raised.
-        """
-        if self._over:
-            raise StopAsyncIteration
-        item = await self._queue.get()
-        if not isinstance(item, _End):
-            return item
-        self._over = True
-        raise item.error or StopAsyncIteration
-
-
-async def _produce(produce: Produce[T], put: Callable[[T | _End], None], closed: threading.Event) -> None:
-    def hand_over(item: T) -> None:
-        if closed.is_set():  # the coroutine may have swallowed the cancellation
+async def _produce(produce: Produce[T], sender: Sender[T]) -> None:
+    def put(item: T) -> None:
+        if sender.closed:  # the coroutine may have swallowed the cancellation
             raise asyncio.CancelledError
-        put(item)
+        sender.put(item)
 
     try:
-        await produce(hand_over)
+        await produce(put)
     except asyncio.CancelledError:
-        put(_End(ModelClosedError("this chat model was closed while it was generating")))
+        sender.put(End(ModelClosedError("this chat model was closed while it was generating")))
         raise
     except Exception as error:
-        put(_End(error))
+        sender.put(End(error))
     else:
-        put(_End(None))
+        sender.put(End())

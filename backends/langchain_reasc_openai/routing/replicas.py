@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,11 +15,12 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.bridge import AsyncStream, Start, Stream
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc_openai.langchain_openai_internals import chunk_timeout, response, with_own_connections
 from langchain_reasc_openai.probing.addresses import without_secrets
 from langchain_reasc_openai.routing.attempts import Attempt, Attempts
-from langchain_reasc_openai.routing.event_loop import AsyncItems, Items, LoopThread, Produce
+from langchain_reasc_openai.routing.event_loop import LoopThread
 from langchain_reasc_openai.routing.reading import logprobs_of, read, says_something
 from langchain_reasc_openai.routing.retrying import RetryPolicy
 from langchain_reasc_openai.routing.router import Replica, Router, prompt_key
@@ -121,7 +122,7 @@ class ReplicaPool:
             SamplingError: the stream was cut.
             Exception: what the server's client raised; in the middle of a response nothing is tried again.
         """
-        with closing(Items(self.loop, self._streaming(messages, rate_limiter, kwargs))) as chunks:
+        with Stream[ChatGenerationChunk](self._streaming(messages, rate_limiter, kwargs)) as chunks:
             for chunk in chunks:
                 if run_manager:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk, logprobs=logprobs_of(chunk))
@@ -136,7 +137,11 @@ class ReplicaPool:
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         """The asynchronous :meth:`stream`."""
-        with closing(AsyncItems(self.loop, self._streaming(messages, rate_limiter, kwargs))) as chunks:
+
+        async def begin() -> Start[ChatGenerationChunk]:
+            return self._streaming(messages, rate_limiter, kwargs)
+
+        async with AsyncStream[ChatGenerationChunk](begin) as chunks:
             async for chunk in chunks:
                 if run_manager:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk, logprobs=logprobs_of(chunk))
@@ -182,7 +187,7 @@ class ReplicaPool:
         messages: list[BaseMessage],
         rate_limiter: BaseRateLimiter | None,
         kwargs: dict[str, Any],
-    ) -> Produce[ChatGenerationChunk]:
+    ) -> Start[ChatGenerationChunk]:
         async def produce(put: Callable[[ChatGenerationChunk], None]) -> None:
             said = False
 
@@ -201,7 +206,7 @@ class ReplicaPool:
             attempts = self.attempts(messages, rate_limiter=rate_limiter, prepaid=True, goes_on=lambda: not said)
             await attempts.run(once)
 
-        return produce
+        return self.loop.producing(produce)
 
     async def _generated(
         self,

@@ -10,8 +10,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
-from langchain_reasc_openai.drawing.draw import Draw
-from langchain_reasc_openai.drawing.sample_streams import AsyncSampleStream, SampleStream
+from langchain_reasc_openai.drawing.draw import AsyncSampleStream, Draw, SampleStream
+from langchain_reasc_openai.drawing.drawn import Drawn
 from langchain_reasc_openai.routing.replicas import ReplicaPool
 from langchain_reasc_openai.routing.retrying import RetryPolicy
 from langchain_reasc_openai.routing.router import Replica, prompt_key
@@ -20,6 +20,7 @@ from servers import fake_server
 from servers.exchange import Exchange
 from servers.exchange import refuses as refuses
 
+from langchain_reasc.models.bridge import Start
 from langchain_reasc.models.contract import FailedSample
 
 PROMPT = [HumanMessage("How much is 17 + 25?")]
@@ -55,14 +56,14 @@ def prompts_of_all(pool: ReplicaPool, count: int) -> list[list[BaseMessage]]:
 
 
 def sample(pool: ReplicaPool, **options: Any) -> SampleStream:
-    return SampleStream(Draw(pool, PROMPT, **options))
+    return SampleStream(Draw(pool, PROMPT, **options).start, Drawn.outcome)
 
 
 def asample(pool: ReplicaPool, **options: Any) -> AsyncSampleStream:
-    async def prepare() -> Draw:
-        return Draw(pool, PROMPT, **options)
+    async def begin() -> Start[Drawn]:
+        return Draw(pool, PROMPT, **options).start
 
-    return AsyncSampleStream(prepare)
+    return AsyncSampleStream(begin, Drawn.outcome)
 
 
 @contextmanager

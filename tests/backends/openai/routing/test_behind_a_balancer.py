@@ -10,8 +10,18 @@ from urllib.parse import urlsplit
 import pytest
 from langchain_reasc_openai.routing.retrying import RetryPolicy
 
-from backends.openai.pools import AsyncCalls, Script, SyncCalls, cut_after, endless, eventually, pool_of, refuses, says
-from backends.openai.pools import serving
+from backends.openai.pools import (
+    AsyncCalls,
+    Script,
+    SyncCalls,
+    cut_after,
+    endless,
+    eventually,
+    pool_of,
+    refuses,
+    says,
+    serving,
+)
 from langchain_reasc.models.contract import FAILED_ATTEMPTS
 
 POLICY = RetryPolicy(attempts=10, first_wait=0.01, longest_wait=0.02, sideline=60)
