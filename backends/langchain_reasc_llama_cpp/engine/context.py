@@ -198,8 +198,7 @@ class DecodeContext:
         return end
 
     def _decode(self, size: int) -> None:
-        if size != self._size:
-            self._batch.n_tokens = self._size = size
+        self._batch.n_tokens = size
         begun = time.perf_counter()
         code = self._llama.llama_decode(self.handle, self._batch)
         self.decode_seconds += time.perf_counter() - begun
@@ -231,7 +230,6 @@ class DecodeContext:
         # One pointer per token, each to that token's own entry of the array of sequences.
         self._pointers = (self._sequences.ctypes.data + 4 * np.arange(size)).astype(np.uintp)
         int32, int8 = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_int8)
-        self._size: int = 0
         self._batch: Any = llama.llama_batch(
             n_tokens=0,
             token=self._tokens.ctypes.data_as(int32),
