@@ -120,9 +120,10 @@ class Session:
     def launch(self, count: int) -> range:
         """The next ``count`` samples."""
         begin = len(self._samples)
-        self._launched = begin + count
         if self.decision:
+            begin = self.launched  # of those cut off, some may never have come
             self._audit.launch(begin)
+        self._launched = begin + count
         return range(begin, self._launched)
 
     def add(self, sample: Sample) -> bool:

@@ -3,8 +3,15 @@
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 
+from langchain_reasc.answers.extractors import last_number
+from langchain_reasc.answers.tool_calls import ToolVotes
+from langchain_reasc.method.stopping import ASC
+from langchain_reasc.runnable.ballot import Ballot
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+from langchain_reasc.runnable.session import Session
+from langchain_reasc.sampling import Sample
 
 from .fakes import Reply, failing
 from .learning import answered, calibrator, drawn, online
@@ -86,3 +93,24 @@ def test_audits_alone_tell_where_first_responses_are_accepted(runner: Any, fits:
     reasc = online(script, audit=1, max_samples=8)
     answered(runner, reasc)
     assert "asc" in {account["method"] for account in answered(runner, reasc, [f"x{i}" for i in range(20)])}
+
+
+def test_an_audit_takes_the_place_of_no_sample_that_was_paid_for() -> None:
+    """Of five samples in flight the decision falls after two; the third never came, the fourth was cut off."""
+    session = Session(
+        ASC(0.8),
+        ballot=Ballot(last_number(), ToolVotes()),
+        measure=None,
+        max_samples=16,
+        concurrency=5,
+        required=False,
+        audit=True,
+    )
+    assert list(session.launch(5)) == [0, 1, 2, 3, 4]
+    for index in (0, 1):
+        session.add(Sample(index, AIMessage("The answer is 7.")))
+    for index in (3, 4):
+        session.add(Sample(index, AIMessage("The"), "cancelled"))
+    assert session.decision is not None
+    assert session.wanted == 1
+    assert list(session.launch(1)) == [5]

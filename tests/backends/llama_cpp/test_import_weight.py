@@ -3,7 +3,15 @@
 import subprocess
 import sys
 
-NEEDED = ("_version", "exceptions", "method.row_statistics", "method.token_signals", "method.top_candidates", "models")
+NEEDED = (
+    "_version",
+    "complaints",
+    "exceptions",
+    "method.row_statistics",
+    "method.token_signals",
+    "method.top_candidates",
+    "models",
+)
 CODE = """
 import sys, langchain_reasc_llama_cpp
 print(*(name for name in sys.modules if name.startswith(("langchain_reasc.", *sys.argv[1:]))))
