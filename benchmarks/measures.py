@@ -14,6 +14,7 @@ __all__ = ["MEASURES", "measured"]
 MEASURES: Final[dict[str, Callable[[Settings], Iterator[Row]]]] = {
     "decode": decode_rate.large_model,
     "decode-shipped": decode_rate.tiny_model,
+    "left-over": decode_rate.left_over,
     "llama-server": peers.against_llama_server,
     "llama-cpp-python": peers.against_llama_cpp_python,
     "batch": batching.large_model,
