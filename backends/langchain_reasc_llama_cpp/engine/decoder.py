@@ -9,10 +9,11 @@ import numpy as np
 from langchain_reasc.exceptions import ConfidenceError, ModelError, ReASCError
 from langchain_reasc_llama_cpp.engine.context import CacheFull, Chunk, DecodeContext, Logits
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
+from langchain_reasc_llama_cpp.engine.plan import Plan
 from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache
 from langchain_reasc_llama_cpp.engine.report import Report
 from langchain_reasc_llama_cpp.engine.request import Failed, Finished, GenerationRequest
-from langchain_reasc_llama_cpp.engine.scheduler import Plan, Scheduler
+from langchain_reasc_llama_cpp.engine.scheduler import Scheduler
 from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain

@@ -1,8 +1,8 @@
-"""Whose sample gets the next free slot."""
+"""Whose sample gets the next free slot, and who gives way."""
 
 from collections.abc import Sequence as Many
 
-from langchain_reasc_llama_cpp.engine.sequences import SequenceGroup
+from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup
 
 __all__ = ["TurnPolicy"]
 
@@ -63,6 +63,19 @@ class TurnPolicy:
             elif group.prompt or taken + reserved < self._slots:
                 return group
         return None
+
+    def victim(self, active: Many[SequenceGroup]) -> Sequence | SequenceGroup | None:
+        """Who is preempted: the youngest live sample, or the prompt on its way of a younger request.
+
+        None where there is only one of them.
+        """
+        prompts = [group for group in active if group.prefilling]
+        live = [sequence for group in active for sequence in group.live]
+        if len(live) + len(prompts) < 2:
+            return None
+        prompt = max(prompts, key=lambda group: group.order, default=None)
+        youngest = max(live, key=lambda sequence: sequence.age, default=None)
+        return prompt if prompt and (youngest is None or youngest.group.order < prompt.order) else youngest
 
     def _wanted(self, group: SequenceGroup) -> int:
         return min(len(group.waiting), self._each)

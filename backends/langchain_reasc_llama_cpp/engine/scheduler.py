@@ -2,41 +2,22 @@
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from langchain_reasc_llama_cpp.engine.context import Logits
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
+from langchain_reasc_llama_cpp.engine.plan import Plan
 from langchain_reasc_llama_cpp.engine.policy import TurnPolicy
 from langchain_reasc_llama_cpp.engine.prompt_cache import PromptCache, common_prefix
 from langchain_reasc_llama_cpp.engine.sequences import Prefill, Sequence, SequenceGroup, Status
 
-__all__ = ["Plan", "Scheduler"]
+__all__ = ["Scheduler"]
 
 _WORTH_WAITING = 32
 """A prompt waits for one that is being prefilled when it can share this many more tokens afterwards."""
 _PREFILL_SHARE = 8
 """While answers are being generated, a step carries at most this fraction of ``n_batch`` as prompt tokens."""
-
-
-@dataclass(slots=True)
-class Plan:
-    """What one step does, in this order.
-
-    Attributes:
-        starting: samples that first draw a token from their prompt's logits, which needs no decode.
-        rows: samples that decode one token each, in the order of their rows; those that are starting among them.
-        chunks: pieces of prompts, or of what preempted samples had generated, each with its size.
-        preempted: samples, and prompts on their way, that gave their cells back for this step.
-        failed: a request that does not fit even alone; whoever runs the plan removes it.
-    """
-
-    starting: list[Sequence] = field(default_factory=list)
-    rows: list[Sequence] = field(default_factory=list)
-    chunks: list[tuple[Prefill, int]] = field(default_factory=list)
-    preempted: list[Sequence | SequenceGroup] = field(default_factory=list)
-    failed: list[SequenceGroup] = field(default_factory=list)
 
 
 class Scheduler:
@@ -156,8 +137,8 @@ class Scheduler:
         for sequence in list(group.live):
             self.release(sequence)
         self.prefills = [prefill for prefill in self.prefills if prefill.group is not group]
-        self._let_go(group)
-        self._come_back(group)
+        group.let_go(self._prompts)
+        group.come_back(self._prompts)
         (self._active if group in self._active else self._new).remove(group)
         self._full = False
 
@@ -185,10 +166,10 @@ class Scheduler:
         if any(common_prefix(other, tokens) - shared >= _WORTH_WAITING for other in coming):
             return False
         prompt = group.prompt = self._prompts.open(tokens)
-        self._come_back(group)
+        group.come_back(self._prompts)
         missing = len(tokens) - prompt.done
         if not self._fits(group, missing):
-            self._let_go(group)
+            group.let_go(self._prompts)
             return False
         group.begun = group.begun or time.perf_counter()
         if group.prefilled is None:
@@ -276,28 +257,21 @@ class Scheduler:
             if group.prompt and not group.live and not group.prefilling and group is not keep
         ]
         for group in idle:
-            self._let_go(group)
+            group.let_go(self._prompts)
         return bool(idle)
 
     def _preempt(self) -> Sequence | SequenceGroup | None:
         """Make the youngest give its cells back; None when only one is left."""
-        prompts = [prefill for prefill in self.prefills if prefill.sequence is None]
-        live = [sequence for group in self._active for sequence in group.live]
-        if len(live) + len(prompts) < 2:
-            return None
-        prompt = max(prompts, key=lambda prefill: prefill.group.order, default=None)
-        youngest = max(live, key=lambda sequence: sequence.age, default=None)
-        if prompt is not None and (youngest is None or youngest.group.order < prompt.group.order):
-            self.prefills.remove(prompt)
-            self._let_go(prompt.group)
-            self._full = True
-            return prompt.group
-        assert youngest is not None
-        self._release(youngest, Status.PREEMPTED)
-        youngest.group.preempted.appendleft(youngest)
-        self._pending += 1
+        victim = self._policy.victim(self._active)
+        if isinstance(victim, SequenceGroup):
+            self.prefills = [each for each in self.prefills if each.sequence or each.group is not victim]
+            victim.let_go(self._prompts)
+        elif victim is not None:
+            self._release(victim, Status.PREEMPTED)
+            victim.group.preempted.appendleft(victim)
+            self._pending += 1
         self._full = True  # until another has ended
-        return youngest
+        return victim
 
     def _release(self, sequence: Sequence, status: Status, *, keep: bool = False) -> None:
         group, slot = sequence.group, sequence.slot
@@ -314,20 +288,5 @@ class Scheduler:
         else:
             self._cells.close(slot)
         if not group.live:
-            self._let_go(group)
+            group.let_go(self._prompts)
         self._full = False
-
-    def _let_go(self, group: SequenceGroup) -> None:
-        """Give a request's reference to its prompt back; it is remembered while the request waits for another turn."""
-        prompt, group.prompt = group.prompt, None
-        if prompt is not None:
-            if group.pending and group.kept is None:
-                group.kept = prompt
-                prompt.waiters += 1
-            self._prompts.release(prompt)
-
-    def _come_back(self, group: SequenceGroup) -> None:
-        prompt, group.kept = group.kept, None
-        if prompt is not None:
-            prompt.waiters -= 1
-            self._prompts.trim()

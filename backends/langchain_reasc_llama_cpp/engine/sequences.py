@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from langchain_reasc_llama_cpp.confidence.recorder import Wanted, wants
 from langchain_reasc_llama_cpp.engine.kv_cells import Slot
-from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt
+from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt, PromptCache
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest
 from langchain_reasc_llama_cpp.engine.text import TextAssembler
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
@@ -135,6 +135,22 @@ class SequenceGroup:
     def prefilling(self) -> bool:
         """Whether its prompt is on its way into the cache."""
         return self.prompt is not None and self.prompt.logits is None
+
+    def let_go(self, prompts: PromptCache) -> None:
+        """Give the reference to the prompt back; it is remembered while a sample waits for another turn."""
+        prompt, self.prompt = self.prompt, None
+        if prompt is not None:
+            if self.pending and self.kept is None:
+                self.kept = prompt
+                prompt.waiters += 1
+            prompts.release(prompt)
+
+    def come_back(self, prompts: PromptCache) -> None:
+        """Forget the prompt that was let go of: it is used again, or not needed any more."""
+        prompt, self.kept = self.kept, None
+        if prompt is not None:
+            prompt.waiters -= 1
+            prompts.trim()
 
     @property
     def begun_samples(self) -> Iterator[Sequence]:

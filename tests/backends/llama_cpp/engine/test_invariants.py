@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from langchain_reasc_llama_cpp.engine.scheduler import Plan
+from langchain_reasc_llama_cpp.engine.plan import Plan
 from langchain_reasc_llama_cpp.engine.sequences import Sequence, SequenceGroup, Status
 
 from backends.llama_cpp.engine.test_scheduler import Course
@@ -47,11 +47,11 @@ class Requests(RuleBasedStateMachine):
         behind = {each for group in groups for each in group.preempted}
         ready = {group: group.turn for group in groups if group.waiting and group.prompt and not group.prefilling}
         started = {group: group.started for group in groups}
-        oldest = min((each.age for group in groups for each in group.live), default=None)
         plan = self.course.step(too_full=too_full)
         self.nobody_passes_the_preempted(plan, behind, started)
         self.turns_are_kept(ready, started)
-        assert oldest not in {each.age for each in plan.preempted if isinstance(each, Sequence)}
+        oldest = min((each.age for group in self.groups for each in group.live), default=(-1, -1))
+        assert all(oldest < each.age for each in plan.preempted if isinstance(each, Sequence))
 
     def nobody_passes_the_preempted(self, plan: Plan, behind: set[Sequence], started: dict[Any, int]) -> None:
         if any(each.status is Status.PREEMPTED and each not in plan.preempted for each in behind):
