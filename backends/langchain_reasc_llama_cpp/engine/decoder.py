@@ -189,14 +189,12 @@ class Decoder:
     def _take(self, sequence: Sequence, token: int) -> None:
         """Add a drawn token to its sample, and end it where it ends."""
         piece, ends = self._piece(token)
-        tokens, request = sequence.tokens, sequence.group.request
-        tokens.append(token)
-        stopped = sequence.text.push(piece)
-        if ends or stopped:
+        sequence.tokens.append(token)
+        if sequence.text.push(piece) or ends:
             self._finish(sequence, "stop")
-        elif len(tokens) >= request.max_tokens:
+        elif len(sequence.tokens) >= sequence.most:
             self._finish(sequence, "length")
-        elif request.stream:
+        elif sequence.streams:
             self._report.text(sequence)
 
     def _finish(self, sequence: Sequence, reason: str) -> None:

@@ -93,18 +93,15 @@ class KvCells:
             self._memory.share(parent.id, slot.id, -1 if length == parent.length else length)
         return slot
 
-    def grow(self, slot: Slot, tokens: int = 1) -> None:
-        """Count tokens that were decoded into a sequence."""
-        self.used += tokens
-        if slot.runs and slot.runs[-1].ref_count == 1:
-            slot.runs[-1].size += tokens
-        else:
-            slot.runs.append(Run(tokens))
-
-    def grow_each(self, slots: Iterable[Slot]) -> None:
-        """Count one token more in each of these sequences."""
+    def grow(self, *slots: Slot, tokens: int = 1) -> None:
+        """Count so many tokens that were decoded into each of these sequences."""
+        self.used += tokens * len(slots)
         for slot in slots:
-            self.grow(slot)
+            runs = slot.runs
+            if runs and runs[-1].ref_count == 1:
+                runs[-1].size += tokens
+            else:
+                runs.append(Run(tokens))
 
     def close(self, slot: Slot) -> None:
         """Forget a sequence; cells that others hold too stay."""
@@ -127,7 +124,7 @@ class KvCells:
         if not self._memory.restore(slot.id, state):
             self.close(slot)
             return None
-        self.grow(slot, tokens)
+        self.grow(slot, tokens=tokens)
         return slot
 
     def clear(self) -> None:

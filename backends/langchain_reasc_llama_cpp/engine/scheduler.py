@@ -101,11 +101,11 @@ class Scheduler:
             plan: what was run.
             logits: shape (rows + prompts that became whole, V), in this order.
         """
-        self._cells.grow_each([sequence.slot for sequence in plan.rows if sequence.slot])
+        self._cells.grow(*[sequence.slot for sequence in plan.rows if sequence.slot])
         at = len(plan.rows)
         for prefill, size in plan.chunks:
             prefill.done += size
-            self._cells.grow(prefill.slot, size)
+            self._cells.grow(prefill.slot, tokens=size)
             if prefill.sequence is None:
                 assert prefill.group.prompt is not None
                 prefill.group.prompt.done = prefill.done

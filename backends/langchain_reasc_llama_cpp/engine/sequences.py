@@ -45,6 +45,8 @@ class Sequence:
         index: the sample's index.
         wanted: what is recorded of its tokens.
         text: the sample's text so far.
+        most: how many tokens are generated at most.
+        streams: whether text is sent as it comes.
         status: where it is.
         slot: where it lies in the KV cache, while RUNNING or in PREFILL.
         tokens: what was generated so far; the last token is not in the KV cache yet.
@@ -59,6 +61,8 @@ class Sequence:
     index: int
     wanted: Wanted
     text: TextAssembler
+    most: int
+    streams: bool
     status: Status = Status.WAITING
     slot: Slot | None = None
     tokens: list[int] = field(default_factory=list)
@@ -121,7 +125,10 @@ class SequenceGroup:
         """Every sample waits."""
         request = self.request
         wanted = wants(request.signals, request.top_k_signal, request.logprobs)
-        self.waiting = deque(Sequence(self, index, wanted, TextAssembler(request.stop)) for index in request.samples)
+        self.waiting = deque(
+            Sequence(self, index, wanted, TextAssembler(request.stop), request.max_tokens, request.stream)
+            for index in request.samples
+        )
         self.unfinished = len(self.waiting)
         # One seed for many prompts would tie their samples together: the same draw picks each first token.
         self.salt = zlib.crc32(request.prompt.tobytes())

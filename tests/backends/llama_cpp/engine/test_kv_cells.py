@@ -42,10 +42,10 @@ class Ledger:
 def test_shared_cells_count_once() -> None:
     cells = KvCells(Ledger(), capacity=100, n_sequences=4)
     prompt = cells.open()
-    cells.grow(prompt, 10)
+    cells.grow(prompt, tokens=10)
     samples = [cells.open(prompt, 10) for _ in range(3)]
     for sample in samples:
-        cells.grow(sample, 5)
+        cells.grow(sample, tokens=5)
     assert (cells.used, cells.room, cells.sequences_left) == (25, 75, 0)
     cells.close(prompt)
     assert cells.used == 25  # the samples hold the prompt
@@ -57,9 +57,9 @@ def test_shared_cells_count_once() -> None:
 def test_a_prefix_can_end_anywhere() -> None:
     cells = KvCells(Ledger(), capacity=100, n_sequences=4)
     first = cells.open()
-    cells.grow(first, 10)
+    cells.grow(first, tokens=10)
     second = cells.open(first, 4)
-    cells.grow(second, 3)
+    cells.grow(second, tokens=3)
     third = cells.open(second, 6)
     assert (first.length, second.length, third.length, cells.used) == (10, 7, 6, 13)
     cells.close(second)
@@ -81,7 +81,7 @@ def test_any_course_of_events_is_counted_exactly() -> None:
                 slots.append(cells.open(parent, rng.randint(0, parent.length) if parent else 0))
             elif action < 0.8 and slots:
                 slot, tokens = rng.choice(slots), rng.randint(1, 5)
-                cells.grow(slot, tokens)
+                cells.grow(slot, tokens=tokens)
                 ledger.grow(slot.id, tokens)
             elif slots:
                 cells.close(slots.pop(rng.randrange(len(slots))))

@@ -19,7 +19,7 @@ RULES = SystemMessage("Answer in one word, and never say why. " * 10)
 def prefilled(cache: PromptCache, tokens: list[int]) -> CachedPrompt:
     prompt = cache.open(np.array(tokens, dtype=np.int32))
     assert prompt.slot is not None
-    cache._cells.grow(prompt.slot, len(tokens) - prompt.done)
+    cache._cells.grow(prompt.slot, tokens=len(tokens) - prompt.done)
     prompt.done, prompt.logits = len(tokens), np.zeros(3, dtype=np.float32)
     return prompt
 
