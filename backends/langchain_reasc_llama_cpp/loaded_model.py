@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -151,7 +152,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, Context
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the configuration only: whoever unpickles it loads the file again."""
-        return _reload, (type(self), {name: getattr(self, name) for name in self.model_fields_set})
+        return partial(type(self), **{name: getattr(self, name) for name in self.model_fields_set}), ()
 
     def _options(self, overrides: dict[str, Any] | None = None) -> CallOptions:
         options = CallOptions.of(self, overrides or {})
@@ -177,11 +178,8 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, ModelFields, Context
             "model_name": self.model_name,
             "model_path": str(self.path),
             "n_ctx": self._engine.n_ctx,
-            "n_parallel": self.n_parallel,
-            "n_gpu_layers": self.n_gpu_layers,
             "seed": self._base_seed,
-            "max_tokens": self.max_tokens,
-            "stop": self.stop,
+            **{name: getattr(self, name) for name in ("n_parallel", "n_gpu_layers", "max_tokens", "stop")},
             **self._options().sampling(self._engine.model.metadata).as_dict(),
             **self._alterations(),
         }
@@ -214,7 +212,3 @@ def _template_of(engine: Engine, given: str | None) -> ChatTemplate:
     if not model.has_tokenizer:
         raise ModelFileError(f"{model.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab'), so it cannot chat")
     return ChatTemplate(str(source), bos=model.bos, eos=model.eos)
-
-
-def _reload(kind: type[LoadedModel], fields: dict[str, Any]) -> LoadedModel:
-    return kind(**fields)

@@ -9,13 +9,7 @@ from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 
-from langchain_reasc.models.contract import (
-    FINISH_REASON,
-    GENERATED_TEXT,
-    TOKEN_SIGNALS,
-    TOKEN_SIGNALS_INFO,
-    sample_id,
-)
+from langchain_reasc.models.contract import FINISH_REASON, GENERATED_TEXT, TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, sample_id
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, TextDelta
 from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
 
@@ -91,37 +85,27 @@ class ChunkMaker:
         self._reader = maker.reader()
 
     def of(self, event: Event) -> ChatGenerationChunk:
-        """The chunk of a part of the response, or of its end."""
+        """The chunk of a part of the response, or of its end, with everything known about it."""
+        assert isinstance(event, TextDelta | Completion)
+        logprobs = _logprobs(event.logprobs)  # of the tokens since the last text
         if isinstance(event, TextDelta):
-            return self.delta(event)
-        assert isinstance(event, Completion)
-        return self.last(event)
-
-    def delta(self, event: TextDelta) -> ChatGenerationChunk:
-        """More text, as far as it is known whether it is text or a call."""
-        content, calls = self._read(event.text, final=False)
-        logprobs = _logprobs(event.logprobs)
-        message = AIMessageChunk(content=content, tool_call_chunks=calls, response_metadata=logprobs)
-        return ChatGenerationChunk(message=message, generation_info=logprobs or None)
-
-    def last(self, completion: Completion) -> ChatGenerationChunk:
-        """The chunk that ends a stream, with everything known about it."""
+            content, calls = self._read(event.text, final=False)
+            message = AIMessageChunk(content=content, tool_call_chunks=calls, response_metadata=logprobs)
+            return ChatGenerationChunk(message=message, generation_info=logprobs or None)
         content, calls = self._read("", final=True)
-        called = self._reader is not None and bool(self._reader.calls()[0])
-        metadata = self._maker.metadata(completion, called=called)
-        rest = _logprobs(completion.logprobs)  # of the tokens since the last text
+        metadata = self._maker.metadata(event, called=self._reader is not None and bool(self._reader.calls()[0]))
         message = AIMessageChunk(
             content=content,
             tool_call_chunks=calls,
-            response_metadata=metadata | rest,
-            usage_metadata=_usage(completion),
+            response_metadata=metadata | logprobs,
+            usage_metadata=_usage(event),
             chunk_position="last",
         )
-        return ChatGenerationChunk(
-            message=message, generation_info={"finish_reason": metadata["finish_reason"], **rest}
-        )
+        info = {FINISH_REASON: metadata[FINISH_REASON], **logprobs}
+        return ChatGenerationChunk(message=message, generation_info=info)
 
     def _read(self, text: str, *, final: bool) -> tuple[str, list[ToolCallChunk]]:
+        """More of the text, as far as it is known whether it is text or a call."""
         return (text, []) if self._reader is None else self._reader.read(text, final=final)
 
 

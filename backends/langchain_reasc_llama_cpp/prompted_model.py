@@ -1,7 +1,7 @@
 """The part of the chat model that turns messages and options into requests."""
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -11,7 +11,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
-from langchain_reasc_llama_cpp.engine.request import Event, GenerationRequest
+from langchain_reasc_llama_cpp.engine.request import GenerationRequest
 from langchain_reasc_llama_cpp.engine.streams import MakeRequest
 from langchain_reasc_llama_cpp.grammar.matchers import matchers
 from langchain_reasc_llama_cpp.loaded_model import LoadedModel
@@ -86,13 +86,7 @@ class PromptedModel(LoadedModel):
         return Call(options=options, shape=shape, maker=MessageMaker(self.model_name, info, shape.reader))
 
     def _request_for(
-        self,
-        messages: LanguageModelInput,
-        stop: list[str] | None,
-        call: Call,
-        seed: int,
-        *,
-        stream: bool = False,
+        self, messages: LanguageModelInput, stop: list[str] | None, call: Call, seed: int, *, stream: bool = False
     ) -> MakeRequest:
         """Everything about a request but where its events go. ``seed`` counts where the options leave it open."""
         options, metadata = call.options, self._engine.model.metadata
@@ -100,21 +94,21 @@ class PromptedModel(LoadedModel):
         prompt = self._fitting_prompt(messages, call)
         if not prompt:
             raise ConfigurationError("the messages make an empty prompt; say something")
-        return partial(
-            _make_request,
-            prompt=np.array(prompt, dtype=np.int32),
-            samples=range(options.first, options.first + options.n),
-            seed=seed if options.seed is None else options.seed,
-            sampling=options.sampling(metadata),
-            max_tokens=options.limit(metadata, self._engine.n_ctx - len(prompt)),
-            stop=stops,
-            signals=options.signals,
-            top_k_signal=options.top_k_signal,
-            logprobs=options.alternatives,
-            grammar=call.shape.grammar,
-            sized=bool(options.signals),
-            stream=stream,
-        )
+        request: dict[str, Any] = {
+            "prompt": np.array(prompt, dtype=np.int32),
+            "samples": range(options.first, options.first + options.n),
+            "seed": seed if options.seed is None else options.seed,
+            "sampling": options.sampling(metadata),
+            "max_tokens": options.limit(metadata, self._engine.n_ctx - len(prompt)),
+            "stop": stops,
+            "signals": options.signals,
+            "top_k_signal": options.top_k_signal,
+            "logprobs": options.alternatives,
+            "grammar": call.shape.grammar,
+            "sized": bool(options.signals),
+            "stream": stream,
+        }
+        return lambda emit: GenerationRequest(emit=emit, **request)
 
     def _fitting_prompt(self, messages: LanguageModelInput, call: Call) -> list[int]:
         """The prompt, without its oldest turns where it is too long and the caller lets them go."""
@@ -147,7 +141,3 @@ class PromptedModel(LoadedModel):
 def fresh_seed() -> int:
     """A seed nobody chose."""
     return secrets.randbelow(SEEDS)
-
-
-def _make_request(emit: Callable[[Event], None], **request: Any) -> GenerationRequest:
-    return GenerationRequest(emit=emit, **request)

@@ -71,8 +71,11 @@ def request_of(
     _name_limit(request, overrides, server)
     _ask_for_logprobs(request, server)
     given = {**samplers, **{name: value for name, value in overrides.items() if name in _SAMPLERS}}
-    extra = _renamed(_checked(given), server)
-    if body := {**(request.pop("extra_body", None) or {}), **extra}:
+    try:
+        wanted = SamplerFields(**given).model_dump(exclude_none=True)
+    except ValidationError as error:
+        raise explained(error) from None
+    if body := {**(request.pop("extra_body", None) or {}), **_renamed(wanted, server)}:
         request["extra_body"] = body
     if (request.get("n") or 1) > 1 and server.n is False:
         raise ConfigurationError(
@@ -98,13 +101,6 @@ def _ask_for_logprobs(request: dict[str, Any], server: Capabilities) -> None:
         request["logprobs"] = True
         if count:
             request["top_logprobs"] = count
-
-
-def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return SamplerFields(**given).model_dump(exclude_none=True)
-    except ValidationError as error:
-        raise explained(error) from None
 
 
 def _renamed(given: Mapping[str, Any], server: Capabilities) -> dict[str, Any]:

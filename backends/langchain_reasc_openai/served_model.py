@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models.base import LangSmithParams
@@ -57,7 +58,7 @@ class ServedModel(ServerFields, SamplerFields, Closing):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields that were given, the key among them, for another process: it connects anew."""
         kept = self.model_fields_set - {*CLIENT_FIELDS, "openai_api_base"}
-        return _remade, (type(self), {name: getattr(self, name) for name in kept})
+        return partial(type(self), **{name: getattr(self, name) for name in kept}), ()
 
     @classmethod
     def get_lc_namespace(cls) -> list[str]:
@@ -151,7 +152,3 @@ class ServedModel(ServerFields, SamplerFields, Closing):
         if server.streamed_logprobs is False and (request.get("logprobs") or server.streamed_usage is False):
             request[WHOLE] = True
         return request
-
-
-def _remade(kind: type[ServedModel], fields: dict[str, Any]) -> ServedModel:
-    return kind(**fields)

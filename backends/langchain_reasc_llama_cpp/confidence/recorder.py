@@ -134,7 +134,15 @@ class Recorder(Generic[OwnerT]):
             self._measure(block)
         while self._running:
             self._collect()
-        return self._written(owner, start)
+        if owner.wanted.logprobs is None:
+            return None
+        _, pieces = self._unwritten.get(id(owner), (owner, []))
+        if not all(np.isfinite(piece.logprobs).all() for piece in pieces):
+            raise _not_finite()
+        self._unwritten.pop(id(owner), None)
+        for piece in pieces:
+            owner.logprobs.extend(self._writer.entries(piece))
+        return owner.logprobs[start:]
 
     def drop(self, owner: OwnerT) -> None:
         """Forget all that was recorded for a sequence whose numbers nobody wants any more."""
@@ -207,17 +215,6 @@ class Recorder(Generic[OwnerT]):
                 self._unwritten.setdefault(id(owner), (owner, []))[1].append(measured.logprobs.at(own))
             if not all_sound and not measured.sound[own].all() and not any(each is owner for each in self._unsound):
                 self._unsound.append(owner)
-
-    def _written(self, owner: OwnerT, start: int) -> list[dict[str, Any]] | None:
-        if owner.wanted.logprobs is None:
-            return None
-        _, pieces = self._unwritten.get(id(owner), (owner, []))
-        if not all(np.isfinite(piece.logprobs).all() for piece in pieces):
-            raise _not_finite()
-        self._unwritten.pop(id(owner), None)
-        for piece in pieces:
-            owner.logprobs.extend(self._writer.entries(piece))
-        return owner.logprobs[start:]
 
     def _reported(self) -> list[OwnerT]:
         unsound, self._unsound = self._unsound, []

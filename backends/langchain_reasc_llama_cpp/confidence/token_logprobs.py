@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -44,7 +45,7 @@ class LogprobWriter:
     """Writes log-probabilities as the entries of OpenAI's ``logprobs.content``. The model must be open."""
 
     def __init__(self, model: NativeModel) -> None:
-        self._spellings = _Spellings(model)
+        self._spelled = cache(partial(_spelled, model))
 
     def entries(self, found: TokenLogprobs) -> list[dict[str, Any]]:
         """One entry per token: ``token``, ``bytes``, ``logprob`` and ``top_logprobs``.
@@ -58,21 +59,14 @@ class LogprobWriter:
         return drawn
 
     def _entries(self, tokens: Integers, logprobs: Floats) -> list[dict[str, Any]]:
-        spelled = map(self._spellings.__getitem__, tokens.tolist())
+        spelled = map(self._spelled, tokens.tolist())
         return [
             {"token": text, "bytes": [*raw], "logprob": logprob}
             for (text, raw), logprob in zip(spelled, logprobs.tolist(), strict=True)
         ]
 
 
-class _Spellings(dict[int, tuple[str, bytes]]):
-    """Token -> its text and its bytes, found when first asked for; empty where the model has no vocabulary."""
-
-    def __init__(self, model: NativeModel) -> None:
-        super().__init__()
-        self._model = model
-
-    def __missing__(self, token: int) -> tuple[str, bytes]:
-        raw = self._model.written(token) if self._model.has_tokenizer else b""
-        self[token] = raw.decode("utf-8", "replace"), raw
-        return self[token]
+def _spelled(model: NativeModel, token: int) -> tuple[str, bytes]:
+    """A token's text and its bytes; empty where the model has no vocabulary."""
+    raw = model.written(token) if model.has_tokenizer else b""
+    return raw.decode("utf-8", "replace"), raw

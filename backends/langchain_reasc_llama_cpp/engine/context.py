@@ -89,7 +89,7 @@ class DecodeContext:
         settings.n_threads = settings.n_threads_batch = n_threads
         settings.kv_unified = True
         settings.no_perf = True
-        parameters.apply(self._llama, settings)
+        parameters.apply(settings)
         settings.n_batch = self.n_batch = max(settings.n_batch, n_sequences + max(_IDLE))
         log.forget()
         self.handle: Any = self._llama.llama_init_from_model(model.handle, settings)

@@ -119,11 +119,7 @@ def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
 
 @lru_cache(maxsize=256)
 def check_schema(written: str, name: str) -> None:
-    """Check that a schema can be a grammar.
-
-    Args:
-        written: the schema's JSON.
-        name: what to call it in an error, such as "response".
+    """Check that a schema, written as JSON, can be a grammar; an error calls it by ``name``, such as "response".
 
     Raises:
         ConfigurationError: it cannot; the message names the part that is at fault.

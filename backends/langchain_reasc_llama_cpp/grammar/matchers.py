@@ -9,50 +9,21 @@ from langchain_reasc_llama_cpp.grammar.gbnf import lark_of
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
-__all__ = ["Matchers", "guidance", "matchers"]
+__all__ = ["guidance", "matchers"]
 
 _MOST_KEPT: Final = 64
 _making: Final = threading.Lock()
 
 
-class Matchers:
-    """The grammars of one model.
-
-    Attributes:
-        tokenizer: llguidance's view of the model's tokens.
-    """
+class _Known:
+    """What was made for one model: llguidance's view of its tokens, and the matchers of each grammar."""
 
     def __init__(self, model: NativeModel) -> None:
         self.tokenizer: Any = _tokenizer(model)
-        self._made: dict[Grammar, list[Any]] = {}
-
-    def made(self, grammar: Grammar, model: NativeModel) -> list[Any]:
-        """The matchers of a grammar at its beginning."""
-        if grammar not in self._made:
-            if len(self._made) >= _MOST_KEPT:
-                self._made.clear()
-            self._made[grammar] = [self._matcher(text) for text in self._texts(grammar, model)]
-        return self._made[grammar]
-
-    def _texts(self, grammar: Grammar, model: NativeModel) -> tuple[str, ...]:
-        if grammar.gbnf is None:
-            return grammar.lark
-        ends = self.tokenizer.eos_tokens
-        return (lark_of(grammar.gbnf, root=grammar.root, tokenize=model.tokenize, ends=ends),)
-
-    def _matcher(self, text: str) -> Any:
-        llguidance = guidance()
-        limits = llguidance.LLParserLimits(verbose_errors=False)
-        matcher = llguidance.LLMatcher(self.tokenizer, text, log_level=0, limits=limits)
-        if not matcher.is_error():
-            matcher.compute_bitmask()  # finds out whether there is a way to begin
-        if matcher.is_stopped() and not matcher.is_accepting():
-            why = matcher.get_error().split("\n")[0] or "no text keeps to it"
-            raise ConfigurationError(f"the grammar cannot be used: {why}")
-        return matcher
+        self.made: dict[Grammar, list[Any]] = {}
 
 
-_KNOWN: Final[WeakKeyDictionary[NativeModel, Matchers]] = WeakKeyDictionary()
+_KNOWN: Final[WeakKeyDictionary[NativeModel, _Known]] = WeakKeyDictionary()
 
 
 def guidance() -> Any:
@@ -81,9 +52,30 @@ def matchers(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
     """
     with _making:
         if model not in _KNOWN:
-            _KNOWN[model] = Matchers(model)
+            _KNOWN[model] = _Known(model)
         known = _KNOWN[model]
-        return known.made(grammar, model), known.tokenizer
+        if grammar not in known.made:
+            if len(known.made) >= _MOST_KEPT:
+                known.made.clear()
+            texts = grammar.lark
+            if grammar.gbnf is not None:
+                ends = known.tokenizer.eos_tokens
+                texts = (lark_of(grammar.gbnf, root=grammar.root, tokenize=model.tokenize, ends=ends),)
+            known.made[grammar] = [_matcher(known.tokenizer, text) for text in texts]
+        return known.made[grammar], known.tokenizer
+
+
+def _matcher(tokenizer: Any, text: str) -> Any:
+    """What keeps to a grammar in llguidance's notation, at its beginning."""
+    llguidance = guidance()
+    limits = llguidance.LLParserLimits(verbose_errors=False)
+    matcher = llguidance.LLMatcher(tokenizer, text, log_level=0, limits=limits)
+    if not matcher.is_error():
+        matcher.compute_bitmask()  # finds out whether there is a way to begin
+    if matcher.is_stopped() and not matcher.is_accepting():
+        why = matcher.get_error().split("\n")[0] or "no text keeps to it"
+        raise ConfigurationError(f"the grammar cannot be used: {why}")
+    return matcher
 
 
 class _Vocabulary:

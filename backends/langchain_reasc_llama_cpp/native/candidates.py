@@ -34,16 +34,6 @@ class Candidates:
         self.array: Any = llama.llama_token_data_array(data=self._data, size=0, selected=-1, sorted=False)
         self.address: int = ctypes.addressof(self.array)
 
-    @property
-    def ids(self) -> npt.NDArray[np.int32]:
-        """The candidates' token ids, shape (V,); a view."""
-        return self._ids
-
-    @property
-    def logits(self) -> Logits:
-        """The candidates' logits, shape (V,); a view."""
-        return self._logits
-
     def fill(self, row: Logits) -> None:
         """Make candidates of a whole row, shape (V,), in the order of the ids."""
         np.copyto(self._words, self._fresh)

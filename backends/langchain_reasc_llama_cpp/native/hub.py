@@ -10,11 +10,6 @@ __all__ = ["download"]
 def download(repo_id: str, filename: str, *, revision: str | None = None) -> Path:
     """Path of a file of a hub repository, downloaded if the cache does not have it.
 
-    Args:
-        repo_id: the repository, such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
-        filename: the file in it, such as ``"qwen2.5-0.5b-instruct-q4_k_m.gguf"``.
-        revision: branch, tag or commit; None for the default branch.
-
     Raises:
         MissingExtraError: huggingface_hub is not installed.
         ModelFileError: there is no such repository or file, or the hub cannot be reached.

@@ -18,13 +18,7 @@ _FLOAT32: Final = 6
 def load(
     llama: Any, model_handle: Any, metadata: Mapping[str, MetadataValue], adapters: Mapping[str, float]
 ) -> list[tuple[Any, float]]:
-    """Load adapters for a model, which frees them with itself.
-
-    Args:
-        llama: the ``llama_cpp`` module.
-        model_handle: the ``llama_model *``.
-        metadata: the metadata of the model's GGUF.
-        adapters: path -> scale.
+    """Load adapters (path -> scale) for a model, which frees them with itself.
 
     Returns:
         ``llama_adapter_lora *`` and scale of each.

@@ -70,7 +70,8 @@ class NativeModel:
         self._kept: tuple[Hashable, Any] | None = None
         try:
             self.handle = self._load(parameters)
-            self._check_usable()
+            if self._llama.llama_model_has_encoder(self.handle) or not self._llama.llama_model_has_decoder(self.handle):
+                raise ModelFileError(f"{path} is not a decoder-only language model, so it cannot chat")
             self.adapters = lora.load(self._llama, self.handle, self.metadata, parameters.adapters)
         except BaseException:
             self.close()
@@ -83,12 +84,13 @@ class NativeModel:
         self.weight_bytes: int = self._llama.llama_model_size(self.handle)
         self.training_context: int = self._llama.llama_model_n_ctx_train(self.handle)
         self.on_gpu: bool = parameters.n_gpu_layers != 0 and self._llama.llama_supports_gpu_offload()
-        self.is_recurrent: bool = self._llama.llama_model_is_recurrent(
-            self.handle
-        ) or self._llama.llama_model_is_hybrid(self.handle)
+        recurrent, hybrid = self._llama.llama_model_is_recurrent, self._llama.llama_model_is_hybrid
+        self.is_recurrent: bool = recurrent(self.handle) or hybrid(self.handle)
         self._pieces: dict[int, tuple[bytes, bool]] = {}
         self._written: dict[int, bytes] = {}
-        self.suppressed = self._suppressed_tokens()
+        count = ctypes.c_int32()
+        suppressed = self._llama.llama_vocab_get_suppress_tokens(self.vocabulary, ctypes.byref(count))
+        self.suppressed: tuple[int, ...] = tuple(suppressed[: count.value]) if count.value else ()
         self.adds_bos: bool = self._llama.llama_vocab_get_add_bos(self.vocabulary)
         self.bos = self._special_text(self._llama.llama_vocab_bos(self.vocabulary))
         self.eos = self._special_text(self._llama.llama_vocab_eos(self.vocabulary))
@@ -187,15 +189,6 @@ class NativeModel:
             why = log.last_error() or "it does not say why"
             raise ModelFileError(f"llama.cpp cannot load {self.path}: {why}")
         return handle
-
-    def _check_usable(self) -> None:
-        if self._llama.llama_model_has_encoder(self.handle) or not self._llama.llama_model_has_decoder(self.handle):
-            raise ModelFileError(f"{self.path} is not a decoder-only language model, so it cannot chat")
-
-    def _suppressed_tokens(self) -> tuple[int, ...]:
-        count = ctypes.c_int32()
-        tokens = self._llama.llama_vocab_get_suppress_tokens(self.vocabulary, ctypes.byref(count))
-        return tuple(tokens[: count.value]) if count.value else ()
 
     def _drop_kept(self) -> None:
         kept, self._kept = self._kept, None

@@ -50,10 +50,6 @@ class ModelParameters(ModelFields):
     def apply(self, llama: Any, parameters: Any) -> list[Any]:
         """Write these fields into a ``llama_model_params``.
 
-        Args:
-            llama: the ``llama_cpp`` module.
-            parameters: the struct.
-
         Returns:
             What must stay alive until the model is loaded.
 
@@ -92,16 +88,8 @@ class ContextParameters(ContextFields):
             )
         return self
 
-    def apply(self, llama: Any, parameters: Any) -> list[Any]:
-        """Write these fields into a ``llama_context_params``, whose ``n_threads`` stays where ``n_threads`` is None.
-
-        Args:
-            llama: the ``llama_cpp`` module.
-            parameters: the struct.
-
-        Returns:
-            What must stay alive until the context is made.
-        """
+    def apply(self, parameters: Any) -> None:
+        """Write these fields into a ``llama_context_params``, whose ``n_threads`` stays where ``n_threads`` is None."""
         parameters.n_batch = self.n_batch
         parameters.n_ubatch = self.n_ubatch or self.n_batch
         if self.n_threads is not None:
@@ -113,12 +101,10 @@ class ContextParameters(ContextFields):
         if self.rope_scaling_type is not None:
             parameters.rope_scaling_type = _ROPE_TYPES[self.rope_scaling_type]
         for name in _SHAPING:
-            value = getattr(self, name)
-            if value is not None:
+            if (value := getattr(self, name)) is not None:
                 setattr(parameters, name, value)
         parameters.offload_kqv, parameters.op_offload = self.offload_kqv, self.op_offload
         parameters.swa_full = self.swa_full
-        return []
 
     def shaping(self) -> dict[str, float | int | str]:
         """The fields that change what the model computes, where they are not as the GGUF says."""

@@ -49,11 +49,7 @@ def this_processor() -> Processor:
 
 
 def libraries(llama: Any) -> Path:
-    """The folder of llama.cpp's libraries, where llama-cpp-python finds them.
-
-    Args:
-        llama: the ``llama_cpp`` module.
-    """
+    """The folder of llama.cpp's libraries, where llama-cpp-python finds them."""
     return Path(os.environ.get("LLAMA_CPP_LIB_PATH") or Path(llama.__file__).parent / "lib")
 
 
@@ -62,9 +58,6 @@ def lacking(llama: Any) -> list[str]:
 
     Nothing here runs an instruction that may be missing, as ``llama_print_system_info`` does: only libggml-cpu is built
     for a special processor, and its ``ggml_cpu_has_...`` return a constant of the build.
-
-    Args:
-        llama: the ``llama_cpp`` module.
     """
     flags = this_processor().flags
     if not flags:

@@ -62,9 +62,6 @@ class _NotTried(Exception):
 def check_processor(llama: Any) -> None:
     """Refuse a build of llama.cpp that would end the process here. To be called before anything else of it is.
 
-    Args:
-        llama: the ``llama_cpp`` module.
-
     Raises:
         UnsupportedProcessorError: it was built for instructions that this processor lacks.
     """
@@ -82,10 +79,6 @@ def check_processor(llama: Any) -> None:
 
 def may_repack(llama: Any, header: GGUFHeader) -> bool:
     """Whether a model may be loaded with ``use_extra_bufts``, which has llama.cpp repack weights for its AMX kernels.
-
-    Args:
-        llama: the ``llama_cpp`` module, initialised.
-        header: the header of the model's GGUF.
 
     Raises:
         UnsupportedProcessorError: llama.cpp's plain kernels end the process too.
@@ -122,28 +115,18 @@ def _would_use_amx(header: GGUFHeader) -> bool:
 def _outcome(llama: Any) -> _Outcome:
     """The remembered outcome for this build and processor, or that of a trial now."""
     memory = _memory(llama)
-    outcome = _remembered(memory)
-    if outcome is None:
-        try:
-            outcome = _tried(llama)
-        except _NotTried as error:
-            # llama.cpp's plain kernels are the safe ones; another process may be able to try.
-            outcome = _Outcome("plain", f"whether they work here could not be tried: {error}", tried=False)
-        else:
-            _remember(memory, outcome)
+    if (known := _remembered(memory)) is not None:
+        return known
+    try:
+        wrong = _run(llama, "all")
+        outcome = _Outcome("all")
+        if wrong:
+            outcome = _Outcome("none" if _run(llama, "plain") else "plain", wrong)
+    except _NotTried as error:
+        # llama.cpp's plain kernels are the safe ones; another process may be able to try.
+        return _Outcome("plain", f"whether they work here could not be tried: {error}", tried=False)
+    _remember(memory, outcome)
     return outcome
-
-
-def _tried(llama: Any) -> _Outcome:
-    """Run the trial, again with plain kernels where the others fail.
-
-    Raises:
-        _NotTried: see :func:`_run`.
-    """
-    wrong = _run(llama, "all")
-    if not wrong:
-        return _Outcome("all")
-    return _Outcome("none" if _run(llama, "plain") else "plain", wrong)
 
 
 def _run(llama: Any, kernels: str) -> str:

@@ -14,7 +14,7 @@ __all__ = ["TemplateMessage", "as_plain_turns", "template_messages", "uses_tools
 TemplateMessage = dict[str, Any]
 """``role``, ``content``; and ``tool_calls``, ``tool_call_id``, ``name`` where there are any."""
 
-_ROLES: Final = {"system", "user", "assistant", "tool"}
+_SAME_ROLE: Final = {"developer": "system", "function": "tool"}
 _LEFT_OUT: Final = {  # blocks that are no text: what was thought, and calls, which ``tool_calls`` holds
     "reasoning",
     "thinking",
@@ -59,7 +59,7 @@ def template_messages(messages: Sequence[BaseMessage]) -> list[TemplateMessage]:
             raise ConfigurationError(
                 f"message {number} ({message.type}) cannot be shown to a model: {error}"
             ) from error
-        made: TemplateMessage = {"role": _role(str(found["role"])), "content": plain.content}
+        made: TemplateMessage = {"role": _SAME_ROLE.get(found["role"], found["role"]), "content": plain.content}
         made |= {key: found[key] for key in ("name", "tool_call_id") if found.get(key)}
         if isinstance(message, AIMessage) and message.tool_calls:
             made["tool_calls"] = [
@@ -138,8 +138,3 @@ def _text(content: str | list[Any], number: int) -> str:
         elif kind not in _LEFT_OUT:
             raise ConfigurationError(f"message {number} holds a block of type {kind!r}; this model reads text only")
     return "\n".join(texts)
-
-
-def _role(role: str) -> str:
-    known = {"developer": "system", "function": "tool"}.get(role, role)
-    return known if known in _ROLES else role

@@ -10,14 +10,10 @@ __all__ = ["newest_turns"]
 def newest_turns(
     messages: Sequence[BaseMessage], fits: Callable[[list[BaseMessage]], bool]
 ) -> list[BaseMessage] | None:
-    """The longest run of newest turns that fits, fewer than all; None where not even the newest does.
+    """The longest run of newest turns that ``fits``, fewer than all; None where not even the newest does.
 
     A turn is a human message and all that follows it up to the next, so a tool call stays with its result. A system
     message at the beginning is kept.
-
-    Args:
-        messages: the conversation.
-        fits: whether a part of it does.
     """
     least, most = 1, _turns(messages) - 1
     best: list[BaseMessage] | None = None

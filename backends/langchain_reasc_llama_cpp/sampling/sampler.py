@@ -74,7 +74,7 @@ class SamplerChain:
             0 if not brief or self._selects or self._biased or grammar or not _plain(parameters) else context
         )
         self._handle = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
-        for sampler in stages(llama, parameters, seed, model):
+        for sampler in stages(parameters, seed, model):
             llama.llama_sampler_chain_add(self._handle, sampler)
         self._chain = ctypes.cast(self._handle, ctypes.c_void_p).value
 

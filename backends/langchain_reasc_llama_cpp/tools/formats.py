@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 __all__ = ["HERMES", "HERMES_BY_INSTRUCTION", "LLAMA_JSON", "ToolFormat", "format_of"]
@@ -57,14 +57,7 @@ HERMES: Final = ToolFormat(
 )
 """Hermes, Qwen: ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``."""
 
-HERMES_BY_INSTRUCTION: Final = ToolFormat(
-    name="hermes by instruction",
-    opening="<tool_call>",
-    closing="</tool_call>",
-    arguments="arguments",
-    several=True,
-    native=False,
-)
+HERMES_BY_INSTRUCTION: Final = replace(HERMES, name="hermes by instruction", native=False)
 """The same, for templates that know no tools or write calls in a way that is not read here."""
 
 LLAMA_JSON: Final = ToolFormat(
@@ -78,10 +71,9 @@ _TOOLS: Final = re.compile(r"\btools\b")
 
 def format_of(template: str) -> ToolFormat:
     """The format a chat template's own words ask for."""
-    if not _TOOLS.search(template):
-        return HERMES_BY_INSTRUCTION
-    if "<tool_call>" in template and re.search(_NAME_THEN.format("arguments"), template):
-        return HERMES
-    if "ipython" in template and re.search(_NAME_THEN.format("parameters"), template):  # the role of Llama's results
-        return LLAMA_JSON
+    if _TOOLS.search(template):
+        if "<tool_call>" in template and re.search(_NAME_THEN.format("arguments"), template):
+            return HERMES
+        if "ipython" in template and re.search(_NAME_THEN.format("parameters"), template):  # Llama's role of results
+            return LLAMA_JSON
     return HERMES_BY_INSTRUCTION

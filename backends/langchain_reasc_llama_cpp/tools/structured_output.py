@@ -97,6 +97,16 @@ def _unreadable(message: BaseMessage, what: str, text: str) -> OutputParserExcep
     return OutputParserException(f"{what}\n\n{text}", llm_output=text)
 
 
+class _Seen:
+    """The chunks of a stream, added up."""
+
+    whole: Any = None
+
+    def add(self, chunk: str | BaseMessage) -> str | BaseMessage:
+        self.whole = chunk if self.whole is None else self.whole + chunk
+        return chunk
+
+
 class _Checked(BaseCumulativeTransformOutputParser[Any]):
     """A parser that completes half an object while it streams, but not once the response has ended."""
 
@@ -110,17 +120,17 @@ class _Checked(BaseCumulativeTransformOutputParser[Any]):
         return super().parse_result(result, partial=partial)
 
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
-        seen: list[Any] = []
-        yield from super()._transform(_kept(input, seen))
-        if seen:
-            self.check(seen[0])
+        seen = _Seen()
+        yield from super()._transform(seen.add(chunk) for chunk in input)
+        if seen.whole is not None:
+            self.check(seen.whole)
 
     async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
-        seen: list[Any] = []
-        async for parsed in super()._atransform(_akept(input, seen)):
+        seen = _Seen()
+        async for parsed in super()._atransform(seen.add(chunk) async for chunk in input):
             yield parsed
-        if seen:
-            self.check(seen[0])
+        if seen.whole is not None:
+            self.check(seen.whole)
 
 
 class _JsonParser(_Checked):
@@ -146,16 +156,3 @@ class _CallParser(_Checked, JsonOutputKeyToolsParser):
 class _PydanticCallParser(_Checked, PydanticToolsParser):
     def check(self, message: BaseMessage) -> None:
         _check_calls(message)
-
-
-def _kept(chunks: Iterator[str | BaseMessage], seen: list[Any]) -> Iterator[str | BaseMessage]:
-    """The chunks, added up beside."""
-    for chunk in chunks:
-        seen[:] = [seen[0] + chunk] if seen else [chunk]
-        yield chunk
-
-
-async def _akept(chunks: AsyncIterator[str | BaseMessage], seen: list[Any]) -> AsyncIterator[str | BaseMessage]:
-    async for chunk in chunks:
-        seen[:] = [seen[0] + chunk] if seen else [chunk]
-        yield chunk

@@ -4,7 +4,7 @@ langchain-openai reads only the first choice of a chunk and ignores its index, s
 responses up. Here its own payload, client and conversion are used, one choice at a time.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -18,8 +18,6 @@ from langchain_reasc_openai.routing.attempts import Attempt
 from langchain_reasc_openai.routing.reading import listen
 
 __all__ = ["read_choices", "reads_choices"]
-
-Piece = tuple[int, ChatGenerationChunk] | UsageMetadata
 
 
 def reads_choices(client: BaseChatModel, kwargs: Mapping[str, Any]) -> bool:
@@ -37,12 +35,7 @@ async def read_choices(
 ) -> UsageMetadata | None:
     """Read n responses to their ends; cancelled, it closes the connection.
 
-    Args:
-        attempt: whom to ask.
-        messages: the prompt.
-        kwargs: arguments of the chat model's call.
-        n: how many.
-        take: given each chunk with the number of its response, from 0.
+    Each chunk is given to ``take`` with the number of its response, from 0.
 
     Returns:
         The usage of all together, where the server reported it.
@@ -52,35 +45,25 @@ async def read_choices(
         Exception: what the server's client raised.
     """
     usage: UsageMetadata | None = None
-
-    def sort(piece: Piece) -> None:
-        nonlocal usage
-        if isinstance(piece, tuple):
-            take(*piece)
-        else:
-            usage = piece
-
     client = attempt.replica.client
     assert is_of_langchain_openai(client)
-    await listen(attempt, _pieces(client, messages, {**kwargs, "n": n}), sort)
+
+    def tell_apart(event: dict[str, Any]) -> None:
+        nonlocal usage
+        together = chunk_of(client, {**event, "choices": []})
+        if together and isinstance(together.message, AIMessageChunk) and together.message.usage_metadata:
+            usage = together.message.usage_metadata
+        for choice in event.get("choices") or ():
+            if (alone := chunk_of(client, {**event, "choices": [choice], "usage": None})) is not None:
+                take(choice.get("index") or 0, alone)
+
+    await listen(attempt, _events(client, messages, {**kwargs, "n": n}), tell_apart)
     return usage
 
 
-async def _pieces(client: Any, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AsyncIterator[Piece]:
+async def _events(client: Any, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
     stop, _ = kwargs.pop("stop", None), kwargs.pop("stream_usage", None)
     with keyless(client.openai_api_key):
         async with await send_streamed(client, messages, stop, kwargs) as response:
             async for chunk in response:
-                for piece in _sorted(client, chunk if isinstance(chunk, dict) else chunk.model_dump()):
-                    yield piece
-
-
-def _sorted(client: Any, event: dict[str, Any]) -> Iterator[Piece]:
-    usage = chunk_of(client, {**event, "choices": []})
-    if usage and isinstance(usage.message, AIMessageChunk) and usage.message.usage_metadata:
-        yield usage.message.usage_metadata
-    for choice in event.get("choices") or ():
-        alone = {**event, "choices": [choice], "usage": None}
-        converted = chunk_of(client, alone)
-        if converted is not None:
-            yield choice.get("index") or 0, converted
+                yield chunk if isinstance(chunk, dict) else chunk.model_dump()

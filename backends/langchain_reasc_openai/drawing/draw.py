@@ -26,7 +26,7 @@ from langchain_reasc.models.bridge import AsyncStream, Sender, Stream
 from langchain_reasc.models.contract import FailedSample
 from langchain_reasc_openai.drawing.choices import reads_choices
 from langchain_reasc_openai.drawing.drawn import Drawn
-from langchain_reasc_openai.drawing.sample_requests import SharedRequest, SingleRequest
+from langchain_reasc_openai.drawing.sample_requests import SharedRequest, draw_one
 from langchain_reasc_openai.routing.attempts import Attempt
 from langchain_reasc_openai.routing.replicas import ReplicaPool
 
@@ -144,7 +144,12 @@ class Draw:
             drawn.over = True
             put(drawn)
 
-        once = self._request(kwargs, group, hand_over)
+        async def once_alone(attempt: Attempt) -> None:
+            await draw_one(attempt, self.messages, kwargs, group[0], lambda: self.cancelled)
+
+        once = once_alone
+        if len(group) > 1:
+            once = SharedRequest(self.messages, kwargs, group, lambda: self.cancelled, hand_over).once
         try:
             attempts = self.pool.attempts(self.messages, responses=len(group), rate_limiter=self.rate_limiter)
             await attempts.run(once, deadline=deadline)
@@ -165,8 +170,3 @@ class Draw:
         for drawn in left:
             if not drawn.cancelled or drawn.server is not None:  # else never sent, and so never paid for
                 hand_over(drawn)
-
-    def _request(self, kwargs: dict[str, Any], group: Sequence[Drawn], hand_over: Put) -> Callable[[Attempt], Any]:
-        if len(group) == 1:
-            return SingleRequest(self.messages, kwargs, group[0], lambda: self.cancelled).once
-        return SharedRequest(self.messages, kwargs, group, lambda: self.cancelled, hand_over).once

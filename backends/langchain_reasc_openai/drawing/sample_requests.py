@@ -13,31 +13,25 @@ from langchain_reasc_openai.drawing.drawn import Drawn
 from langchain_reasc_openai.routing.attempts import Attempt
 from langchain_reasc_openai.routing.reading import cut_off, finish_reason, read, received_tokens
 
-__all__ = ["SharedRequest", "SingleRequest"]
+__all__ = ["SharedRequest", "draw_one"]
 
 
-class SingleRequest:
-    """Draws one sample; the server's usage is its own."""
+async def draw_one(
+    attempt: Attempt, messages: list[BaseMessage], kwargs: dict[str, Any], drawn: Drawn, cancelled: Callable[[], bool]
+) -> None:
+    """Try to draw one sample, whose usage the server reports; ``cancelled`` tells whether it is to be cut off."""
 
-    def __init__(
-        self, messages: list[BaseMessage], kwargs: dict[str, Any], drawn: Drawn, cancelled: Callable[[], bool]
-    ) -> None:
-        """Describe the request; ``cancelled`` tells whether it is to be cut off."""
-        self._messages, self._kwargs, self._drawn, self._cancelled = messages, kwargs, drawn, cancelled
-
-    async def once(self, attempt: Attempt) -> None:
-        """Try to draw the sample."""
-        self._drawn.begin(attempt.replica.url)
-        try:
-            await read(attempt, self._messages, self._kwargs, self._take)
-        except Exception as error:
-            self._drawn.error = error
-            raise
-
-    def _take(self, chunk: ChatGenerationChunk) -> None:
-        self._drawn.chunks.append(chunk)
-        if self._cancelled():  # a client may have swallowed the cancellation
+    def take(chunk: ChatGenerationChunk) -> None:
+        drawn.chunks.append(chunk)
+        if cancelled():  # a client may have swallowed the cancellation
             raise CancelledError
+
+    drawn.begin(attempt.replica.url)
+    try:
+        await read(attempt, messages, kwargs, take)
+    except Exception as error:
+        drawn.error = error
+        raise
 
 
 class SharedRequest:

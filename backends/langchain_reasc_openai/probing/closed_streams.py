@@ -55,6 +55,10 @@ class _Work:
     prompt: bool
     generated: float | None
 
+    def generated_since(self, before: "_Work") -> float:
+        """How many tokens were generated in between; 0 where they are not counted."""
+        return (self.generated or 0.0) - (before.generated or 0.0)
+
 
 def stops_when_cut_off(
     server: Server, body: Callable[..., dict[str, Any]], endless: Mapping[str, Any]
@@ -94,15 +98,17 @@ def _begun(server: Server, request: Mapping[str, Any]) -> Iterator[float]:
 def _seen_at_work(server: Server, request: Mapping[str, Any]) -> bool:
     before = _idle(server)
     with _begun(server, request) as left:
-        during = _until(server, lambda work: work.running > before.running or _more(work, before), seconds=_QUIET)
+        during = _until(
+            server, lambda work: work.running > before.running or work.generated_since(before) > 0, seconds=_QUIET
+        )
     if during is None:
         raise _NotKnown("what it tells of its work comes late, or it generates too fast to see it")
-    counts_each, closed = _more(during, before), time.monotonic()
+    counts_each, closed = during.generated_since(before) > 0, time.monotonic()
     last, risen = during, closed
 
     def is_over(work: _Work) -> bool:
         nonlocal last, risen
-        if _more(work, last):
+        if work.generated_since(last) > 0:
             last, risen = work, time.monotonic()
         return time.monotonic() > risen + _QUIET if counts_each else work.running == 0
 
@@ -111,8 +117,8 @@ def _seen_at_work(server: Server, request: Mapping[str, Any]) -> bool:
         if during.prompt or counts_each:
             return False
         raise _NotKnown("its number of running requests is not up to date")
-    if _more(after, before):
-        return _generated(after) - _generated(before) < 0.9 * _TOKENS
+    if (generated := after.generated_since(before)) > 0:
+        return generated < 0.9 * _TOKENS
     if _SAFE * (time.monotonic() - closed) < left:
         return True
     raise _NotKnown("it generates too fast to see it")
@@ -146,7 +152,7 @@ def _idle(server: Server) -> _Work:
     if (idle := _until(server, lambda work: work.running == 0, seconds=_WATCHED / 2)) is not None:
         return idle
     last = _told(server)
-    if last.prompt or last.generated is None or _more(last, first):
+    if last.prompt or last.generated is None or last.generated_since(first) > 0:
         raise _NotKnown("it is busy with other requests")
     return last  # the number is of old
 
@@ -159,14 +165,6 @@ def _until(server: Server, condition: Callable[[_Work], bool], seconds: float) -
             return None
         time.sleep(_PAUSE)
     return work
-
-
-def _more(work: _Work, before: _Work) -> bool:
-    return _generated(work) > _generated(before)
-
-
-def _generated(work: _Work) -> float:
-    return work.generated or 0.0
 
 
 def _told(server: Server) -> _Work:

@@ -1,6 +1,7 @@
 """What servers were found to support, remembered in this process and, where asked, in a JSON file."""
 
 import threading
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -16,8 +17,8 @@ from langchain_reasc_openai.probing.questions import ask_everything
 
 __all__ = ["probe", "remembered"]
 
-_known: dict[tuple[str, str], Capabilities] = {}
-_locks: dict[tuple[str, str], threading.Lock] = {}
+_known: dict[str, Capabilities] = {}
+_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 _guard = threading.Lock()
 
 
@@ -52,32 +53,27 @@ def probe(
         ConfigurationError: the URL, the model or the file is wrong.
     """
     url = base_url(url)
-    key = (url, model or "")
-    with _lock_of(key):  # who comes second waits, and finds the answer
+    name = _name(url, model)
+    with _guard:
+        asking = _locks[name]
+    with asking:  # who comes second waits, and finds the answer
         if not refresh and (found := remembered(url, model=model, cache=cache)):
             return found
         with Server(url, api_key=api_key, headers=headers, timeout=timeout, proxy=proxy) as server:
             found = ask_everything(server, model, cut_off=cut_off)
-        _known[key] = found
+        _known[name] = found
         if cache is not None:
-            _store(Path(cache), url, model, found)
+            _store(Path(cache), name, found)
         return found
 
 
 def remembered(url: str, *, model: str | None = None, cache: str | Path | None = None) -> Capabilities | None:
     """What was found before; None where nobody asked yet."""
-    url = base_url(url)
-    found = _known.get((url, model or ""))
-    if found is None and cache is not None:
-        found = _read(Path(cache)).servers.get(_name(url, model))
-        if found is not None:
-            _known[url, model or ""] = found
+    name = _name(base_url(url), model)
+    found = _known.get(name)
+    if found is None and cache is not None and (found := _read(Path(cache)).servers.get(name)):
+        _known[name] = found
     return found
-
-
-def _lock_of(key: tuple[str, str]) -> threading.Lock:
-    with _guard:
-        return _locks.setdefault(key, threading.Lock())
 
 
 def _name(url: str, model: str | None) -> str:
@@ -99,10 +95,10 @@ def _read(path: Path) -> _File:
         raise ConfigurationError(f"cannot read what is known of servers from {path}: {error.strerror}") from None
 
 
-def _store(path: Path, url: str, model: str | None, found: Capabilities) -> None:
+def _store(path: Path, name: str, found: Capabilities) -> None:
     with _guard:  # or one of two writers would lose the other's entry
         file = _read(path)
-        file.servers[_name(url, model)] = found
+        file.servers[name] = found
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, file.model_dump_json(indent=2) + "\n")

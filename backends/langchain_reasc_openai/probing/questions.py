@@ -36,12 +36,9 @@ _SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
 
 
 def ask_everything(server: Server, model: str | None = None, *, cut_off: bool = False) -> Capabilities:
-    """Ask a server for all that :class:`Capabilities` holds.
+    """Ask a server for all that :class:`Capabilities` holds of a model, or of the only one that it lists.
 
-    Args:
-        server: whom to ask.
-        model: which model; None where it lists only one.
-        cut_off: whether to measure, too, if a stream that is closed stops it.
+    With ``cut_off`` it is measured, too, if a stream that is closed stops it.
 
     Raises:
         ServerError: it cannot be reached, refuses the key, or gives no response at all.
@@ -140,11 +137,9 @@ class _Questions:
         if not k:
             self.notices.append("only the chosen token's logprob comes back: use the token_logprob signal")
         k = min(k, asked)  # some return the chosen token beside the k likeliest
-        return True, self._more(k) if k == _K[0] else k
-
-    def _more(self, k: int) -> int:
-        answer = self._ask(logprobs=True, top_logprobs=_MANY)
-        return max(k, min(counted_logprobs(answer.choices)[1], _MANY)) if answer.ok else k
+        if k == _K[0] and (answer := self._ask(logprobs=True, top_logprobs=_MANY)).ok:
+            k = max(k, min(counted_logprobs(answer.choices)[1], _MANY))
+        return True, k
 
     def _n(self) -> bool:
         answer = self._ask(n=2)

@@ -17,11 +17,8 @@ def require_same_model(servers: Sequence[Server], model: str) -> None:
     """Refuse servers of which one says that it serves another model; one that does not answer says nothing.
 
     llama-server answers to any name with the model it has, so that its votes would be mixed with the others' unnoticed;
-    it tells the size of its weights. vLLM and SGLang list the models they serve.
-
-    Args:
-        servers: the servers, which are asked together, and generate nothing.
-        model: the name that requests will have.
+    it tells the size of its weights. vLLM and SGLang list the models they serve. All are asked together, and generate
+    nothing.
 
     Raises:
         ConfigurationError: they do not serve one model.

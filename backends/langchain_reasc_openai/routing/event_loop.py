@@ -41,12 +41,7 @@ class LoopThread:
     """
 
     def __init__(self, name: str, at_end: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Make it, without starting the thread.
-
-        Args:
-            name: the thread's name.
-            at_end: run in the loop before it ends; closes connections. It must not refer to this object.
-        """
+        """Make it, without starting the thread; ``at_end`` runs in the loop before it ends, and must not hold this."""
         self._name, self._at_end = name, at_end
         self._lock = threading.Lock()
         self._running: _Running | None = None

@@ -214,11 +214,8 @@ class ReplicaPool:
         rate_limiter: BaseRateLimiter | None,
         kwargs: dict[str, Any],
     ) -> ChatResult:
-        async def ask(attempt: Attempt) -> ChatResult:
-            return await response(attempt.replica.client, messages, kwargs)
-
         attempts = self.attempts(messages, rate_limiter=rate_limiter, prepaid=True)
-        return await attempts.run(ask)
+        return await attempts.run(lambda attempt: response(attempt.replica.client, messages, kwargs))
 
 
 async def _close_all(closes: Sequence[Callable[[], Awaitable[None]]]) -> None:

@@ -109,7 +109,7 @@ def test_every_context_field_is_written() -> None:
         },
     }
     names = {"flash_attn": True, "type_k": "q4_1", "type_v": "iq4_nl", "rope_scaling_type": "longrope"}
-    ContextParameters(**given, **names).apply(llama, written)
+    ContextParameters(**given, **names).apply(written)
     assert {name: getattr(written, name) for name in given} == given
     assert (written.flash_attn_type, written.rope_scaling_type) == (1, llama.LLAMA_ROPE_SCALING_TYPE_LONGROPE)
     assert (written.type_k, written.type_v) == (llama.GGML_TYPE_Q4_1, llama.GGML_TYPE_IQ4_NL)
@@ -119,7 +119,7 @@ def test_every_context_field_is_written() -> None:
 def test_nothing_given_leaves_llama_cpps_defaults() -> None:
     llama = library()
     untouched, written = llama.llama_context_default_params(), llama.llama_context_default_params()
-    ContextParameters().apply(llama, written)
+    ContextParameters().apply(written)
     differing = {n for n, _ in untouched._fields_ if bytes_of(untouched, n) != bytes_of(written, n)}
     assert differing == {"n_batch"}
     model, loaded = llama.llama_model_default_params(), llama.llama_model_default_params()
