@@ -9,12 +9,11 @@ from langchain_reasc_openai import PRESETS, ChatOpenAICompatible, probe
 from langchain_reasc_openai.probing.asking import Server
 from langchain_reasc_openai.probing.identity import identify
 
-from backends.openai.conftest import AsyncFace, SyncFace
+from backends.openai.conftest import Face
 from langchain_reasc import Measure, ReASCRunnable
 from langchain_reasc.models.logprobs import read_signals
 
 pytest.importorskip("xllamacpp")
-Face = SyncFace | AsyncFace
 QUESTION = "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does Kira need?"
 
 

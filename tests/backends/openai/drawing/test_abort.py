@@ -12,9 +12,7 @@ import pytest
 from servers.exchange import Exchange
 
 from backends.openai.pools import (
-    AsyncCalls,
     Script,
-    SyncCalls,
     endless,
     eventually,
     hangs,
@@ -23,11 +21,6 @@ from backends.openai.pools import (
     serving,
     silent,
 )
-
-
-@pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
-def calls(request: pytest.FixtureRequest) -> Any:
-    return request.param()
 
 
 @pytest.mark.parametrize("step", [endless, hangs, silent], ids=["generating", "before the first token", "queued"])
