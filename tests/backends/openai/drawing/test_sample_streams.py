@@ -140,18 +140,6 @@ def test_samples_that_were_never_sent_do_not_come_out(calls: Any) -> None:
     assert len(script.requests) == 1
 
 
-def test_the_rest_is_cut_off_when_the_decision_falls(calls: Any) -> None:
-    async def by_seed(exchange: Exchange) -> None:
-        await (says("forty two") if exchange.body["seed"] == 0 else endless)(exchange)
-
-    script = Script(by_seed)
-    with serving(script) as url, pool_of(url) as pool:
-        ended = calls.sample(pool, n=4, seeds=range(4), then=lambda stream, pair: stream.cancel())
-        assert eventually(lambda: script.open == 0)
-    reasons = {index: message.response_metadata["finish_reason"] for index, message in ended}
-    assert reasons.pop(0) == "stop" and set(reasons.values()) <= {"cancelled"}
-
-
 def test_a_sample_that_takes_too_long_fails_with_what_it_said(calls: Any) -> None:
     async def by_seed(exchange: Exchange) -> None:
         await (endless if exchange.body["seed"] else says("forty two"))(exchange)

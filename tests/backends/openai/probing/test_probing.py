@@ -155,26 +155,23 @@ def test_the_name_of_the_token_limit_is_found(limit: str) -> None:
     assert found(ollama(strict=True)).max_tokens == "max_tokens"
 
 
-def test_probing_costs_few_tokens() -> None:
-    with serving(vllm()) as fake:
-        probe(fake.url)
+def test_probing_costs_few_tokens(fake: Fake) -> None:
+    probe(fake.url)
     limits = [request.get("max_tokens") or request.get("max_completion_tokens") for request in fake.requests]
     assert len(limits) <= 20 and sum(limits) <= 80
 
 
-def test_a_server_is_asked_once_per_process() -> None:
-    with serving(vllm()) as fake:
-        first = probe(fake.url)
-        asked = len(fake.requests)
-        assert probe(fake.url) is first and len(fake.requests) == asked
-        assert probe(fake.url, refresh=True) is not first and len(fake.requests) == 2 * asked
+def test_a_server_is_asked_once_per_process(fake: Fake) -> None:
+    first = probe(fake.url)
+    asked = len(fake.requests)
+    assert probe(fake.url) is first and len(fake.requests) == asked
+    assert probe(fake.url, refresh=True) is not first and len(fake.requests) == 2 * asked
 
 
-def test_many_threads_ask_once_between_them() -> None:
-    with serving(vllm()) as fake:
-        with ThreadPoolExecutor(8) as threads:
-            list(threads.map(probe, [fake.url] * 8))
-        assert len([request for request in fake.requests if request.get("n") == 2]) == 1
+def test_many_threads_ask_once_between_them(fake: Fake) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(probe, [fake.url] * 8))
+    assert len([request for request in fake.requests if request.get("n") == 2]) == 1
 
 
 def test_what_was_found_is_remembered_in_a_file(tmp_path: Path) -> None:
