@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float32]
 
 def write(path: Path, questions: int, *, tokens: int = TOKENS, samples: int = SAMPLES) -> Path:
     """Write such a pool, question by question; then copy it where its name asks for JSON Lines."""
-    made = path.with_suffix(".sqlite")
+    made = path.with_name(f"{path.name}.sqlite") if path.suffix == ".jsonl" else path
     store = PoolStore.create(made)
     for question in questions_of(questions, tokens=tokens, samples=samples):
         store.add(question)

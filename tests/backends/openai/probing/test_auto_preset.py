@@ -11,6 +11,8 @@ from backends.openai.fake_server import Fake, lm_studio, serving, vllm
 from langchain_reasc.exceptions import ConfigurationError, ServerError
 from langchain_reasc.models.prepared import PreparedModel
 
+KEY = "hush-hush"
+
 
 def test_auto_asks_once_for_all_copies_and_calls(fake: Fake, face: Face) -> None:
     model = model_of(fake, preset="auto")
@@ -35,8 +37,8 @@ def test_auto_passes_over_a_server_that_is_not_there(face: Face, gone: Fake, fak
 def test_no_server_at_all_is_one_clear_line(face: Face, gone: Fake) -> None:
     for call, options in ((face.invoke, {}), (face.stream, {}), (face.sample, {"n": 2})):
         with pytest.raises(ServerError, match=rf"no server at {gone.url}") as raised:
-            call(model_of(gone, preset="auto", api_key="hush-hush"), "Hi", **options)
-        assert "hush" not in "".join(traceback.format_exception(raised.value)) + str(vars(raised.value))
+            call(model_of(gone, preset="auto", api_key=KEY), "Hi", **options)
+        assert KEY not in "".join(traceback.format_exception(raised.value)) + str(vars(raised.value))
 
 
 def test_a_busy_server_is_tried_again_and_asked_later_what_it_supports(face: Face) -> None:
