@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from langchain_reasc.method.token_signals import SIGNALS
 from langchain_reasc.pools.json_lines_out import write_json_lines
@@ -16,8 +15,6 @@ __all__ = ["SAMPLES", "TOKENS", "questions_of", "write"]
 SAMPLES: Final = 16
 TOKENS: Final = 2000
 _WORDS: Final = ("so", "the", "sum", "of", "both", "sides", "is", "then", "twice", "what", "we", "had", "before", "and")
-
-Floats = npt.NDArray[np.float32]
 
 
 def write(path: Path, questions: int, *, tokens: int = TOKENS, samples: int = SAMPLES) -> Path:
