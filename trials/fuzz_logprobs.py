@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +24,7 @@ from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.method.confidence import response_score
 from langchain_reasc.models.logprobs import SignalReading, count_tokens, read_signals
 from langchain_reasc.models.logprobs.checks import FLOOR
+from tests.models.logprobs.payloads import Position, arrays, entries, gemini, objects
 
 Random = random.Random
 WORDS = ("the", " answer", " is", " 4", "2", ".", " naïve", " →", "▁so", "")
@@ -128,7 +129,8 @@ def numbers(node: Any) -> Iterator[float]:
 def mutated(rng: Random) -> AIMessage:
     """A response whose payload was sound once."""
     texts = [rng.choice(WORDS) for _ in range(rng.choice((1, 2, 2, 3, 3, 4, 6, 12, 24)))]
-    metadata = rng.choice(SHAPES)(texts, rng.choice((0, 1, 2, 4)), rng)
+    k = rng.choice((0, 1, 2, 4))
+    metadata = rng.choice(SHAPES)([position(text, k, rng) for text in texts], rng)
     for _ in range(rng.choice((0, 1, 1, 2, 3, 4))):
         mutate(metadata, rng)
     if rng.random() < 0.1:
@@ -182,74 +184,40 @@ def _move(node: Any, key: Any, rng: Random) -> None:
     node[key], node[other] = node[other], node[key]
 
 
-def position(text: str, k: int, rng: Random) -> tuple[float, list[tuple[str, float]]]:
-    """A sound token: its log-probability, and its k alternatives (k + 1 where it is none of them), summing to 1."""
+def position(text: str, k: int, rng: Random) -> Position:
+    """A sound token, its log-probability, and its k alternatives (k + 1 where it is none of them), summing to 1."""
     weights = [rng.expovariate(1) ** 4 + 1e-9 for _ in range(k + 2)]
     logs = sorted((math.log(weight / sum(weights)) for weight in weights), reverse=True)
     at = rng.choice((0, 0, 0, min(1, k), k + 1))
     ranked = [(text if index == at else f"{text}{index}", value) for index, value in enumerate(logs[:k])]
     if at > k and ranked and rng.random() < 0.5:
         ranked.append((text, logs[at]))
-    return logs[at], ranked
+    return text, logs[at], ranked
 
 
-def entries(texts: list[str], k: int, rng: Random) -> list[dict[str, Any]]:
-    """Tokens as OpenAI's chat API gives them."""
-    found = []
-    for text in texts:
-        logprob, ranked = position(text, k, rng)
-        others = [{"token": other, "logprob": value, "bytes": None} for other, value in ranked]
-        found.append(
-            {
-                "token": text,
-                "logprob": logprob,
-                "bytes": list(text.encode()) if rng.random() < 0.3 else None,
-                "top_logprobs": others,
-            }
-        )
+def entries_of(positions: Sequence[Position], rng: Random) -> list[dict[str, Any]]:
+    """Tokens as OpenAI's chat API gives them, at times with their bytes."""
+    found = entries(positions)
+    for one in found:
+        one["bytes"] = list(one["token"].encode()) if rng.random() < 0.3 else None
+        one["top_logprobs"] = [other | {"bytes": None} for other in one["top_logprobs"]]
     return found
 
 
-def arrays(texts: list[str], k: int, rng: Random) -> dict[str, Any]:
-    """Tokens as the older completions API gives them."""
-    positions = [position(text, k, rng) for text in texts]
-    ranked = [dict(others) for _, others in positions]
-    return {"tokens": texts.copy(), "token_logprobs": [value for value, _ in positions], "top_logprobs": ranked}
-
-
-def gemini(texts: list[str], k: int, rng: Random) -> dict[str, Any]:
-    """Tokens as Gemini's API gives them."""
-    positions = [position(text, k, rng) for text in texts]
-    candidates = [[{"token": other, "logProbability": value} for other, value in ranked] for _, ranked in positions]
-    return {
-        "chosenCandidates": [
-            {"token": text, "logProbability": value} for text, (value, _) in zip(texts, positions, strict=True)
-        ],
-        "topCandidates": [{"candidates": one} for one in candidates],
-    }
-
-
-def objects(node: Any) -> Any:
-    """Tokens as clients give them that build objects of them."""
-    if isinstance(node, list):
-        return [objects(one) for one in node]
-    return SimpleNamespace(**{name: objects(one) for name, one in node.items()}) if isinstance(node, dict) else node
-
-
-def recorded(texts: list[str], k: int, rng: Random) -> dict[str, Any]:
+def recorded(positions: Sequence[Position]) -> dict[str, Any]:
     """Token signals as our own backends record them."""
-    return {name: [position(text, k, rng)[0] for text in texts] for name in ("top_k", "token_logprob")}
+    return {name: [logprob for _, logprob, _ in positions] for name in ("top_k", "token_logprob")}
 
 
-SHAPES: tuple[Callable[[list[str], int, Random], dict[str, Any]], ...] = (
-    lambda texts, k, rng: {"logprobs": {"content": entries(texts, k, rng), "refusal": None}},
-    lambda texts, k, rng: {"logprobs": {"content": None, "refusal": entries(texts, k, rng)}},
-    lambda texts, k, rng: {"logprobs": arrays(texts, k, rng)},
-    lambda texts, k, rng: {"logprobs": {"content": None, "token_ids": [1] * len(texts), **arrays(texts, k, rng)}},
-    lambda texts, k, rng: {"logprobs": entries(texts, k, rng)},
-    lambda texts, k, rng: {"logprobs_result": entries(texts, k, rng), "avg_logprobs": -0.5},
-    lambda texts, k, rng: {"logprobs_result": gemini(texts, k, rng)},
-    lambda texts, k, rng: {"token_signals": recorded(texts, k, rng), "token_signals_info": {"top_k": k}},
+SHAPES: tuple[Callable[[Sequence[Position], Random], dict[str, Any]], ...] = (
+    lambda at, rng: {"logprobs": {"content": entries_of(at, rng), "refusal": None}},
+    lambda at, rng: {"logprobs": {"content": None, "refusal": entries_of(at, rng)}},
+    lambda at, rng: {"logprobs": arrays(at)},
+    lambda at, rng: {"logprobs": {"content": None, "token_ids": [1] * len(at), **arrays(at)}},
+    lambda at, rng: {"logprobs": entries_of(at, rng)},
+    lambda at, rng: {"logprobs_result": entries_of(at, rng), "avg_logprobs": -0.5},
+    lambda at, rng: {"logprobs_result": gemini("logProbability", "chosenCandidates", "topCandidates", at)},
+    lambda at, rng: {"token_signals": recorded(at), "token_signals_info": {"top_k": rng.randrange(5)}},
 )
 
 

@@ -1,17 +1,13 @@
 """Pools as large as those of reasoning models, made without one: right answers are a little more confident."""
 
-import base64
-import gzip
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from langchain_reasc.method.token_signals import SIGNALS
-from langchain_reasc.pools.signals_file import signals_path
+from langchain_reasc.pools.json_lines_out import write_json_lines
 from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
 
 __all__ = ["SAMPLES", "TOKENS", "questions_of", "write"]
@@ -20,18 +16,18 @@ SAMPLES: Final = 16
 TOKENS: Final = 2000
 _WORDS: Final = ("so", "the", "sum", "of", "both", "sides", "is", "then", "twice", "what", "we", "had", "before", "and")
 
-Floats = npt.NDArray[np.float32]
-
 
 def write(path: Path, questions: int, *, tokens: int = TOKENS, samples: int = SAMPLES) -> Path:
-    """Write such a pool, as JSON Lines where its name ends so; a question after the other."""
-    if path.suffix == ".jsonl":
-        _write_lines(path, questions_of(questions, tokens=tokens, samples=samples))
-        return path
-    store = PoolStore.create(path)
+    """Write such a pool, question by question; then copy it where its name asks for JSON Lines."""
+    made = path.with_name(f"{path.name}.sqlite") if path.suffix == ".jsonl" else path
+    store = PoolStore.create(made)
     for question in questions_of(questions, tokens=tokens, samples=samples):
         store.add(question)
+    if path != made:
+        write_json_lines(store, path)
     store.close()
+    if path != made:
+        made.unlink()
     return path
 
 
@@ -63,26 +59,3 @@ def questions_of(
                 )
             )
         yield StoredQuestion(f"q{number:06}", f"What is the sum of the numbers in list {number}?", ["7"], made)
-
-
-def _write_lines(path: Path, questions: Iterator[StoredQuestion]) -> None:
-    with path.open("w", encoding="utf-8") as lines, signals_path(path).open("wb") as beside:
-        for question in questions:
-            responses = [{**one.columns, **_message(one.message)} for one in question.responses]
-            record = {"id": question.id, "input": question.input, "reference": "7", "responses": responses}
-            lines.write(json.dumps(record) + "\n")
-            beside.write(gzip.compress(json.dumps(_signals(question)).encode() + b"\n", compresslevel=1))
-
-
-def _message(message: StoredMessage) -> dict[str, Any]:
-    return {"text": message.text, "usage": message.usage, "token_lengths": message.token_lengths}
-
-
-def _signals(question: StoredQuestion) -> Mapping[str, Any]:
-    """A question's signals, as earlier recordings wrote them beside a pool."""
-    lengths = [one.columns["completion_tokens"] for one in question.responses]
-    packed = {
-        name: base64.b64encode(b"".join(np.asarray(one.signals[name]).tobytes() for one in question.responses)).decode()
-        for name in SIGNALS
-    }
-    return {"id": question.id, "lengths": lengths, "signals": packed}

@@ -1,16 +1,15 @@
 """What ReASC costs in an agent is counted as the documentation says."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("langchain.agents")
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
 
-from benchmarks.agents import Provider, agents, counted, main  # noqa: E402
+from benchmarks.agents import Provider, agents, counted, main
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_says_what_is_counted() -> None:

@@ -9,19 +9,16 @@ import gguf
 import llama_cpp
 import numpy as np
 import pytest
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+
+from benchmarks import bare_loop, peers
+from benchmarks.random_gguf import Shape, random_blocks, write_random_model
+from benchmarks.random_vocabulary import make_vocabulary
+from benchmarks.rounds import Spread, interleaved, ratios
+from benchmarks.settings import Settings
+from benchmarks.table import Goal, Row, render
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-
-from langchain_reasc_llama_cpp import ChatLlamaCpp  # noqa: E402
-
-from benchmarks import bare_loop, peers  # noqa: E402
-from benchmarks.random_gguf import Shape, random_blocks, write_random_model  # noqa: E402
-from benchmarks.random_vocabulary import make_vocabulary  # noqa: E402
-from benchmarks.rounds import Spread, interleaved, ratios  # noqa: E402
-from benchmarks.settings import Settings  # noqa: E402
-from benchmarks.table import Goal, Row, render  # noqa: E402
-
 SMALL = Shape(layers=1, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=1500, context=512)
 
 

@@ -64,26 +64,29 @@ class AsyncRunner(Runner):
 
     is_async = True
 
+    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+        return _run(main)
+
     def calibrate(self, *args: Any, **kwargs: Any) -> Any:
-        return _run(acalibrate(*args, **kwargs))
+        return self.run(acalibrate(*args, **kwargs))
 
     def calibrate_unlabelled(self, *args: Any, **kwargs: Any) -> Any:
-        return _run(acalibrate_unlabelled(*args, **kwargs))
+        return self.run(acalibrate_unlabelled(*args, **kwargs))
 
     def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return _run(runnable.ainvoke(*args, **kwargs))
+        return self.run(runnable.ainvoke(*args, **kwargs))
 
     def solve(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return _run(runnable.asolve(*args, **kwargs))
+        return self.run(runnable.asolve(*args, **kwargs))
 
     def batch(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return _run(runnable.abatch(*args, **kwargs))
+        return self.run(runnable.abatch(*args, **kwargs))
 
     def batch_as_completed(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return _run(_collected(runnable.abatch_as_completed(*args, **kwargs)))
+        return self.run(_collected(runnable.abatch_as_completed(*args, **kwargs)))
 
     def stream(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return _run(_collected(runnable.astream(*args, **kwargs)))
+        return self.run(_collected(runnable.astream(*args, **kwargs)))
 
     def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
         async def all_drawn() -> list[Any]:
@@ -93,7 +96,7 @@ class AsyncRunner(Runner):
                 then(sample)
             return samples
 
-        return _run(all_drawn())
+        return self.run(all_drawn())
 
 
 @pytest.fixture(params=[Runner, AsyncRunner], ids=["sync", "async"])

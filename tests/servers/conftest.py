@@ -17,14 +17,8 @@ FIELDS = {"model": "gpt-test", "api_key": KEY, "temperature": 0.7, "seed": 0}
 class SettledRunner(AsyncRunner):
     """Asynchronous calls, after which no task goes on."""
 
-    def invoke(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return asyncio.run(settled(runnable.ainvoke(*args, **kwargs)))
-
-    def solve(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return asyncio.run(settled(runnable.asolve(*args, **kwargs)))
-
-    def batch(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        return asyncio.run(settled(runnable.abatch(*args, **kwargs)))
+    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run(settled(main))
 
 
 async def settled(main: Coroutine[Any, Any, Any]) -> Any:

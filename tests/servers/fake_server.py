@@ -9,16 +9,17 @@ import asyncio
 import json
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from .chat_wire import Refused, Request
 from .exchange import Answer, Exchange, refuses
 
-__all__ = ["Served", "running", "serving"]
+T = TypeVar("T")
+__all__ = ["Served", "in_thread", "listening", "running", "serving"]
 
 
 @dataclass
@@ -89,43 +90,60 @@ class Served:
 
 
 @asynccontextmanager
-async def running(
-    answer: Answer, *, get: Answer | None = None, port: int = 0, tls: ssl.SSLContext | None = None
-) -> AsyncIterator[Served]:
-    """Run a server on 127.0.0.1, on any free port unless one is named, as a task of this event loop."""
-    served = Served(answer, get or refuses(404))
-    server = await asyncio.start_server(served.connected, "127.0.0.1", port, ssl=tls)
-    port = server.sockets[0].getsockname()[1]
-    served.root = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+async def listening(
+    connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """Accept connections on 127.0.0.1; gives the port, any that is free unless one is named."""
+    server = await asyncio.start_server(connected, "127.0.0.1", port, ssl=tls)
     try:
-        yield served
+        yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
 
 
-@contextmanager
-def serving(answer: Answer, **options: Any) -> Iterator[Served]:
-    """Run one in a thread of this process.
+@asynccontextmanager
+async def running(
+    answer: Answer, *, get: Answer | None = None, port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Served]:
+    """Run a server as a task of this event loop."""
+    served = Served(answer, get or refuses(404))
+    async with listening(served.connected, port, tls) as port:
+        served.root = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        yield served
 
-    Raises:
-        Exception: whatever went wrong in ``answer``, when the server ends.
-    """
-    began: Future[tuple[Served, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+@contextmanager
+def in_thread(running: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Run what runs in an event loop in a thread of this process."""
+    began: Future[tuple[T, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def main() -> None:
         ended = asyncio.Event()
-        async with running(answer, **options) as served:
-            began.set_result((served, asyncio.get_running_loop(), ended))
+        async with running as made:
+            began.set_result((made, asyncio.get_running_loop(), ended))
             await ended.wait()
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), name="fake-server")
     thread.start()
-    served, loop, ended = began.result(10)
+    made, loop, ended = began.result(10)
     try:
-        yield served
+        yield made
     finally:
         loop.call_soon_threadsafe(ended.set)
         thread.join()
+
+
+@contextmanager
+def serving(answer: Answer, **options: Any) -> Iterator[Served]:
+    """Run a server in a thread of this process.
+
+    Raises:
+        Exception: whatever went wrong in ``answer``, when the server ends.
+    """
+    with in_thread(running(answer, **options)) as served:
+        yield served
     for error in served.errors:
         raise error
 

@@ -1,4 +1,4 @@
-"""The real llama-server, on loopback, as a context manager."""
+"""The real llama-server, on loopback, as a context manager; and problems that the shipped model was made for."""
 
 import json
 import re
@@ -9,10 +9,15 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LlamaServer", "llama_server"]
+from langchain_reasc_llama_cpp import embedded_model_path
+
+from langchain_reasc.data.questions import LabelledQuestion, read_questions
+
+__all__ = ["LlamaServer", "brief", "llama_server", "problems"]
 
 PROCESS = Path(__file__).parents[2] / "benchmarks" / "llama_server_process.py"
 NAME = "word-problems"
@@ -86,3 +91,14 @@ def llama_server(path: Path, **options: Any) -> Iterator[LlamaServer]:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@cache
+def problems(split: str, count: int) -> list[LabelledQuestion]:
+    return read_questions(embedded_model_path().with_name(f"{split}.jsonl"), limit=count)
+
+
+@cache
+def brief(count: int) -> list[LabelledQuestion]:
+    """The shortest of the test problems, whose answers are short too."""
+    return sorted(problems("test", 64), key=lambda problem: len(problem.input))[:count]

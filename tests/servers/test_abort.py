@@ -1,22 +1,17 @@
 """When the decision has fallen, the real llama-server stops decoding."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.random_gguf import Shape, write_random_model
 from langchain_reasc import ASC, ReASCRunnable
 from langchain_reasc.answers import message_extractor
 from langchain_reasc.exceptions import SampleTimeout
 
 from .conftest import Chat
 from .llama_server import LlamaServer, llama_server
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from benchmarks.random_gguf import Shape, write_random_model
 
 LARGER = Shape(layers=4, width=768, heads=6, kv_heads=2, hidden=3072, vocabulary=2000, context=1024)
 SHORT, LONG = 4, 900  # tokens; the context holds 1,024

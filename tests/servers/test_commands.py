@@ -1,10 +1,6 @@
 """The commands on the real llama-server: what `reasc` does with a GGUF it does with a server's model."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,8 +9,9 @@ from langchain_reasc_llama_cpp import embedded_model_path
 
 from langchain_reasc.calibration import load_calibration
 from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.store import PoolStore
+from langchain_reasc.pools.summary import pool_bill
 
+from .conftest import KEY
 from .llama_server import LlamaServer
 
 CALIBRATION, TEST = (embedded_model_path().with_name(f"{name}.jsonl") for name in ("calibration", "test"))
@@ -36,26 +33,6 @@ def test_calibrate_then_ask(real_server: LlamaServer, tmp_path: Path) -> None:
     assert account["answer"] == "5" and account["without_confidence"] == 0 and account["stage"] in (1, 2)
     refused = reasc("ask", QUESTION, "--calibration", made, "--answer", "boxed", code=1)
     assert f"calibrated on '{real_server.name}'" in refused.stderr, "the GGUF in this process goes by another name"
-
-
-@pytest.mark.slow  # a real process and server; make test interrupts a recording in tests/cli
-def test_an_interrupted_recording_goes_on_where_it_stopped(real_server: LlamaServer, tmp_path: Path) -> None:
-    pool = tmp_path / "pool.sqlite"
-    command = ["record", str(TEST), *on(real_server), "--samples", "2", "--limit", "20", "--out", str(pool)]
-    start = "from langchain_reasc.cli import main; main()"
-    running = subprocess.Popen([sys.executable, "-c", start, *command], stderr=subprocess.PIPE)
-    until = time.monotonic() + 60
-    while not (pool.exists() and pool.stat().st_size and len(PoolStore.create(pool).ids()) >= 4):
-        assert running.poll() is None and time.monotonic() < until
-        time.sleep(0.005)
-    running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=30)
-    assert running.returncode == 130 and b"Traceback" not in said, said.decode()
-    held = len(read_pool(pool).questions)
-    assert 4 <= held < 20
-    reasc(*command)
-    questions = read_pool(pool).questions
-    assert len(questions) == 20 and {len(question.responses) for question in questions} == {2}
 
 
 def test_a_question_that_the_server_finds_too_long_is_left_out(real_server: LlamaServer, tmp_path: Path) -> None:
@@ -89,3 +66,26 @@ def test_a_signal_the_server_cannot_give_is_refused_after_the_first_question(
 def test_what_is_wrong_is_said_in_a_line(arguments: tuple[str, ...], says: str) -> None:
     refused = reasc("ask", QUESTION, *arguments, code=1)
     assert refused.stderr.startswith("error: ") and says in refused.stderr
+
+
+def test_chat_openai_by_its_class(real_server: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("langchain_openai")
+    monkeypatch.setenv("A_KEY", KEY)
+    prices, pool = tmp_path / "prices.toml", tmp_path / "pool.sqlite"
+    prices.write_text(f'currency = "EUR"\n[models."{real_server.name}"]\ninput = 1_000_000\noutput = 1_000_000\n')
+    options = ("--model", real_server.name, "--model-kwargs", f"base_url={real_server.url}", "--key-variable", "A_KEY")
+    sampling = ("--temperature", "1", "--max-tokens", "256", "--samples", "2", "--limit", "2", "--answer", "boxed")
+    command = ("record", TEST, "--out", pool, "--model-class", "langchain_openai.ChatOpenAI", *options, *sampling)
+    expected = reasc(*command, "--prices", prices, "--dry-run").stdout
+    assert (
+        "Responses  at most 1,024 tokens, 256 each as the model is set" in expected and "Cost       at mo" in expected
+    )
+    before = real_server.generated()
+    told = reasc(*command, "--prices", prices).stderr
+    recorded = read_pool(pool)
+    bill = pool_bill(recorded)
+    assert bill.responses == 4 and not bill.without_usage and bill.prompt > 4 * 30
+    assert bill.completion == real_server.generated() - before
+    assert f"Responses  {bill.completion:,} tokens" in told and f"Cost       {bill.tokens:,}.00 EUR" in told
+    assert recorded.signals is not None and "top_k" in recorded.signals.names
+    assert KEY not in told and KEY.encode() not in pool.read_bytes()

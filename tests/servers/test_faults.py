@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -20,6 +21,8 @@ from .fake_server import serving
 from .faults import FAULTS, RIGHT, TOKENS, drip
 
 TIMEOUT: Final = 1.0  # seconds the clients wait; on a busy machine too, what is well must come in time
+README: Final = Path(__file__).parents[2] / "backends" / "README.md"
+HEADING: Final = "### What servers do wrong, and what comes of it\n"
 BAD: Final = 1  # the sample that goes wrong
 
 
@@ -216,3 +219,27 @@ def test_fewer_choices_than_asked_for_are_no_more_than_came(face: Any, chat: Cha
     with serving(behave) as served:
         [choices] = face.generate(chat(served.url, n=3), [[HumanMessage("q")]]).generations
     assert [choice.text for choice in choices] == ["it is 42"] * 2
+
+
+def rows() -> dict[str, list[str]]:
+    """What the server does -> what comes of it, over each client."""
+    section = README.read_text(encoding="utf-8").split(HEADING)[1].split("\n#")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {first.split(" (")[0]: others for first, *others in cells}
+
+
+def outcome(client: str, name: str) -> str:
+    if name in ASKED_AGAIN[client] or name == "429 with Retry-After":
+        return "asked again"
+    if name in FAILURES[client]:
+        return "failed"
+    return "no vote" if name in NO_VOTE else "no confidence" if name in NO_SCORE else "no harm"
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_has_its_row(name: str) -> None:
+    cells = rows()[name]
+    for client, cell in zip(FAILURES, cells, strict=True):
+        said = cells[0] if cell == "likewise" else cell
+        assert said.startswith(outcome(client, name)), client

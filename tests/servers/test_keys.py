@@ -1,6 +1,5 @@
 """The API key goes to its server, and is to be found nowhere else."""
 
-import asyncio
 import logging
 import traceback
 from pathlib import Path
@@ -12,7 +11,7 @@ from runnable.fakes import TOP_K
 
 from langchain_reasc import ReASCRunnable, calibrate_mixture, save_calibration
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.exceptions import ReASCError, SamplingError
+from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.pools.record import record_pool
 
@@ -70,19 +69,3 @@ def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) >= 2
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
-
-
-@pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
-def test_in_nothing_that_a_probe_keeps_or_says(up: bool, tmp_path: Path) -> None:
-    backend = pytest.importorskip("langchain_reasc_openai")
-    cache = tmp_path / "probed.json"
-    with serving(RIGHT) as served:
-        url = served.url if up else "http://127.0.0.1:9/v1"
-        model = backend.ChatOpenAICompatible(base_url=url, model="gpt-test", api_key=KEY, probe_cache=cache)
-        try:
-            said = repr(model.capabilities()) + asyncio.run(model.ainvoke("q")).text
-        except ReASCError as error:
-            said = whole(error)
-        model.close()
-    kept = cache.read_text() if cache.exists() else ""
-    assert KEY not in said + kept + repr(model)

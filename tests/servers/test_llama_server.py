@@ -15,8 +15,7 @@ from langchain_reasc.models.logprobs import token_signals_of
 from langchain_reasc.pools.record import record_pool
 
 from .conftest import Chat
-from .llama_server import LlamaServer
-from .questions import brief, problems
+from .llama_server import LlamaServer, brief, problems
 
 MEASURE = Measure("top_k", "bottom_group", window=8)
 CALIBRATED_ON = 40

@@ -21,8 +21,7 @@ from langchain_reasc.pools.ray_cluster import LOCAL, ray_cluster
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.store import PoolStore, is_store
 
-from .llama_server import LlamaServer, llama_server
-from .questions import problems
+from .llama_server import LlamaServer, llama_server, problems
 
 pytestmark = [
     pytest.mark.slow,  # a cluster and two servers

@@ -7,18 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from runnable.fakes import calibration
+from runnable.fakes import Reply, Scripted, calibration
 
 from langchain_reasc import Measure, ReASCResult, ReASCRunnable
 from langchain_reasc.models.logprobs import token_signals_of
 from langchain_reasc.sampling import draw
 
 from .conftest import Chat
-from .llama_server import LlamaServer, llama_server
-from .questions import brief
+from .llama_server import LlamaServer, brief, llama_server
 
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 AGREE = 1e-3
@@ -38,10 +35,6 @@ def exact_server(full_precision: Path) -> Iterator[LlamaServer]:
 def exact_engine(full_precision: Path) -> Iterator[Any]:
     with backend.ChatLlamaCpp(model_path=full_precision, type_k="f32", type_v="f32", seed=1) as model:
         yield model
-
-
-def top_k(message: AIMessage) -> Any:
-    return token_signals_of(message)["top_k"]
 
 
 def tokens(message: AIMessage) -> list[list[int]]:
@@ -68,13 +61,9 @@ def test_greedy_answers_and_their_confidence_agree(
         ours = exact_engine.invoke(problem.input, temperature=0, logprobs=True, top_logprobs=20)
         assert theirs.text == ours.text and tokens(theirs) == tokens(ours)
         length = len(tokens(ours))
-        assert np.abs(top_k(theirs)[:length] - top_k(ours)[:length]).max() < AGREE
-        assert (
-            np.abs(
-                token_signals_of(theirs)["token_logprob"][:length] - token_signals_of(ours)["token_logprob"][:length]
-            ).max()
-            < AGREE
-        )
+        for name in ("top_k", "token_logprob"):
+            apart = token_signals_of(theirs)[name][:length] - token_signals_of(ours)[name][:length]
+            assert np.abs(apart).max() < AGREE, name
 
 
 def test_confidence_in_sampled_answers_agrees(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
@@ -84,25 +73,20 @@ def test_confidence_in_sampled_answers_agrees(chat: Chat, exact_server: LlamaSer
             assert sample.message is not None, sample.error
             ours = reading(exact_engine, problem.input, sample.message)
             length = len(tokens(ours))
-            assert np.abs(top_k(sample.message)[:length] - top_k(ours)[:length]).max() < AGREE
+            apart = token_signals_of(sample.message)["top_k"][:length] - token_signals_of(ours)["top_k"][:length]
+            assert np.abs(apart).max() < AGREE
 
 
-class Rereading(BaseChatModel):
+def rereading(engine: Any, said: list[AIMessage]) -> Scripted:
     """Sample i is what the server said in sample i, with the confidence that the engine has in it."""
 
-    engine: Any
-    said: list[AIMessage]
-
-    @property
-    def _llm_type(self) -> str:
-        return "rereading"
-
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        theirs = self.said.pop(0)
-        signals = token_signals_of(reading(self.engine, str(messages[-1].content), theirs))
+    def script(question: str, index: int) -> Reply:
+        theirs = said[index]
+        signals = token_signals_of(reading(engine, question, theirs))
         same = {name: values[: len(tokens(theirs))] for name, values in signals.items()}
-        message = AIMessage(theirs.text, response_metadata={"token_signals": same})
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        return Reply(theirs.text, logprob=None, metadata={"token_signals": same})
+
+    return Scripted(script=script)
 
 
 def test_both_reach_the_same_decisions(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
@@ -116,8 +100,7 @@ def test_both_reach_the_same_decisions(chat: Chat, exact_server: LlamaServer, ex
         theirs = ReASCRunnable(model=model, **options).solve(question)
         said = [response.message for response in theirs.responses if response.used]
         # A sample more than the server's decision took would be an IndexError.
-        rereading = Rereading(engine=exact_engine, said=said)
-        ours = ReASCRunnable(model=rereading, concurrency=1, **options).solve(question)
+        ours = ReASCRunnable(model=rereading(exact_engine, said), concurrency=1, **options).solve(question)
         assert decided(ours) == decided(theirs)
         assert ours.decision.posterior == pytest.approx(theirs.decision.posterior, abs=AGREE)
         decisions.append(theirs.decision)

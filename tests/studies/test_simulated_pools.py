@@ -1,23 +1,18 @@
 """What configurations lose on simulated pools: arrays against ``decide``, and a seeded 50 of the 1,000 pools."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-
-from langchain_reasc.evaluation.array_rules import REASONS  # noqa: E402
-from langchain_reasc.evaluation.simulated import Responses, kind_of, simulated_pool  # noqa: E402
-from langchain_reasc.evaluation.simulated_answers import ANSWERS  # noqa: E402
-from langchain_reasc.evaluation.simulated_signals import SIGNAL_KINDS  # noqa: E402
-from langchain_reasc.method.horizon import FiniteHorizon  # noqa: E402
-from langchain_reasc.method.stopping import ASC, Cap, Decision, Response, StoppingRule, decide  # noqa: E402
-from studies.configurations import CONFIGURATIONS, as_asc_left_it, decisions  # noqa: E402
-from studies.simulated_pools import Losses, Outcome, compared, losses_by, main, run, verdict  # noqa: E402
+from langchain_reasc.evaluation.array_rules import REASONS
+from langchain_reasc.evaluation.simulated import Responses, kind_of, simulated_pool
+from langchain_reasc.evaluation.simulated_answers import ANSWERS
+from langchain_reasc.evaluation.simulated_signals import SIGNAL_KINDS
+from langchain_reasc.method.horizon import FiniteHorizon
+from langchain_reasc.method.stopping import ASC, Cap, Decision, Response, StoppingRule, decide
+from studies.configurations import CONFIGURATIONS, as_asc_left_it, decisions
+from studies.simulated_pools import Losses, Outcome, compared, losses_by, main, run, verdict
 
 HORIZON = "Finite horizon (.97)"
 

@@ -1,20 +1,15 @@
 """One budget on recorded responses: as the live batch spends it, and worth more than the same for each question."""
 
-import sys
 from pathlib import Path
 
 import pytest
+from pools.synthetic import write_pool
+from runnable.fakes import Reply, Scripted
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-
-from pools.synthetic import write_pool  # noqa: E402
-from runnable.fakes import Reply, Scripted  # noqa: E402
-
-from langchain_reasc import ReASCRunnable, Response  # noqa: E402
-from langchain_reasc.evaluation import read_pool  # noqa: E402
-from langchain_reasc.evaluation.scoring import PoolScores  # noqa: E402
-from studies.total_budget import CAPPED, NARROW, ROUNDS, UNIFORM, at_equal_cost, main, shared  # noqa: E402
+from langchain_reasc import ReASCRunnable, Response
+from langchain_reasc.evaluation import read_pool
+from langchain_reasc.evaluation.scoring import PoolScores
+from studies.total_budget import CAPPED, NARROW, ROUNDS, UNIFORM, at_equal_cost, main, shared
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,10 @@
 """A short run of ``python -m trials.fuzz_logprobs``, and that it would find what it looks for."""
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from langchain_reasc.models.logprobs import checks
 from trials.fuzz_logprobs import fuzz, main

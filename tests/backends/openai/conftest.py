@@ -5,63 +5,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from langchain_core.outputs import ChatGeneration
 from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_openai.probing.probe import _known
 
+from backends.llama_cpp import faces
 from backends.openai.fake_server import Fake, serving, vllm
+from backends.openai.pools import AsyncCalls, SyncCalls
 
-Samples = list[tuple[int, Any]]
 
-
-class SyncFace:
-    is_async = False
-
-    def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage:
-        answer: AIMessage = model.invoke(given, **options)
-        return answer
-
-    def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]:
-        return list(model.stream(given, **options))
-
-    def generate(self, model: Any, given: str, **options: Any) -> list[ChatGeneration]:
-        generations: list[ChatGeneration] = model.generate([[HumanMessage(given)]], **options).generations[0]
-        return generations
-
-    def sample(self, model: Any, given: Any, **options: Any) -> Samples:
-        with model.sample(given, **options) as samples:
-            return list(samples)
-
+class SyncFace(faces.SyncFace):
     def solve(self, reasc: Any, given: Any) -> Any:
         return reasc.solve(given)
 
 
-class AsyncFace:
-    is_async = True
-
-    def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage:
-        answer: AIMessage = asyncio.run(model.ainvoke(given, **options))
-        return answer
-
-    def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]:
-        async def collect() -> list[AIMessageChunk]:
-            return [chunk async for chunk in model.astream(given, **options)]
-
-        return asyncio.run(collect())
-
-    def generate(self, model: Any, given: str, **options: Any) -> list[ChatGeneration]:
-        result = asyncio.run(model.agenerate([[HumanMessage(given)]], **options))
-        generations: list[ChatGeneration] = result.generations[0]
-        return generations
-
-    def sample(self, model: Any, given: Any, **options: Any) -> Samples:
-        async def collect() -> Samples:
-            async with model.asample(given, **options) as samples:
-                return [pair async for pair in samples]
-
-        return asyncio.run(collect())
-
+class AsyncFace(faces.AsyncFace):
     def solve(self, reasc: Any, given: Any) -> Any:
         return asyncio.run(reasc.asolve(given))
 
@@ -86,6 +43,18 @@ def asked(fake: Fake) -> dict[str, Any]:
 @pytest.fixture(params=[SyncFace, AsyncFace], ids=["sync", "async"])
 def face(request: pytest.FixtureRequest) -> Any:
     return request.param()
+
+
+@pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
+def calls(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+@pytest.fixture
+def gone() -> Fake:
+    """A server that is there no more."""
+    with serving(vllm()) as served:
+        return served
 
 
 def forget() -> None:

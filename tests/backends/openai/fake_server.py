@@ -111,9 +111,6 @@ class Fake(Chat):
             texts.append([first, *others][:limit])
         return texts
 
-    def events(self, request: Request, at: int = 0) -> Iterator[Any]:
-        return events(self, request, at)
-
     def logprobs(self, words: Sequence[str], request: Request, first: int = 0) -> Any:
         return None if self.k is None else super().logprobs(words, request, first)
 
@@ -123,11 +120,6 @@ class Fake(Chat):
 
     def beside(self, word: str, request: Request, place: int) -> dict[str, Any]:
         return super().beside(word, request, place) if self.streams_logprobs else {}
-
-
-def events(fake: Fake, request: Request, at: int) -> Iterator[Any]:
-    """What it streams."""
-    return Chat.events(fake, request, at)
 
 
 @contextmanager

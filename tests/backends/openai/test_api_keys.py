@@ -67,12 +67,11 @@ def test_openais_own_key_is_for_openai_alone(fake: Fake, monkeypatch: pytest.Mon
     assert proxy.openai_api_key == SecretStr("no-key")
 
 
-def test_a_pickled_model_asks_the_same_servers_with_the_same_options(face: Face) -> None:
-    with serving(vllm()) as fake:
-        model = model_of(fake, preset="vllm", api_key="sk-of-mine", temperature=0.5, top_k=5)
-        again = pickle.loads(pickle.dumps(model))
-        assert again.base_urls == model.base_urls
-        assert face.invoke(again, "q").content == face.invoke(model, "q").content
-        first, second = fake.requests
-        assert first == second
+def test_a_pickled_model_asks_the_same_servers_with_the_same_options(face: Face, fake: Fake) -> None:
+    model = model_of(fake, preset="vllm", api_key="sk-of-mine", temperature=0.5, top_k=5)
+    again = pickle.loads(pickle.dumps(model))
+    assert again.base_urls == model.base_urls
+    assert face.invoke(again, "q").content == face.invoke(model, "q").content
+    first, second = fake.requests
+    assert first == second
     assert again.openai_api_key.get_secret_value() == "sk-of-mine"

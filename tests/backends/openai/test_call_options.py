@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 
 from backends.openai.conftest import Face, asked, model_of
 from backends.openai.fake_server import Fake, llama_server, lm_studio, ollama, serving, vllm
@@ -90,7 +91,7 @@ def test_logprobs_are_not_asked_of_a_server_that_has_none(face: Face) -> None:
 
 def test_n_is_refused_where_the_server_ignores_it(face: Face) -> None:
     with serving(ollama()) as fake, pytest.raises(ConfigurationError, match=r"one response per request, and n is 2"):
-        face.generate(model_of(fake, preset="ollama"), "Hi", n=2)
+        face.generate(model_of(fake, preset="ollama"), [[HumanMessage("Hi")]], n=2)
 
 
 def test_a_stream_of_several_responses_is_refused(fake: Fake, face: Face) -> None:

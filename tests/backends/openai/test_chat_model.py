@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from langchain_reasc_openai import ChatOpenAICompatible
 from pydantic import BaseModel
@@ -62,7 +63,7 @@ def test_a_stream_with_its_logprobs_and_usage(fake: Fake, face: Face) -> None:
 
 
 def test_several_responses_of_one_request_are_billed_once(fake: Fake, face: Face) -> None:
-    first, second = face.generate(model_of(fake), "Hi", n=2)
+    [[first, second]] = face.generate(model_of(fake), [[HumanMessage("Hi")]], n=2).generations
     assert first.message.usage_metadata["output_tokens"] == 8 and second.message.usage_metadata is None  # type: ignore[attr-defined]
 
 

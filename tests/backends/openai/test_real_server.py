@@ -1,6 +1,5 @@
 """The real llama-server, asked what it supports and sampled by what it said."""
 
-import json
 from collections.abc import Iterator
 from importlib.resources import files
 
@@ -9,12 +8,10 @@ from langchain_reasc_openai import PRESETS, ChatOpenAICompatible, probe
 from langchain_reasc_openai.probing.asking import Server
 from langchain_reasc_openai.probing.identity import identify
 
-from backends.openai.conftest import AsyncFace, SyncFace
-from langchain_reasc import Measure, ReASCRunnable
+from backends.openai.conftest import Face
 from langchain_reasc.models.logprobs import read_signals
 
 pytest.importorskip("xllamacpp")
-Face = SyncFace | AsyncFace
 QUESTION = "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does Kira need?"
 
 
@@ -68,12 +65,3 @@ def test_as_many_alternatives_come_back_as_are_asked_for(url: str, face: Face, k
     with ChatOpenAICompatible(base_url=url, model="word-problems", max_tokens=8, top_logprobs=k) as model:
         for message in (face.invoke(model, QUESTION), face.sample(model, QUESTION, n=1)[0][1]):
             assert read_signals(message).k["top_k"] == k
-
-
-def test_reasc_decides(url: str, face: Face) -> None:
-    with ChatOpenAICompatible(base_url=url, model="word-problems", seed=1, max_tokens=96) as model:
-        reasc = ReASCRunnable(model=model, calibration="mixture", measure=Measure("top_k", "mean", 1), max_samples=8)
-        result = face.solve(reasc, QUESTION)
-    assert result.answer is not None and result.decision.samples <= 8
-    assert all(response.score is not None for response in result.responses if response.used)
-    assert json.loads(result.message.model_dump_json())["response_metadata"]["reasc"]["failed"] == 0

@@ -1,7 +1,9 @@
 """The real chat model classes, and the loopback provider that each is called against."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,10 @@ from servers.exchange import Answer
 from . import openai_wires as openai
 from . import other_wires as other
 
+README = (Path(__file__).parents[3] / "backends" / "README.md").read_text()
+SECTION = README[README.index("### Chat models") : README.index("### Your own chat model")]
+ROWS = {row[0].strip("`"): row[1:] for row in re.findall(r"^\| (`\w+`) " + r"\| (.*?) *" * 5 + r"\|$", SECTION, re.M)}
+"""The table "Chat models" of the backends' README: class -> signals, k, n, whether it is streamed, tests."""
 KEY = "sk-this-is-a-secret"
 
 

@@ -1,8 +1,7 @@
 """Models that the config of a call chooses or sets: prepared as they are under it, by whichever of LangChain's ways."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.sampling import Wave, adrawn, draw, drawn
+from langchain_reasc.sampling import Wave, draw
 
 from .openai_wires import OpenAI
 from .providers import KEY, PROVIDERS
@@ -29,22 +28,15 @@ NOWHERE = "http://127.0.0.1:9"
 SETTABLE = ("model", "model_provider", "temperature", "seed", "cache", "api_key")
 
 
-@pytest.fixture(params=["sync", "async"])
-def four(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture
+def four(runner: Any) -> Any:
     """Four samples of a model under a config."""
 
-    def sync(source: PreparedModel, config: Any) -> list[Any]:
-        return list(drawn(Wave(source, to_messages("q"), range(4), config)))
-
-    async def collected(source: PreparedModel, config: Any) -> list[Any]:
-        return [one async for one in adrawn(Wave(source, to_messages("q"), range(4), config))]
-
-    def both(source: PreparedModel, config: Any) -> list[Any]:
-        samples = sync(source, config) if request.param == "sync" else asyncio.run(collected(source, config))
+    def draw_four(source: PreparedModel, config: Any) -> None:
+        samples = runner.wave(Wave(source, to_messages("q"), range(4), config))
         assert [sample.status for sample in samples] == ["complete"] * 4, [sample.error for sample in samples]
-        return samples
 
-    return both
+    return draw_four
 
 
 @pytest.fixture
@@ -126,21 +118,15 @@ def test_samples_are_drawn_afresh_with_logprobs_and_seeds_moved_on(
 
 
 @each_way
-def test_a_temperature_of_0_is_told(served: Served, way: str) -> None:
+def test_reasc_resolves_it_for_each_call(runner: Any, served: Served, global_cache: None, way: str) -> None:
     source = PreparedModel.of(WAYS[way][0](served))
     assert source.notices == (), "nobody knows yet"
-    [notice] = source.resolved(config_of(way, temperature=0)).notices
-    assert "ChatOpenAI: temperature=0 makes every sample the same" in notice
-
-
-@each_way
-def test_reasc_resolves_it_for_each_call(runner: Any, served: Served, global_cache: None, way: str) -> None:
     reasc = ReASCRunnable(model=WAYS[way][0](served))
     for model in ("m2", "m3"):
         config = config_of(way, model=model, temperature=0)
         result = runner.solve(reasc, "q", config)
         assert (result.answer, len(served.requests)) == ("42", 4), "and no cache had them"
-        assert "temperature=0 makes every sample the same" in result.notices[0]
+        assert "ChatOpenAI: temperature=0 makes every sample the same" in result.notices[0]
         assert {request["model"] for request in served.requests} == {model}
         served.exchanges.clear()
 
@@ -246,14 +232,11 @@ def test_what_a_config_says_twice_is_made_once(served: Served) -> None:
 
 
 def test_many_threads_make_one(served: Served) -> None:
-    source, found = PreparedModel.of(initialised(served)), []
+    source = PreparedModel.of(initialised(served))
     config: Any = {"configurable": {"temperature": 0.9}}
-    threads = [threading.Thread(target=lambda: found.append(source.resolved(config))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8 and len({id(one) for one in found}) == 1
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(source.resolved, [config] * 8))
+    assert len({id(one) for one in found}) == 1
 
 
 def test_where_nothing_is_configurable_it_is_itself() -> None:

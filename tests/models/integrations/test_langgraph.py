@@ -13,14 +13,17 @@ from .providers import PROVIDERS
 
 graph = pytest.importorskip("langgraph.graph")
 NAMES = ["ChatOpenAI", "ChatFireworks", "ChatOllama"]
+ASKED = {"messages": [("human", "q")]}
 
 
-def app(reasc: ReASCRunnable) -> Any:
+def app(call: Any, acall: Any) -> Any:
+    """A graph of one node, whose message comes of a call."""
+
     def node(state: Any) -> Any:
-        return {"messages": [reasc.invoke(state["messages"])]}
+        return {"messages": [call(state["messages"])]}
 
     async def anode(state: Any) -> Any:
-        return {"messages": [await reasc.ainvoke(state["messages"])]}
+        return {"messages": [await acall(state["messages"])]}
 
     built = graph.StateGraph(graph.MessagesState)
     built.add_node("answer", RunnableLambda(node, anode))
@@ -36,12 +39,12 @@ async def collected(stream: Any) -> list[Any]:
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_candidates_are_not_shown(name: str, is_async: bool) -> None:
     with serving(PROVIDERS[name].wire) as served:
-        runs = app(ReASCRunnable(model=PROVIDERS[name].model(served.root)))
-        asked = {"messages": [("human", "q")]}
+        reasc = ReASCRunnable(model=PROVIDERS[name].model(served.root))
+        runs = app(reasc.invoke, reasc.ainvoke)
         if is_async:
-            shown = asyncio.run(collected(runs.astream(asked, stream_mode="messages")))
+            shown = asyncio.run(collected(runs.astream(ASKED, stream_mode="messages")))
         else:
-            shown = list(runs.stream(asked, stream_mode="messages"))
+            shown = list(runs.stream(ASKED, stream_mode="messages"))
         assert len(served.requests) == 4
     assert [message.content for message, _ in shown] == ["the answer is 42"]
 
@@ -51,33 +54,26 @@ def test_candidates_are_not_shown(name: str, is_async: bool) -> None:
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_events_of_the_third_version_lose_no_logprobs(wrapped: bool, is_async: bool) -> None:
     """LangChain's bridge for them overwrites the metadata of earlier chunks where a model is invoked, not streamed."""
+    results: list[Any] = []
+
+    async def consumed(runs: Any) -> list[Any]:
+        return await collected(await runs.astream_events(ASKED, version="v3"))
+
     with serving(PROVIDERS["ChatOpenAI"].wire) as served:
         model = PROVIDERS["ChatOpenAI"].model(served.root)
         measure = Measure("top_k", "mean")
         reasc = ReASCRunnable(model=model.with_retry() if wrapped else model, calibration="mixture", measure=measure)
-        results: list[Any] = []
 
-        def node(state: Any) -> Any:
-            results.append(reasc.solve(state["messages"]))
-            return {"messages": [results[-1].message]}
+        def call(messages: Any) -> Any:
+            results.append(reasc.solve(messages))
+            return results[-1].message
 
-        async def anode(state: Any) -> Any:
-            results.append(await reasc.asolve(state["messages"]))
-            return {"messages": [results[-1].message]}
+        async def acall(messages: Any) -> Any:
+            results.append(await reasc.asolve(messages))
+            return results[-1].message
 
-        built = graph.StateGraph(graph.MessagesState)
-        built.add_node("answer", RunnableLambda(node, anode))
-        built.add_edge(graph.START, "answer")
-        asked = {"messages": [("human", "q")]}
-
-        async def consumed() -> None:
-            stream = await built.compile().astream_events(asked, version="v3")
-            assert [event async for event in stream]
-
-        if is_async:
-            asyncio.run(consumed())
-        else:
-            assert list(built.compile().stream_events(asked, version="v3"))
+        runs = app(call, acall)
+        assert asyncio.run(consumed(runs)) if is_async else list(runs.stream_events(ASKED, version="v3"))
     [result] = results
     assert [response.score is None for response in result.responses] == [False] * 4
     told = [response.message.response_metadata["logprobs"]["content"] for response in result.responses]

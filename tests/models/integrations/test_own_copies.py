@@ -18,8 +18,7 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import Integration, integration_of, own_copy, registry
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.sampling import Wave, adrawn
-from langchain_reasc.sampling import drawn as drawn_of
+from langchain_reasc.sampling import Wave
 
 from .providers import PROVIDERS, Provider, each
 
@@ -80,16 +79,12 @@ class Forgetful(BaseChatModel):
 
 
 class Streaming(Forgetful):
-    def _stream(
-        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> Iterator[ChatGenerationChunk]:
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
         self._write(kwargs["seed"])
         self.meeting.wait()
         yield ChatGenerationChunk(message=AIMessageChunk(self._read()))
 
-    async def _astream(
-        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> AsyncIterator[ChatGenerationChunk]:
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
         self._write(kwargs["seed"])
         await self.meeting.await_all()
         yield ChatGenerationChunk(message=AIMessageChunk(self._read()))
@@ -115,26 +110,21 @@ class Down(Forgetful):
         raise ConnectionError("down")
 
 
-def drawn_with_errors(model: Runnable[Any, Any], is_async: bool, samples: int = SAMPLES) -> list[Any]:
-    async def all_of_them() -> list[Any]:
-        return [sample async for sample in adrawn(wave)]
-
-    wave = Wave(PreparedModel.of(model), [AIMessage("q")], range(samples), {})
-    return asyncio.run(all_of_them()) if is_async else list(drawn_of(wave))
+def wave(model: Runnable[Any, Any], samples: int = SAMPLES) -> Wave:
+    return Wave(PreparedModel.of(model), [AIMessage("q")], range(samples), {})
 
 
-def drawn(model: Runnable[Any, Any], is_async: bool, samples: int = SAMPLES) -> list[str]:
-    found = drawn_with_errors(model, is_async, samples)
+def drawn(runner: Any, model: Runnable[Any, Any], samples: int = SAMPLES) -> list[str]:
+    found = runner.wave(wave(model, samples))
     assert [sample.error for sample in found] == [None] * samples
     return sorted(sample.message.text for sample in found)
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("wrap", WRAPPINGS.values(), ids=WRAPPINGS)
 @pytest.mark.parametrize("on_client", [False, True], ids=["on itself", "on its client"])
 @pytest.mark.parametrize("kind", [Forgetful, Streaming])
-def test_every_sample_sends_its_own_request(kind: Any, on_client: bool, wrap: Any, is_async: bool) -> None:
-    assert drawn(wrap(kind(on_client=on_client)), is_async) == ["3", "4", "5", "6"]
+def test_every_sample_sends_its_own_request(runner: Any, kind: Any, on_client: bool, wrap: Any) -> None:
+    assert drawn(runner, wrap(kind(on_client=on_client))) == ["3", "4", "5", "6"]
 
 
 def test_copies_are_made_of_what_needs_them_and_share_the_rest() -> None:
@@ -149,11 +139,9 @@ def test_copies_are_made_of_what_needs_them_and_share_the_rest() -> None:
         assert same is function
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_langchains_fakes_go_on_counting(is_async: bool) -> None:
+def test_langchains_fakes_go_on_counting(runner: Any) -> None:
     answers = ["the answer is 1", "the answer is 2", "the answer is 3"]
-    reasc = ReASCRunnable(model=FakeListChatModel(responses=answers), max_samples=3)
-    result = asyncio.run(reasc.asolve("q")) if is_async else reasc.solve("q")
+    result = runner.solve(ReASCRunnable(model=FakeListChatModel(responses=answers), max_samples=3), "q")
     assert {response.message.text for response in result.responses} == set(answers)
 
 
@@ -172,17 +160,16 @@ class Counting(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=AIMessage(self.answers[self.given - 1]))])
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("wrap", [WRAPPINGS["plain"], WRAPPINGS["retry"]], ids=["plain", "retry"])
 def test_a_model_that_counts_its_calls_is_refused_until_it_is_registered(
-    wrap: Any, is_async: bool, monkeypatch: pytest.MonkeyPatch
+    runner: Any, wrap: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = wrap(Counting(answers=["1", "2", "3", "4"]))
     with pytest.raises(ConfigurationError, match=r"Counting counts its calls on itself \(given\).*own_copy=False"):
-        raise drawn_with_errors(model, is_async)[0].error
+        raise runner.wave(wave(model))[0].error
     name = f"{Counting.__module__}.Counting"
     monkeypatch.setitem(registry._registered, name, lambda model: Integration(logprobs=None, n=None, own_copy=False))
-    assert drawn(model, is_async) == ["1", "2", "3", "4"]
+    assert drawn(runner, model) == ["1", "2", "3", "4"]
 
 
 # Their clients are meant to be used by many threads or tasks, and what else is found in them is Python's.
@@ -207,9 +194,8 @@ def left(model: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @each(PROVIDERS)
-def test_which_known_models_leave_something_on_themselves(provider: Provider, is_async: bool) -> None:
+def test_which_known_models_leave_something_on_themselves(runner: Any, provider: Provider) -> None:
     """The first call may build a client, which stays; the second leaves what it found, or samples need copies."""
 
     async def asked(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -222,7 +208,7 @@ def test_which_known_models_leave_something_on_themselves(provider: Provider, is
 
     with serving(provider.wire) as served:
         model = provider.model(served.root)
-        if is_async:
+        if runner.is_async:
             before, after = asyncio.run(asked(model))
         else:
             list(model.stream("q"))
@@ -233,8 +219,7 @@ def test_which_known_models_leave_something_on_themselves(provider: Provider, is
     assert bool(changed) == integration_of(model).own_copy, sorted(changed)
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_nvidias_client_sends_every_seed_once(is_async: bool) -> None:
+def test_nvidias_client_sends_every_seed_once(runner: Any) -> None:
     provider, met = PROVIDERS["ChatNVIDIA"], threading.Barrier(16)
 
     def session() -> requests.Session:  # made between the writing of ``last_inputs`` and the reading
@@ -244,7 +229,7 @@ def test_nvidias_client_sends_every_seed_once(is_async: bool) -> None:
     with serving(provider.wire) as served:
         model = provider.model(served.root, seed=3)
         model._client.get_session_fn = session
-        for _ in range(1 if is_async else 5):
+        for _ in range(1 if runner.is_async else 5):
             served.exchanges.clear()
-            drawn(model, is_async, samples=16)
+            drawn(runner, model, samples=16)
             assert sorted(request["seed"] for request in served.requests) == list(range(3, 19))

@@ -16,8 +16,7 @@ from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.logprobs import token_signals_of
 
 from .openai_wires import TOKENS, alternatives, chosen
-from .providers import COUNTING, PROVIDERS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
-from .readme_table import ROWS
+from .providers import COUNTING, PROVIDERS, ROWS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
 
 NEVER_SURE = 100.0  # the mean of a calibration beside which every response counts as one vote
 

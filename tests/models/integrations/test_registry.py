@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
-from runnable.fakes import calibration, openai_token
+from runnable.fakes import calibration, openai_token, saying
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
@@ -149,16 +149,7 @@ def test_an_entry_point_that_does_not_load_is_named(tmp_path: Path, monkeypatch:
     registry._entry_points.cache_clear()
     with pytest.raises(ConfigurationError, match=r"'reasc_plugin:describe' of group .* does not load: .*not_there"):
         reasc(Bare())
-    assert integration_of(Parent()) == Integration(logprobs=None, n=None)  # others do not suffer from it
-
-
-class Parent(BaseChatModel):
-    @property
-    def _llm_type(self) -> str:
-        return "parent"
-
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        raise NotImplementedError
+    assert integration_of(saying("1")) == Integration(logprobs=None, n=None)  # others do not suffer from it
 
 
 def test_an_unknown_class_with_openai_s_fields_is_asked_by_them() -> None:

@@ -8,8 +8,7 @@ from langchain_reasc.models.integrations import integration_of, registry
 from langchain_reasc.models.integrations.known import KNOWN
 
 from . import test_providers
-from .providers import PROVIDERS, WITH_LOGPROBS
-from .readme_table import README, ROWS, SECTION
+from .providers import PROVIDERS, README, ROWS, SECTION, WITH_LOGPROBS
 
 
 def test_every_known_class_has_a_row() -> None:

@@ -1,5 +1,6 @@
-"""One response of three tokens in the shape of every provider: what their clients put into ``response_metadata``."""
+"""Responses in the shape of every provider: what their clients put into ``response_metadata``."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,45 +15,47 @@ WORDS = (("It", "The"), (" was", " is"), (" 7", " 8"))
 Row = list[Any] | None
 
 
-def ranked(at: int) -> list[tuple[str, float]]:
-    return list(zip(WORDS[at], RANKED[at], strict=True))
+# A token, its log-probability, and those of the alternatives.
+Position = tuple[str, float, Sequence[tuple[str, float]]]
+POSITIONS: list[Position] = [
+    (token, chosen, list(zip(words, ranked, strict=True)))
+    for token, chosen, words, ranked in zip(TOKENS, CHOSEN, WORDS, RANKED, strict=True)
+]
 
 
-def entries(*, names: tuple[str, str] = ("logprob", "top_logprobs")) -> list[dict[str, Any]]:
-    logprob, top = names
+def entries(positions: Sequence[Position] = POSITIONS) -> list[dict[str, Any]]:
+    """Tokens as OpenAI's chat API gives them."""
     return [
-        {"token": token, logprob: chosen, top: [{"token": word, logprob: p} for word, p in ranked(at)]}
-        for at, (token, chosen) in enumerate(zip(TOKENS, CHOSEN, strict=True))
+        {"token": token, "logprob": chosen, "top_logprobs": [{"token": word, "logprob": p} for word, p in ranked]}
+        for token, chosen, ranked in positions
     ]
 
 
-def arrays() -> dict[str, Any]:
+def arrays(positions: Sequence[Position] = POSITIONS) -> dict[str, Any]:
+    """Tokens as the older completions API gives them."""
+    tokens, chosen, ranked = zip(*positions, strict=True)
+    return {"tokens": [*tokens], "token_logprobs": [*chosen], "top_logprobs": [dict(row) for row in ranked]}
+
+
+def gemini(logprob: str, chosen: str, top: str, positions: Sequence[Position] = POSITIONS) -> dict[str, Any]:
+    """Tokens as Gemini's API gives them."""
     return {
-        "tokens": list(TOKENS),
-        "token_logprobs": list(CHOSEN),
-        "top_logprobs": [dict(ranked(at)) for at in range(3)],
+        chosen: [{"token": token, logprob: p, "tokenId": 1} for token, p, _ in positions],
+        top: [{"candidates": [{"token": word, logprob: p} for word, p in ranked]} for _, _, ranked in positions],
     }
 
 
-def gemini(logprob: str, chosen: str, top: str) -> dict[str, Any]:
-    return {
-        chosen: [{"token": token, logprob: p, "tokenId": 1} for token, p in zip(TOKENS, CHOSEN, strict=True)],
-        top: [{"candidates": [{"token": word, logprob: p} for word, p in ranked(at)]} for at in range(3)],
-    }
-
-
-def objects() -> list[Any]:
-    """Tokens as ollama's client gives them: attributes, and no dict."""
-    return [
-        SimpleNamespace(**{**one, "top_logprobs": [SimpleNamespace(**other) for other in one["top_logprobs"]]})
-        for one in entries()
-    ]
+def objects(node: Any) -> Any:
+    """Tokens as clients give them that build objects of them: attributes, and no dict."""
+    if isinstance(node, list):
+        return [objects(one) for one in node]
+    return SimpleNamespace(**{name: objects(one) for name, one in node.items()}) if isinstance(node, dict) else node
 
 
 SHAPES: dict[str, dict[str, Any]] = {
     "OpenAI chat": {"logprobs": {"content": entries(), "refusal": None}},
     "OpenAI chat, a refusal": {"logprobs": {"content": None, "refusal": entries()}},
-    "OpenAI chat, as objects": {"logprobs": SimpleNamespace(content=objects(), refusal=None)},
+    "OpenAI chat, as objects": {"logprobs": objects({"content": entries(), "refusal": None})},
     "Fireworks chat": {
         "logprobs": {
             "content": [one | {"sampling_logprob": -9.0, "token_id": 1, "text_offset": 0} for one in entries()]
@@ -60,7 +63,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "completions arrays": {"logprobs": arrays() | {"text_offset": [0, 2, 5]}},
     "Together": {"logprobs": {"content": None, "token_ids": [1, 2, 3], **arrays()}},
-    "ChatOllama": {"logprobs": objects()},
+    "ChatOllama": {"logprobs": objects(entries())},
     "a flat list of dicts": {"logprobs": entries()},
     "ChatVertexAI": {"logprobs_result": entries(), "avg_logprobs": -0.9},
     "Gemini, camel case": {"logprobs_result": gemini("logProbability", "chosenCandidates", "topCandidates")},
@@ -80,3 +83,10 @@ def message(*tokens: tuple[Any, Row], text: str = "", **metadata: Any) -> AIMess
 
 def sound(n: int) -> list[tuple[Any, Row]]:
     return [(-0.5, [-0.5, -1.5]) for _ in range(n)]
+
+
+def in_process(text: str, *pieces: bytes, spelled: str | None = None) -> AIMessage:
+    """As from a model in this process: token i has the log-probability -(i + 1)."""
+    signals = {"token_logprob": [-(at + 1.0) for at in range(len(pieces))]}
+    generated = {"text": text if spelled is None else spelled, "sizes": [len(piece) for piece in pieces]}
+    return AIMessage(text, response_metadata={"token_signals": signals, "generated_text": generated})

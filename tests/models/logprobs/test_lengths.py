@@ -10,18 +10,12 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.models.logprobs import token_lengths, token_signals_of
 from langchain_reasc.models.logprobs.lengths import lengths_of
 
+from .payloads import in_process
+
 
 def from_provider(text: str, *tokens: dict[str, Any]) -> AIMessage:
     content = [{"logprob": -0.5, "top_logprobs": [], **token} for token in tokens]
     return AIMessage(text, response_metadata={"logprobs": {"content": content}})
-
-
-def in_process(text: str, *pieces: bytes, spelled: str | None = None) -> AIMessage:
-    metadata = {
-        "token_signals": {"token_logprob": [-0.5] * len(pieces)},
-        "generated_text": {"text": text if spelled is None else spelled, "sizes": [len(piece) for piece in pieces]},
-    }
-    return AIMessage(text, response_metadata=metadata)
 
 
 def test_of_a_provider_and_of_a_model_in_this_process() -> None:

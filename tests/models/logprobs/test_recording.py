@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from runnable.fakes import Reply, Scripted
 
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.evaluation import Pool
@@ -19,34 +17,26 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import read_signals, token_signals_of
 from langchain_reasc.pools.record import record_pool
 
-from .payloads import SHAPES, TEXT, message, sound
+from .payloads import message, sound
 
 QUESTIONS = [LabelledQuestion(f"q{at}", f"{at}", "6") for at in range(6)]
 TOP_K, ENTROPY = Measure("top_k", "mean"), Measure("neg_entropy", "mean")
 
 
-class Answering(BaseChatModel):
-    """Answers question i with one token that has as many alternatives as ``k`` says (None: no logprobs at all)."""
-
-    k: Callable[[int], int | None]
-
-    @property
-    def _llm_type(self) -> str:
-        return "answering"
-
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        at = int(messages[-1].content)
-        k, text = self.k(at), "6" if at % 2 else "5"
-        ranked = [
-            {"token": f"{text}{index}", "logprob": -0.7 - index * (1 + at / 9) - at / 10} for index in range(k or 0)
-        ]
-        entry = {"token": text, "logprob": ranked[0]["logprob"] if ranked else -1.0, "top_logprobs": ranked}
-        metadata = {} if k is None else {"logprobs": {"content": [entry]}}
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(text, response_metadata=metadata))])
-
-
 def recorded(tmp_path: Path, k: Callable[[int], int | None], *, questions: int = 6) -> Pool:
-    return record_pool(Answering(k=k), QUESTIONS[:questions], tmp_path / "pool.sqlite", samples=1, measure=TOP_K)
+    """Question i is answered with one token that has k(i) alternatives (None: no logprobs at all)."""
+
+    def answering(question: str, _: int) -> Reply:
+        at = int(question)
+        k_here, text = k(at), "6" if at % 2 else "5"
+        logprobs = [-0.7 - index * (1 + at / 9) - at / 10 for index in range(k_here or 0)]
+        ranked = [{"token": f"{text}{index}", "logprob": logprob} for index, logprob in enumerate(logprobs)]
+        entry = {"token": text, "logprob": logprobs[0] if logprobs else -1.0, "top_logprobs": ranked}
+        metadata = {} if k_here is None else {"logprobs": {"content": [entry]}}
+        return Reply(text, logprob=None, metadata=metadata)
+
+    model = Scripted(script=answering)
+    return record_pool(model, QUESTIONS[:questions], tmp_path / "pool.sqlite", samples=1, measure=TOP_K)
 
 
 def firsts(pool: Pool) -> list[tuple[int, int]]:
@@ -87,14 +77,12 @@ def test_a_pool_is_not_continued_at_another_k(tmp_path: Path) -> None:
 def test_neg_entropy_over_the_whole_vocabulary_is_another_signal_than_over_k(tmp_path: Path) -> None:
     """A backend that sees all V says so; its calibrations are refused where only k alternatives come."""
 
-    class Exact(Answering):
-        def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
-            signals = {"top_k": [1.0], "neg_entropy": [-int(messages[-1].content) / 10]}
-            info = {"vocabulary_size": 1500, "top_k": 20}
-            metadata = {"token_signals": signals, "token_signals_info": info}
-            return ChatResult(generations=[ChatGeneration(message=AIMessage("6", response_metadata=metadata))])
+    def exact(question: str, _: int) -> Reply:
+        signals = {"top_k": [1.0], "neg_entropy": [-int(question) / 10]}
+        info = {"vocabulary_size": 1500, "top_k": 20}
+        return Reply("6", logprob=None, metadata={"token_signals": signals, "token_signals_info": info})
 
-    pool = record_pool(Exact(k=lambda at: 4), QUESTIONS, tmp_path / "pool.sqlite", samples=1, measure=ENTROPY)
+    pool = record_pool(Scripted(script=exact), QUESTIONS, tmp_path / "pool.sqlite", samples=1, measure=ENTROPY)
     made = calibrate_mixture_on(pool, PoolScores(pool), firsts(pool), ENTROPY)
     assert (made.top_k, made.vocabulary_size) == (1500, 1500)
 
@@ -155,9 +143,3 @@ def test_k_is_not_known_where_k_plus_one_may_have_come() -> None:
     assert read_signals(message((-9.0, [-0.5, -1.5, -9.0]))).k == {}
     assert read_signals(message((-9.0, [-0.5, -1.5, -9.0]), *sound(1))).k == {"top_k": 2, "neg_entropy": 2}
     assert read_signals(message((-1.0, [-1.0]))).k == {"top_k": 1}
-
-
-def test_every_signal_of_a_shape_has_one_value_per_token() -> None:
-    found = read_signals(AIMessage(TEXT, response_metadata=SHAPES["ChatOllama"]))
-    assert {name: values.shape for name, values in found.signals.items()} == dict.fromkeys(found.signals, (3,))
-    assert len(found.signals) == 3

@@ -11,7 +11,7 @@ from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 
-from .payloads import SHAPES, TEXT
+from .payloads import SHAPES, TEXT, in_process
 
 ANSWER = Measure("token_logprob", "answer_span")
 
@@ -30,13 +30,6 @@ def served(text: str, *pieces: str | bytes, **odd: Any) -> AIMessage:
         token = {"token": raw.decode(errors="replace"), "bytes": list(raw), "logprob": -(at + 1.0)}
         entries.append(token | {"logprob": odd.get(f"t{at}", token["logprob"])})
     return AIMessage(text, response_metadata={"logprobs": {"content": entries}})
-
-
-def own(text: str, pieces: list[bytes], whole: str | None = None) -> AIMessage:
-    """As from a model in this process."""
-    signals = {"token_logprob": [-(at + 1.0) for at in range(len(pieces))]}
-    spelled = {"text": text if whole is None else whole, "sizes": list(map(len, pieces))}
-    return AIMessage(text, response_metadata={"token_signals": signals, "generated_text": spelled})
 
 
 @pytest.mark.parametrize(
@@ -60,7 +53,7 @@ def test_the_tokens_that_spell_any_part(
 ) -> None:
     raw = [piece.encode() if isinstance(piece, str) else piece for piece in pieces]
     text = b"".join(raw).decode()
-    for message in (served(text, *raw), own(text, raw)):
+    for message in (served(text, *raw), in_process(text, *raw)):
         assert read(message, spec).spans == Spans(answer, step)
 
 
@@ -96,7 +89,7 @@ def test_tokens_may_spell_more_than_the_text(text: str, pieces: list[str], answe
 
 
 def test_a_stop_string_may_cut_a_token_of_ours_short() -> None:
-    message = own("It is 12", [b"It is ", b"12\n\n", b"Q:", b""])
+    message = in_process("It is 12", b"It is ", b"12\n\n", b"Q:", b"")
     assert read(message).spans == Spans((1, 2), (0, 1))
 
 

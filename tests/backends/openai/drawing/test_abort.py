@@ -12,9 +12,7 @@ import pytest
 from servers.exchange import Exchange
 
 from backends.openai.pools import (
-    AsyncCalls,
     Script,
-    SyncCalls,
     endless,
     eventually,
     hangs,
@@ -23,11 +21,6 @@ from backends.openai.pools import (
     serving,
     silent,
 )
-
-
-@pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
-def calls(request: pytest.FixtureRequest) -> Any:
-    return request.param()
 
 
 @pytest.mark.parametrize("step", [endless, hangs, silent], ids=["generating", "before the first token", "queued"])
@@ -76,20 +69,6 @@ def test_an_interrupt_leaves_nothing_running() -> None:
         with pytest.raises(KeyboardInterrupt), sample(pool, n=3) as stream:
             list(stream)
         assert eventually(lambda: script.open == 0 and pool.status()[0].in_flight == 0)
-
-
-def test_an_error_in_the_reader_leaves_nothing_running(calls: Any) -> None:
-    async def by_seed(exchange: Exchange) -> None:
-        await (exchange.say("forty two") if exchange.body["seed"] == 0 else endless(exchange))
-
-    def then(stream: Any, pair: Any) -> None:
-        raise RuntimeError("the reader's mistake")
-
-    script = Script(by_seed)
-    with serving(script) as url, pool_of(url) as pool:
-        with pytest.raises(RuntimeError, match="mistake"):
-            calls.sample(pool, n=3, seeds=[0, 1, 2], then=then)
-        assert eventually(lambda: script.open == 0)
 
 
 @pytest.mark.slow  # three rounds of 8 long samples; make test stops a real server in tests/servers

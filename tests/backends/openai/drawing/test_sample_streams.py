@@ -13,10 +13,7 @@ from servers.exchange import Exchange
 
 from backends.openai.pools import (
     PROMPT,
-    AsyncCalls,
     Script,
-    SyncCalls,
-    asample,
     cut_after,
     endless,
     eventually,
@@ -30,11 +27,6 @@ from backends.openai.pools import (
 )
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
 from langchain_reasc.models.contract import FailedSample
-
-
-@pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
-def calls(request: pytest.FixtureRequest) -> Any:
-    return request.param()
 
 
 async def says_its_seed(exchange: Exchange) -> None:
@@ -80,19 +72,6 @@ def test_samples_come_in_the_order_they_end(calls: Any) -> None:
 
     with serving(by_seed) as url, pool_of(url) as pool:
         assert [index for index, _ in calls.sample(pool, n=2, seeds=[0, 1], then=then)] == [1, 0]
-
-
-def test_the_samples_of_a_question_share_a_server_and_spill_over_when_it_is_full(calls: Any) -> None:
-    with serving(says_its_seed) as one, serving(says_its_seed) as other, pool_of(one, other, burst=4) as pool:
-        four = {message.response_metadata["server"] for _, message in calls.sample(pool, n=4)}
-        eight = [message.response_metadata["server"] for _, message in calls.sample(pool, n=8)]
-    assert len(four) == 1 and {eight.count(one), eight.count(other)} <= {3, 4, 5}
-
-
-def test_without_affinity_samples_go_where_least_is_done(calls: Any) -> None:
-    with serving(says_its_seed) as one, serving(says_its_seed) as other, pool_of(one, other, affinity=False) as pool:
-        servers = [message.response_metadata["server"] for _, message in calls.sample(pool, n=6)]
-    assert servers.count(one) == servers.count(other) == 3
 
 
 def test_a_sample_whose_server_breaks_off_moves_and_is_paid_for_once(calls: Any) -> None:
@@ -161,18 +140,6 @@ def test_samples_that_were_never_sent_do_not_come_out(calls: Any) -> None:
     assert len(script.requests) == 1
 
 
-def test_the_rest_is_cut_off_when_the_decision_falls(calls: Any) -> None:
-    async def by_seed(exchange: Exchange) -> None:
-        await (says("forty two") if exchange.body["seed"] == 0 else endless)(exchange)
-
-    script = Script(by_seed)
-    with serving(script) as url, pool_of(url) as pool:
-        ended = calls.sample(pool, n=4, seeds=range(4), then=lambda stream, pair: stream.cancel())
-        assert eventually(lambda: script.open == 0)
-    reasons = {index: message.response_metadata["finish_reason"] for index, message in ended}
-    assert reasons.pop(0) == "stop" and set(reasons.values()) <= {"cancelled"}
-
-
 def test_a_sample_that_takes_too_long_fails_with_what_it_said(calls: Any) -> None:
     async def by_seed(exchange: Exchange) -> None:
         await (endless if exchange.body["seed"] else says("forty two"))(exchange)
@@ -200,19 +167,6 @@ def test_a_dropped_stream_closes_its_connections() -> None:
         del stream
         gc.collect()
         assert eventually(lambda: script.open == 0)
-
-
-async def test_a_dropped_async_stream_closes_its_connections() -> None:
-    script = Script(endless)
-    with serving(script) as url, pool_of(url) as pool:
-        stream = asample(pool, n=3)
-        waiting = asyncio.ensure_future(anext(stream))
-        assert await asyncio.to_thread(eventually, lambda: script.open == 3)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        del stream, waiting
-        gc.collect()
-        assert await asyncio.to_thread(eventually, lambda: script.open == 0)
 
 
 def test_cancelling_late_twice_or_after_the_pool_was_closed_does_nothing() -> None:

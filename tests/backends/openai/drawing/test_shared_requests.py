@@ -8,13 +8,8 @@ from langchain_core.messages import AIMessage
 from servers.chat_wire import PROMPT_TOKENS
 from servers.exchange import Exchange
 
-from backends.openai.pools import AsyncCalls, Script, SyncCalls, eventually, pool_of, refuses, serving
+from backends.openai.pools import Script, eventually, pool_of, refuses, serving
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
-
-
-@pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
-def calls(request: pytest.FixtureRequest) -> Any:
-    return request.param()
 
 
 async def end(exchange: Exchange, choice: int) -> None:

@@ -1,6 +1,7 @@
 """What is known of a server by its preset, its address, or by asking."""
 
 import threading
+import traceback
 
 import pytest
 from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
@@ -10,16 +11,17 @@ from backends.openai.fake_server import Fake, lm_studio, serving, vllm
 from langchain_reasc.exceptions import ConfigurationError, ServerError
 from langchain_reasc.models.prepared import PreparedModel
 
+KEY = "hush-hush"
 
-def test_auto_asks_once_for_all_copies_and_calls(face: Face) -> None:
-    with serving(vllm()) as fake:
-        model = model_of(fake, preset="auto")
-        face.invoke(model, "Hi")
-        probed = len(fake.requests)
-        face.invoke(model.model_copy(update={"temperature": 0.5}), "Hi")
-        face.invoke(model_of(fake, preset="auto"), "Hi")
-        face.sample(model, "Hi", n=2)
-        assert len(fake.requests) == probed + 4 and model.capabilities().server == "vllm"
+
+def test_auto_asks_once_for_all_copies_and_calls(fake: Fake, face: Face) -> None:
+    model = model_of(fake, preset="auto")
+    face.invoke(model, "Hi")
+    probed = len(fake.requests)
+    face.invoke(model.model_copy(update={"temperature": 0.5}), "Hi")
+    face.invoke(model_of(fake, preset="auto"), "Hi")
+    face.sample(model, "Hi", n=2)
+    assert len(fake.requests) == probed + 4 and model.capabilities().server == "vllm"
 
 
 def test_a_named_preset_asks_nothing(fake: Fake, face: Face) -> None:
@@ -27,22 +29,16 @@ def test_a_named_preset_asks_nothing(fake: Fake, face: Face) -> None:
     assert len(fake.requests) == 1 and fake.gets == []
 
 
-def test_auto_passes_over_a_server_that_is_not_there(face: Face) -> None:
-    with serving(vllm()) as gone:
-        pass
-    with serving(vllm()) as fake:
-        model = model_of(fake, preset="auto", base_url=[gone.url, fake.url])
-        assert face.invoke(model, "Hi").content == "So it is \\boxed{4}"
+def test_auto_passes_over_a_server_that_is_not_there(face: Face, gone: Fake, fake: Fake) -> None:
+    model = model_of(fake, preset="auto", base_url=[gone.url, fake.url])
+    assert face.invoke(model, "Hi").content == "So it is \\boxed{4}"
 
 
-def test_no_server_at_all_is_one_clear_line(face: Face) -> None:
-    with serving(vllm()) as gone:
-        pass
-    for call in (face.invoke, face.stream):
-        with pytest.raises(ServerError, match=rf"no server at {gone.url}"):
-            call(model_of(gone, preset="auto"), "Hi")
-    with pytest.raises(ServerError, match=rf"no server at {gone.url}"):
-        face.sample(model_of(gone, preset="auto"), "Hi", n=2)
+def test_no_server_at_all_is_one_clear_line(face: Face, gone: Fake) -> None:
+    for call, options in ((face.invoke, {}), (face.stream, {}), (face.sample, {"n": 2})):
+        with pytest.raises(ServerError, match=rf"no server at {gone.url}") as raised:
+            call(model_of(gone, preset="auto", api_key=KEY), "Hi", **options)
+        assert KEY not in "".join(traceback.format_exception(raised.value)) + str(vars(raised.value))
 
 
 def test_a_busy_server_is_tried_again_and_asked_later_what_it_supports(face: Face) -> None:

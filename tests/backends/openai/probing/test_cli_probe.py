@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from backends.openai.fake_server import llama_server, lm_studio, serving, vllm
+from backends.openai.fake_server import Fake, llama_server, lm_studio, serving, vllm
 from langchain_reasc.cli import app
 
 
@@ -48,21 +48,17 @@ def test_it_says_what_is_missing() -> None:
     assert "none come back: votes are counted" in " ".join(result.stderr.split())
 
 
-def test_servers_are_compared_and_one_that_is_down_is_named() -> None:
-    with serving(vllm()) as gone:
-        pass
-    with serving(vllm()) as fake:
-        result = probe(fake.url, gone.url, code=1)
+def test_servers_are_compared_and_one_that_is_down_is_named(fake: Fake, gone: Fake) -> None:
+    result = probe(fake.url, gone.url, code=1)
     assert "vllm 0.11.0" in result.stdout
     assert f"note on {fake.url}: whether the server stops" in " ".join(result.stderr.split())
     assert f"\nerror: no server at {gone.url}" in result.stderr
 
 
-def test_no_server_is_one_line() -> None:
-    with serving(vllm()) as fake:
-        pass
-    stderr = probe(fake.url, code=1).stderr
-    assert stderr.startswith("error: no server at ") and stderr.count("\n") == 1
+def test_no_server_is_one_line(gone: Fake) -> None:
+    stderr = probe(gone.url, code=1).stderr
+    assert stderr.startswith(f"error: no server at {gone.url} ") and stderr.count("\n") == 1
+    assert "is it running?" in stderr
 
 
 def test_the_key_comes_from_the_environment_and_is_not_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,18 +1,20 @@
 """Whether a server stops when a stream is closed is seen at the server, or said not to be known."""
 
+import asyncio
 import json
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from langchain_reasc_openai.probing import closed_streams
 from langchain_reasc_openai.probing.asking import Server
 from langchain_reasc_openai.probing.closed_streams import stops_when_cut_off
+from servers import fake_server
+from servers.chat_wire import Refused
+from servers.exchange import Exchange
 
 
 @dataclass
@@ -28,10 +30,9 @@ class Worker:
     running: int = 0
     generated: int = 0
     asked: list[int] = field(default_factory=list)
-    lock: Any = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self.turns = threading.Semaphore(self.at_once)
+        self.turns = asyncio.Semaphore(self.at_once)
 
     def page(self, path: str) -> str | None:
         running = max(self.running, int(self.stale))
@@ -46,72 +47,48 @@ class Worker:
         text = f'# TYPE x gauge\n{names[self.tells]}{{engine="0",model_name="a"}} {running}.0\n'
         return text + (f'vllm:generation_tokens_total{{engine="0"}} {self.generated}\n' if self.tells == "vllm" else "")
 
-    def work(self, tokens: int, say: Any) -> None:
-        heard = True
-        with self.turns:
-            with self.lock:
-                self.running += 1
+    async def get(self, exchange: Exchange) -> None:
+        if (text := self.page(exchange.path)) is None:
+            raise Refused("not found", 404)
+        await exchange.reply(200, text)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        tokens, streams = exchange.body["max_tokens"], exchange.body.get("stream")
+        self.asked.append(tokens)
+        async with self.turns:
+            self.running += 1
             try:
-                for _ in range(min(tokens, self.ends_after)):
-                    time.sleep(self.pace)
-                    self.generated += 1
-                    try:
-                        heard and say("word ")
-                    except OSError:
-                        heard = False
-                        if not self.goes_on:
-                            return
+                await self.work(min(tokens, self.ends_after), exchange, heard=streams)
             finally:
-                with self.lock:
-                    self.running -= 1
+                self.running -= 1
+        if not streams:
+            await exchange.reply(200, {"choices": [{"message": {"content": "word"}}]})
+
+    async def work(self, tokens: int, exchange: Exchange, *, heard: bool) -> None:
+        due = time.monotonic()
+        for _ in range(tokens):
+            due += self.pace
+            if (early := due - time.monotonic()) > 0.0:
+                await asyncio.sleep(early)
+            self.generated += 1
+            if exchange.gone.is_set() and not self.goes_on:
+                return
+            if heard and not exchange.gone.is_set():
+                with suppress(OSError):
+                    await exchange.token("word ")
 
 
 @contextmanager
 def serving(worker: Worker) -> Iterator[Server]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            text = worker.page(self.path)
-            self._reply(200 if text is not None else 404, (text or "{}").encode())
+    with fake_server.serving(worker, get=worker.get) as served, Server(served.url) as server:
+        yield server
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            worker.asked.append(body["max_tokens"])
-            if body.get("stream"):
-                self.send_response(200)
-                self.end_headers()
-                worker.work(body["max_tokens"], self._say)
-                return
-            worker.work(body["max_tokens"], lambda word: None)
-            self._reply(200, b'{"choices": [{"message": {"content": "word"}}]}')
 
-        def _say(self, word: str) -> None:
-            event = {"choices": [{"index": 0, "delta": {"content": word}}]}
-            self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
-
-        def _reply(self, status: int, data: bytes) -> None:
-            self.send_response(status)
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listening.daemon_threads = True
-    threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        with Server(f"http://127.0.0.1:{listening.server_port}/v1") as server:
-            yield server
-    finally:
-        listening.shutdown()
-        listening.server_close()
+def body(tokens: int, **more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [], "max_tokens": tokens, **more}
 
 
 def asked(worker: Worker) -> tuple[bool | None, str]:
-    def body(tokens: int, **more: Any) -> dict[str, Any]:
-        return {"model": "m", "messages": [], "max_tokens": tokens, **more}
-
     with serving(worker) as server:
         return stops_when_cut_off(server, body, {})
 
@@ -153,9 +130,8 @@ def test_a_number_that_comes_late_tells_nothing() -> None:
 
 
 def test_others_that_are_served_make_it_unknown() -> None:
-    worker = Worker("vllm")
-    threading.Thread(target=worker.work, args=(3000, lambda word: None), daemon=True).start()
-    stops, notice = asked(worker)
+    with serving(Worker("vllm")) as server, server.stream(body(3000)):
+        stops, notice = stops_when_cut_off(server, body, {})
     assert stops is None and "busy with other requests" in notice
 
 

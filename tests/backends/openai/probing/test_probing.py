@@ -1,7 +1,8 @@
 """What a server supports is found out by asking it, once."""
 
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from langchain_reasc_openai.probing.logprobs_seen import reasoning_logprobs
 from langchain_reasc_openai.probing.probe import remembered
 from pydantic import SecretStr
 
-from backends.openai import fake_server
 from backends.openai.conftest import forget
 from backends.openai.fake_server import Fake, llama_server, ollama, serving, vllm
 from langchain_reasc.exceptions import ConfigurationError, ServerError
@@ -44,13 +44,18 @@ def test_a_complete_server() -> None:
     assert caps.probed_at is not None
 
 
-@pytest.mark.parametrize(("k", "cap"), [(5, 5), (1, 1), (7, 5), (19, 10), (20, 20), (50, 50)])
-def test_the_cap_on_alternatives_is_what_comes_back(k: int, cap: int) -> None:
-    assert found(vllm(k=k, refuses_k=k != 50)).top_logprobs == cap
-
-
-def test_a_server_that_clips_what_it_returns_is_taken_at_its_deeds() -> None:
-    assert found(vllm(k=3, refuses_k=False)).top_logprobs == 3
+@pytest.mark.parametrize(
+    ("granted", "cap"),
+    [
+        *(({"k": k}, cap) for k, cap in [(5, 5), (1, 1), (7, 5), (19, 10), (20, 20)]),
+        ({"k": 50, "refuses_k": False}, 50),
+        pytest.param({"k": 3, "refuses_k": False}, 3, id="one that clips what it returns"),
+        pytest.param({"extra": 1}, 20, id="the chosen token beside the k likeliest is not counted"),
+        pytest.param({"extra": 1, "k": 5}, 5, id="nor beside fewer"),
+    ],
+)
+def test_the_cap_on_alternatives_is_what_comes_back(granted: dict[str, Any], cap: int) -> None:
+    assert found(vllm(**granted)).top_logprobs == cap
 
 
 @pytest.mark.parametrize(
@@ -70,20 +75,20 @@ def test_what_is_missing_is_found_and_said(gap: dict[str, Any], capability: str,
     assert any(notice in said for said in caps.notices), caps.notices
 
 
-def thinking(monkeypatch: pytest.MonkeyPatch, *, answers_after: int, loses_logprobs: bool) -> Fake:
+@dataclass
+class Thinking(Fake):
     """A server whose reasoning parser takes the first words out of the content, and may lose their logprobs."""
-    plain = fake_server.events
 
-    def events(fake: Fake, request: dict[str, Any], at: int) -> Any:
-        for place, event in enumerate(plain(fake, request, at)):
+    answers_after: int = 0
+    loses_logprobs: bool = False
+
+    def events(self, request: dict[str, Any], at: int = 0) -> Any:
+        for place, event in enumerate(super().events(request, at)):
             choice = event["choices"][0] if event["choices"] else {}
-            if place < answers_after and choice.get("delta"):
+            if place < self.answers_after and choice.get("delta"):
                 choice["delta"] = {"reasoning_content": choice["delta"]["content"]}
-                choice["logprobs"] = None if loses_logprobs else choice["logprobs"]
+                choice["logprobs"] = None if self.loses_logprobs else choice["logprobs"]
             yield event
-
-    monkeypatch.setattr(fake_server, "events", events)
-    return vllm()
 
 
 @pytest.mark.parametrize(
@@ -97,14 +102,9 @@ def thinking(monkeypatch: pytest.MonkeyPatch, *, answers_after: int, loses_logpr
     ],
 )
 def test_whether_logprobs_survive_a_reasoning_parser(
-    monkeypatch: pytest.MonkeyPatch,
-    answers_after: int,
-    loses_logprobs: bool,
-    reasoning: bool | None,
-    streamed: bool,
-    notice: str | None,
+    answers_after: int, loses_logprobs: bool, reasoning: bool | None, streamed: bool, notice: str | None
 ) -> None:
-    caps = found(thinking(monkeypatch, answers_after=answers_after, loses_logprobs=loses_logprobs))
+    caps = found(Thinking(answers_after=answers_after, loses_logprobs=loses_logprobs))
     assert (caps.reasoning_logprobs, caps.streamed_logprobs) == (reasoning, streamed)
     assert [notice in said for said in caps.notices] == [True] if notice else not caps.notices
 
@@ -127,11 +127,6 @@ def test_a_file_of_before_has_less_in_it(tmp_path: Path) -> None:
     forget()
     known = remembered(fake.url, cache=cache)
     assert known is not None and (known.stops_when_cut_off, known.reasoning_logprobs, known.n) == (None, None, True)
-
-
-def test_the_chosen_token_beside_the_k_likeliest_is_not_counted() -> None:
-    assert found(vllm(extra=1)).top_logprobs == 20
-    assert found(vllm(extra=1, k=5)).top_logprobs == 5
 
 
 def test_only_the_chosen_tokens_logprob() -> None:
@@ -160,29 +155,23 @@ def test_the_name_of_the_token_limit_is_found(limit: str) -> None:
     assert found(ollama(strict=True)).max_tokens == "max_tokens"
 
 
-def test_probing_costs_few_tokens() -> None:
-    with serving(vllm()) as fake:
-        probe(fake.url)
+def test_probing_costs_few_tokens(fake: Fake) -> None:
+    probe(fake.url)
     limits = [request.get("max_tokens") or request.get("max_completion_tokens") for request in fake.requests]
     assert len(limits) <= 20 and sum(limits) <= 80
 
 
-def test_a_server_is_asked_once_per_process() -> None:
-    with serving(vllm()) as fake:
-        first = probe(fake.url)
-        asked = len(fake.requests)
-        assert probe(fake.url) is first and len(fake.requests) == asked
-        assert probe(fake.url, refresh=True) is not first and len(fake.requests) == 2 * asked
+def test_a_server_is_asked_once_per_process(fake: Fake) -> None:
+    first = probe(fake.url)
+    asked = len(fake.requests)
+    assert probe(fake.url) is first and len(fake.requests) == asked
+    assert probe(fake.url, refresh=True) is not first and len(fake.requests) == 2 * asked
 
 
-def test_many_threads_ask_once_between_them() -> None:
-    with serving(vllm()) as fake:
-        threads = [threading.Thread(target=probe, args=(fake.url,)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len([request for request in fake.requests if request.get("n") == 2]) == 1
+def test_many_threads_ask_once_between_them(fake: Fake) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(probe, [fake.url] * 8))
+    assert len([request for request in fake.requests if request.get("n") == 2]) == 1
 
 
 def test_what_was_found_is_remembered_in_a_file(tmp_path: Path) -> None:
@@ -236,14 +225,6 @@ def test_a_server_that_lists_no_model_wants_one_named() -> None:
 def test_a_model_it_does_not_have_is_refused_with_those_it_has() -> None:
     with serving(vllm()) as fake, pytest.raises(ConfigurationError, match=r"no model 'big'; it lists 'tiny'"):
         probe(fake.url, model="big")
-
-
-def test_no_server_is_one_clear_line() -> None:
-    with serving(vllm()) as fake:
-        pass
-    with pytest.raises(ServerError, match=rf"no server at {fake.url} .*is it running\?") as raised:
-        probe(fake.url)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("key", [None, "wrong-hush"])

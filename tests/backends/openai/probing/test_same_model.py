@@ -47,9 +47,7 @@ def test_servers_that_say_nothing_of_their_weights_are_taken_at_their_word(face:
         face.invoke(model, "Hi")
 
 
-def test_a_server_that_is_away_says_nothing(face: Any) -> None:
-    with serving(llama_server(meta=LARGE)) as gone:
-        pass
+def test_a_server_that_is_away_says_nothing(face: Any, gone: Fake) -> None:
     with serving(llama_server(meta=SMALL)) as one, model_of(one, gone) as model:
         face.invoke(model, "Hi")
 

@@ -1,23 +1,18 @@
-import json
-import socket
-import threading
+import asyncio
 import time
-from contextlib import suppress
 from typing import Any
 
-import httpx
 import openai
 import pytest
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_reasc_openai.routing.retrying import RetryPolicy
+from servers.chat_wire import Chat
+from servers.fake_server import in_thread, listening
 
 from backends.openai.conftest import model_of
-from backends.openai.fake_server import serving as serving_fake
-from backends.openai.fake_server import vllm
+from backends.openai.fake_server import Fake
 from backends.openai.pools import (
-    AsyncCalls,
     Script,
-    SyncCalls,
     cut_after,
     eventually,
     pool_of,
@@ -29,13 +24,6 @@ from backends.openai.pools import (
     text_of,
 )
 from langchain_reasc.exceptions import SamplingError
-
-REQUEST = httpx.Request("POST", "http://server/v1/chat/completions")
-
-
-@pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
-def calls(request: pytest.FixtureRequest) -> Any:
-    return request.param()
 
 
 @pytest.mark.parametrize("code", [408, 409, 429, 500, 502, 503, 504])
@@ -118,40 +106,28 @@ def test_servers_that_are_all_busy_are_asked_again(calls: Any) -> None:
     assert sorted(len(script.requests) for script in both) == [1, 2]
 
 
-def test_a_refused_connection_is_moved(calls: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with serving(Script(says("forty two"))) as url, pool_of(f"http://127.0.0.1:{port}/v1", url) as pool:
+def test_a_refused_connection_is_moved(calls: Any, gone: Fake) -> None:
+    with serving(Script(says("forty two"))) as url, pool_of(gone.url, url) as pool:
         for prompt in prompts_of_all(pool, 8):
             assert text_of(calls.stream(pool, prompt)) == "forty two"
         down, up = pool.status()
     assert (down.served, up.served) == (0, 8) and not down.healthy and down.failed >= 1
 
 
-def test_a_refused_connection_without_another_server_is_raised(calls: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with pool_of(f"http://127.0.0.1:{port}/v1") as pool, pytest.raises(openai.APIConnectionError):
+def test_a_refused_connection_without_another_server_is_raised(calls: Any, gone: Fake) -> None:
+    with pool_of(gone.url) as pool, pytest.raises(openai.APIConnectionError):
         calls.stream(pool)
 
 
 def test_an_unencrypted_server_behind_an_https_address_is_not_asked_again(calls: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, pool_of(f"https://{_address(server)}/v1") as pool:
-        threading.Thread(target=_answer_in_plain_text, args=(server,), daemon=True).start()
+    async def plain_text(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    with in_thread(listening(plain_text)) as port, pool_of(f"https://127.0.0.1:{port}/v1") as pool:
         with pytest.raises(openai.APIConnectionError):
             calls.stream(pool)
         assert pool.status()[0].failed == 1
-
-
-def _address(server: socket.socket) -> str:
-    return f"127.0.0.1:{server.getsockname()[1]}"
-
-
-def _answer_in_plain_text(server: socket.socket) -> None:
-    with suppress(OSError):
-        while True:
-            connection, _ = server.accept()
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
 def test_silence_before_the_first_token_is_moved(calls: Any) -> None:
@@ -177,15 +153,7 @@ def test_a_stream_cut_in_the_middle_is_an_error_and_its_part_stays(calls: Any) -
 
 
 def test_a_response_in_one_piece_is_tried_again_too(calls: Any) -> None:
-    async def whole(exchange: Any) -> None:
-        message = {"role": "assistant", "content": "forty two"}
-        answer = {"id": "c", "object": "chat.completion", "created": 1, "model": "loopback"}
-        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-        text = json.dumps({**answer, "choices": choices})
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n"
-        await exchange.write(head + text)
-
-    script = Script(refuses(500), whole)
+    script = Script(refuses(500), Chat(("forty", " two")))
     with serving(script) as url, pool_of(url) as pool:
         assert calls.generate(pool).generations[0].text == "forty two"
     assert len(script.requests) == 2
@@ -211,8 +179,9 @@ def test_the_rate_limiter_is_asked_once_for_each_attempt(calls: Any) -> None:
 
 
 @pytest.mark.parametrize(("per_request", "asked"), [(1, 4), (2, 2)])
-def test_a_model_s_rate_limiter_is_asked_before_each_request(face: Any, per_request: int, asked: int) -> None:
-    with serving_fake(vllm()) as fake:
-        model = model_of(fake, rate_limiter=(limiter := Counted()), samples_per_request=per_request)
-        assert len(face.sample(model, "2 + 2?", n=4)) == 4
-        assert (limiter.count, len(fake.requests)) == (asked, asked)
+def test_a_model_s_rate_limiter_is_asked_before_each_request(
+    fake: Fake, face: Any, per_request: int, asked: int
+) -> None:
+    model = model_of(fake, rate_limiter=(limiter := Counted()), samples_per_request=per_request)
+    assert len(face.sample(model, "2 + 2?", n=4)) == 4
+    assert (limiter.count, len(fake.requests)) == (asked, asked)

@@ -1,19 +1,18 @@
 """Several servers behind one address: a balancer that hands each connection to the next of them."""
 
 import asyncio
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from langchain_reasc_openai.routing.retrying import RetryPolicy
+from servers.fake_server import in_thread, listening
 
+from backends.openai.fake_server import Fake
 from backends.openai.pools import (
-    AsyncCalls,
     Script,
-    SyncCalls,
     cut_after,
     endless,
     eventually,
@@ -27,11 +26,6 @@ from langchain_reasc.models.contract import FAILED_ATTEMPTS
 POLICY = RetryPolicy(attempts=10, first_wait=0.01, longest_wait=0.02, sideline=60)
 
 
-@pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
-def calls(request: pytest.FixtureRequest) -> Any:
-    return request.param()
-
-
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while data := await reader.read(4096):
@@ -40,18 +34,14 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.close()
 
 
-@contextmanager
-def balanced(*urls: str) -> Iterator[str]:
+def balanced(*urls: str) -> AbstractContextManager[str]:
     """The address of a balancer before the servers."""
-    turns: list[tuple[str, int]] = []
-    began: list[Any] = []
-    ready = threading.Event()
+    turns = [urlsplit(url) for url in urls]
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not turns:
-            turns.extend((urlsplit(url).hostname or "", urlsplit(url).port or 0) for url in urls)
+        turns.append(server := turns.pop(0))
         try:
-            theirs, ours = await asyncio.open_connection(*turns.pop(0))
+            theirs, ours = await asyncio.open_connection(server.hostname, server.port)
         except OSError:
             writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
             writer.close()
@@ -61,23 +51,12 @@ def balanced(*urls: str) -> Iterator[str]:
         for end in (ours, writer):
             end.close()
 
-    async def serve() -> None:
-        server = await asyncio.start_server(connected, "127.0.0.1", 0)
-        stop = asyncio.Event()
-        began.extend([server.sockets[0].getsockname()[1], asyncio.get_running_loop(), stop])
-        ready.set()
-        await stop.wait()
-        server.close()
+    @asynccontextmanager
+    async def balancing() -> AsyncIterator[str]:
+        async with listening(connected) as port:
+            yield f"http://127.0.0.1:{port}/v1"
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    thread.start()
-    ready.wait()
-    port, loop, stop = began
-    try:
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
+    return in_thread(balancing())
 
 
 @pytest.mark.parametrize("fault", [refuses(500), refuses(503), refuses(429), cut_after(2)])
@@ -91,10 +70,8 @@ def test_a_sample_that_one_server_fails_is_drawn_again(calls: Any, fault: Any) -
     assert len(lost) == len(bad.requests) > 0 and {attempt["server"] for attempt in lost} == {url}
 
 
-def test_a_server_that_is_away_is_passed_over(calls: Any) -> None:
-    with serving(Script(says("no"))) as gone:
-        pass
-    with serving(Script(says("forty two"))) as up, balanced(gone, up) as url, pool_of(url, retry=POLICY) as pool:
+def test_a_server_that_is_away_is_passed_over(calls: Any, gone: Fake) -> None:
+    with serving(Script(says("forty two"))) as up, balanced(gone.url, up) as url, pool_of(url, retry=POLICY) as pool:
         assert [message.text for _, message in calls.sample(pool, n=4)] == ["forty two"] * 4
 
 

@@ -13,7 +13,7 @@ from langchain_reasc_openai.routing.error_kinds import classified
 from pydantic import TypeAdapter, ValidationError
 
 from backends.openai.conftest import model_of
-from backends.openai.fake_server import serving, vllm
+from backends.openai.fake_server import Fake, serving, vllm
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ModelClosedError, SamplingError, ServerError
 
@@ -139,9 +139,7 @@ def test_nobody_there_may_pass_and_a_refused_key_will_not(face: Any) -> None:
     assert isinstance(gone.value, core.ModelConnectionError) and gone.value.is_retryable
 
 
-def test_servers_of_which_one_may_answer_later_are_worth_another_attempt(face: Any) -> None:
-    with serving(vllm(key="right")) as refusing, serving(vllm()) as gone:
-        pass
+def test_servers_of_which_one_may_answer_later_are_worth_another_attempt(face: Any, gone: Fake) -> None:
     with serving(vllm(key="right")) as refusing:
         model = model_of(refusing, base_url=[refusing.url, gone.url], preset="auto", api_key="wrong")
         with model, pytest.raises(ServerError, match=r"refuses the key.*; no server at") as raised:

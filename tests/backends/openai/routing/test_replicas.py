@@ -1,9 +1,9 @@
 import asyncio
-import gc
 import logging
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -29,11 +29,6 @@ from backends.openai.pools import (
     text_of,
 )
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError
-
-
-@pytest.fixture(params=[SyncCalls, AsyncCalls], ids=["sync", "async"])
-def calls(request: pytest.FixtureRequest) -> Any:
-    return request.param()
 
 
 def pool_threads() -> list[threading.Thread]:
@@ -62,13 +57,9 @@ def test_the_status_tells_what_each_server_does(calls: Any) -> None:
 
 
 def test_a_sidelined_server_comes_back(calls: Any) -> None:
-    script, policy = Script(refuses(503), says("forty two")), RetryPolicy(first_wait=0.01, sideline=0.5)
-    options = {"retry": policy, "affinity": False}
-    with (
-        serving(script) as flaky,
-        serving(Script(says("forty two"))) as steady,
-        pool_of(flaky, steady, **options) as pool,
-    ):
+    flaky, steady = Script(refuses(503), says("forty two")), Script(says("forty two"))
+    policy = RetryPolicy(first_wait=0.01, sideline=0.5)
+    with serving(flaky) as one, serving(steady) as two, pool_of(one, two, retry=policy, affinity=False) as pool:
         assert eventually(lambda: calls.stream(pool) and pool.status()[0].failed)
         assert not pool.status()[0].healthy and pool.status()[0].retry_at
         assert eventually(lambda: calls.stream(pool) and pool.status()[0].served)
@@ -97,11 +88,8 @@ def test_many_event_loops_and_threads_share_a_pool() -> None:
     with serving(Script(says("forty two"))) as url, pool_of(url) as pool:
         for _ in range(3):
             assert text_of(AsyncCalls().stream(pool)) == text_of(SyncCalls().stream(pool)) == "forty two"
-        others = [threading.Thread(target=AsyncCalls().sample, args=(pool,), kwargs={"n": 2}) for _ in range(4)]
-        for thread in others:
-            thread.start()
-        for thread in others:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda _: AsyncCalls().sample(pool, n=2), range(4)))
         assert pool.status()[0].served == 14 and len(pool_threads()) == 1
 
 
@@ -184,15 +172,6 @@ def test_the_thread_starts_with_the_first_request_and_ends_with_the_pool(calls: 
         pool.close()
         with pytest.raises(ModelClosedError):
             calls.stream(pool)
-
-
-def test_a_dropped_pool_ends_its_thread() -> None:
-    with serving(Script(says("forty two"))) as url:
-        pool = ReplicaPool([(url, client(url))])
-        SyncCalls().sample(pool, n=1)
-        del pool
-        gc.collect()
-        assert eventually(lambda: not pool_threads())
 
 
 @pytest.mark.slow  # an interpreter that loads langchain-openai
