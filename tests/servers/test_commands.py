@@ -1,6 +1,10 @@
 """The commands on the real llama-server: what `reasc` does with a GGUF it does with a server's model."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ from langchain_reasc_llama_cpp import embedded_model_path
 
 from langchain_reasc.calibration import load_calibration
 from langchain_reasc.pools import read_pool
+from langchain_reasc.pools.store import PoolStore
 from langchain_reasc.pools.summary import pool_bill
 
 from .conftest import KEY
@@ -33,6 +38,26 @@ def test_calibrate_then_ask(real_server: LlamaServer, tmp_path: Path) -> None:
     assert account["answer"] == "5" and account["without_confidence"] == 0 and account["stage"] in (1, 2)
     refused = reasc("ask", QUESTION, "--calibration", made, "--answer", "boxed", code=1)
     assert f"calibrated on '{real_server.name}'" in refused.stderr, "the GGUF in this process goes by another name"
+
+
+@pytest.mark.slow  # a real process and server; make test interrupts a recording in tests/cli
+def test_an_interrupted_recording_goes_on_where_it_stopped(real_server: LlamaServer, tmp_path: Path) -> None:
+    pool = tmp_path / "pool.sqlite"
+    command = ["record", str(TEST), *on(real_server), "--samples", "2", "--limit", "20", "--out", str(pool)]
+    start = "from langchain_reasc.cli import main; main()"
+    running = subprocess.Popen([sys.executable, "-c", start, *command], stderr=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while not (pool.exists() and pool.stat().st_size and len(PoolStore.create(pool).ids()) >= 4):
+        assert running.poll() is None and time.monotonic() < until
+        time.sleep(0.005)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 130 and b"Traceback" not in said, said.decode()
+    held = len(read_pool(pool).questions)
+    assert 4 <= held < 20
+    reasc(*command)
+    questions = read_pool(pool).questions
+    assert len(questions) == 20 and {len(question.responses) for question in questions} == {2}
 
 
 def test_a_question_that_the_server_finds_too_long_is_left_out(real_server: LlamaServer, tmp_path: Path) -> None:
