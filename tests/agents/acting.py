@@ -1,10 +1,10 @@
 """A scripted chat model that calls tools, an agent's other parts, and one way to run agents, synchronously or not."""
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
@@ -60,6 +60,19 @@ def book_trip(city: str) -> str:
     return f"booked {city}"
 
 
+class Overriding(AgentMiddleware):
+    """Changes what a model is asked."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(**self.changes))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request.override(**self.changes))
+
+
 class Agents:
     """Runs agents in the way of a ``runner``."""
 
@@ -95,14 +108,3 @@ def samples_of(state: Mapping[str, Any]) -> list[int]:
     """How many samples each step of an agent launched; 0 where nothing was sampled by ReASC."""
     said = [message for message in state["messages"] if isinstance(message, AIMessage)]
     return [message.response_metadata.get("reasc", {}).get("launched", 0) for message in said]
-
-
-def until(condition: Callable[[], bool], seconds: float = 5) -> Any:
-    """Wait in an event loop."""
-
-    async def wait() -> None:
-        async with asyncio.timeout(seconds):
-            while not condition():
-                await asyncio.sleep(0.001)
-
-    return wait()

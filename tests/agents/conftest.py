@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from runnable.conftest import never, runner
+from runnable.conftest import fits, never, runner, runs
 
-__all__ = ["never", "runner"]
+__all__ = ["fits", "never", "runner", "runs"]
 
 
 @pytest.fixture

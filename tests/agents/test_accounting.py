@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.tracers import context
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
-from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
+from runnable.fakes import PROMPT_TOKENS, Reply, saying
 from sampling.tracers import Kept
 
 from langchain_reasc import ChatReASC
@@ -100,13 +100,9 @@ WAYS: dict[str, Callable[[ChatReASC, Any], Any]] = {
 }
 
 
-def script(question: str, index: int) -> Reply:
-    return Reply(f"the answer is {ANSWERS[min(index, 5)]}")
-
-
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_every_handler_counts_what_was_billed_once(way: Callable[[ChatReASC, Any], Any]) -> None:
-    model = Scripted(script=script)
+    model = saying(*ANSWERS)
     chat = ChatReASC(model=model, **CONFIG_FREE)
     tree, handler, calls = Tree(), UsageMetadataCallbackHandler(), Counted()
     config = {"callbacks": [tree, handler, calls], "tags": ["mine"], "metadata": {"user": 7}}
@@ -130,7 +126,7 @@ def test_every_handler_counts_what_was_billed_once(way: Callable[[ChatReASC, Any
     assert all({"mine", "nostream"} <= set(run.tags or []) for run in root.child_runs)
     for run in root.child_runs:  # those of the last wave may have been cut off
         [index] = [int(tag.rpartition(":")[2]) for tag in run.tags or [] if tag.startswith("reasc:sample:")]
-        assert script("q", index).text.startswith(str((run.outputs or {})["output"].text))
+        assert model.script("q", index).text.startswith(str((run.outputs or {})["output"].text))
     assert all(run.end_time for run in root.child_runs)
 
 
@@ -172,8 +168,7 @@ def test_tracing_that_is_on_everywhere_hears_no_sample_twice(runner: Any) -> Non
 
 
 def test_cut_off_samples_are_counted_and_marked(runner: Any) -> None:
-    replies = [Reply("the answer is 1"), *[Reply("the answer is 1", endless=True, usage=False) for _ in range(3)]]
-    model = Scripted(script=lambda question, index: replies[min(index, 3)])
+    model = saying("1", Reply("the answer is 1", endless=True, usage=False))
     chat = ChatReASC(model=model, answer="auto", max_samples=4, timeout=0.4)
     message = runner.invoke(chat, "q")
     assert message.response_metadata["usage_estimated"] is True

@@ -1,10 +1,10 @@
 """A call that is given up in the middle leaves no run open, and no sample running."""
 
-import asyncio
 import threading
 from typing import Any
 
 import pytest
+from runnable.conftest import cancelled
 from runnable.fakes import Reply, Scripted
 
 from langchain_reasc import ChatReASC
@@ -23,16 +23,7 @@ def test_a_cancelled_call_ends_its_run_and_its_samples(streamed: bool) -> None:
             return [chunk async for chunk in chat.astream("q", config)]
         return await chat.ainvoke("q", config)
 
-    async def cancelled() -> None:
-        task = asyncio.create_task(asked())
-        while model.log.live < 4:
-            await asyncio.sleep(0.001)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(cancelled())
+    cancelled(asked, lambda: model.log.live >= 4)
     assert model.log.live == 0
     [root] = tree.roots
     assert "CancelledError" in str(root.error)

@@ -26,8 +26,7 @@ def look(at: str) -> str:
 
 def calling(*places: str | None, text: str = "") -> Scripted:
     """A model whose sample i looks at ``places[i]``, or says that it is done."""
-    replies = [Reply("done") if at is None else Reply(text, calls=(("look", {"at": at}),)) for at in places]
-    return Scripted(script=lambda question, index: replies[min(index, len(replies) - 1)])
+    return saying(*(Reply("done") if at is None else Reply(text, calls=(("look", {"at": at}),)) for at in places))
 
 
 def account(message: AIMessage) -> dict[str, Any]:
@@ -103,8 +102,7 @@ class Place(BaseModel):
 
 def test_structured_output_is_voted_on(runner: Any) -> None:
     replies = [Reply("", calls=(("Place", {"at": at}),)) for at in ("cat", "dog", "dog", "dog", "dog", "dog")]
-    model = Scripted(script=lambda question, index: replies[min(index, 5)])
-    chat = ChatReASC(model=model, concurrency=1)
+    chat = ChatReASC(model=saying(*replies), concurrency=1)
     assert runner.invoke(chat.with_structured_output(Place), "q") == Place(at="dog")
     both = runner.invoke(chat.with_structured_output(Place, include_raw=True), "q")
     assert both["parsed"] == Place(at="dog") and account(both["raw"])["samples"] > 4

@@ -13,20 +13,7 @@ from langgraph.types import Command
 from runnable.fakes import Reply, Scripted, saying
 from runnable.judges import PARIS, city, judging
 
-from agents.acting import (
-    ASKED,
-    BY_ASC,
-    SUNNY,
-    THREAD,
-    Agents,
-    acting,
-    agent_of,
-    billed,
-    calls,
-    samples_of,
-    spent_on,
-    weather,
-)
+from agents.acting import ASKED, BY_ASC, SUNNY, THREAD, acting, agent_of, billed, calls, samples_of, spent_on, weather
 from langchain_reasc import ReASCMiddleware
 from langchain_reasc.agents.budget import RunBudget, Spent, Unsettled, added
 from langchain_reasc.agents.middleware import SpendingState
@@ -66,7 +53,7 @@ def spent(agent: Any) -> Any:
     ],
     ids=str,
 )
-def test_what_is_left_bounds_each_call(agents: Agents, budget: Any, samples: list[int]) -> None:
+def test_what_is_left_bounds_each_call(agents: Any, budget: Any, samples: list[int]) -> None:
     model, agent = two_steps(**budget)
     state = agents.ask(agent, config=THREAD)
     assert samples_of(state) == samples
@@ -79,7 +66,7 @@ def test_what_is_left_bounds_each_call(agents: Agents, budget: Any, samples: lis
         assert 0 < counted["seconds"] < 60
 
 
-def test_when_it_is_gone_a_line_in_the_log_says_so_once(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:
+def test_when_it_is_gone_a_line_in_the_log_says_so_once(agents: Any, caplog: pytest.LogCaptureFixture) -> None:
     _, agent = two_steps(max_run_samples=4)
     for _ in range(2):
         caplog.clear()
@@ -88,7 +75,7 @@ def test_when_it_is_gone_a_line_in_the_log_says_so_once(agents: Agents, caplog: 
         assert "the budget of this run is spent (max_run_samples=4)" in line.getMessage()
 
 
-def test_time_bounds_what_is_launched_and_cuts_no_response_off(agents: Agents) -> None:
+def test_time_bounds_what_is_launched_and_cuts_no_response_off(agents: Any) -> None:
     model, agent = two_steps(max_run_seconds=0.08)
     script = model.script
 
@@ -104,7 +91,7 @@ def test_time_bounds_what_is_launched_and_cuts_no_response_off(agents: Agents) -
     assert state["messages"][1].response_metadata["reasc"]["reason"] == "budget"
 
 
-def test_each_run_of_a_thread_has_it_anew(agents: Agents) -> None:
+def test_each_run_of_a_thread_has_it_anew(agents: Any) -> None:
     _, agent = two_steps(max_run_samples=9)
     assert samples_of(agents.ask(agent, config=THREAD))[:2] == [7, 2]
     state = agents.ask(agent, config=THREAD)
@@ -112,7 +99,7 @@ def test_each_run_of_a_thread_has_it_anew(agents: Agents) -> None:
     assert samples_of({"messages": state["messages"][turn:]})[:2] == [7, 2]
 
 
-def test_it_survives_an_interruption_and_a_new_agent_object(agents: Agents) -> None:
+def test_it_survives_an_interruption_and_a_new_agent_object(agents: Any) -> None:
     saver, model = InMemorySaver(), acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [weather("Oslo")]})
 
     def agent() -> Any:
@@ -127,7 +114,7 @@ def test_it_survives_an_interruption_and_a_new_agent_object(agents: Agents) -> N
     assert samples_of(agents.ask(agent(), config=THREAD))[-1] == 7  # another run
 
 
-def test_what_a_failed_step_has_cost_counts_when_it_is_made_again(agents: Agents) -> None:
+def test_what_a_failed_step_has_cost_counts_when_it_is_made_again(agents: Any) -> None:
     model, agent = two_steps(max_run_samples=9)
     script = model.script
     model.script = lambda last, index: Reply(text="", error=ConnectionError("the line is dead"))
@@ -141,7 +128,7 @@ def test_what_a_failed_step_has_cost_counts_when_it_is_made_again(agents: Agents
     assert spent(agent)["samples"] == 9
 
 
-def test_agents_inside_tools_have_budgets_of_their_own(agents: Agents) -> None:
+def test_agents_inside_tools_have_budgets_of_their_own(agents: Any) -> None:
     middleware = ReASCMiddleware(max_run_samples=8, **BY_ASC)  # the same object in both
     inner_model = acting({"inner": [weather("Rome"), *[weather("Paris")] * 6], "": [SUNNY]})
     inner = agent_of(inner_model, middleware)
@@ -163,7 +150,7 @@ def test_agents_inside_tools_have_budgets_of_their_own(agents: Agents) -> None:
     assert spent(outer)["samples"] == 5
 
 
-def test_what_a_judge_of_texts_costs_counts(agents: Agents) -> None:
+def test_what_a_judge_of_texts_costs_counts(agents: Any) -> None:
     model, judge = saying(*PARIS), judging(city)
     middleware = ReASCMiddleware(answer=free_text(judge=judge), max_run_tokens=10_000, **BY_ASC)
     agent = agent_of(model, middleware, tools=[], checkpointer=InMemorySaver())
@@ -172,13 +159,13 @@ def test_what_a_judge_of_texts_costs_counts(agents: Agents) -> None:
     assert spent(agent)["tokens"] == billed(model) + billed(judge)
 
 
-def test_undecided_for_want_of_budget_is_said_as_asked(agents: Agents) -> None:
+def test_undecided_for_want_of_budget_is_said_as_asked(agents: Any) -> None:
     _, agent = two_steps(max_run_samples=9, on_undecided="raise")
     with pytest.raises(Undecided, match="not sufficient after 2 samples"):
         agents.ask(agent, config=THREAD)
 
 
-def test_abstaining_for_want_of_it_ends_the_run_with_an_empty_message(agents: Agents) -> None:
+def test_abstaining_for_want_of_it_ends_the_run_with_an_empty_message(agents: Any) -> None:
     _, agent = two_steps(max_run_samples=9, on_undecided="abstain")
     state = agents.ask(agent, config=THREAD)
     last = state["messages"][-1]

@@ -1,6 +1,5 @@
 """What goes wrong in an agent is a clear error, or what the documentation says; nothing paid for is lost."""
 
-import asyncio
 import operator
 import threading
 from typing import Annotated, Any, TypedDict
@@ -12,6 +11,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
+from runnable.conftest import cancelled
 from runnable.fakes import Reply, Scripted, calibration
 
 from agents.acting import (
@@ -27,7 +27,6 @@ from agents.acting import (
     get_weather,
     samples_of,
     two_cities,
-    until,
     weather,
 )
 from agents.test_accounting import Tree
@@ -77,10 +76,8 @@ def test_a_calibration_holds_for_the_agents_tools_and_system_message(agents: Age
     state = agents.ask(agent_of(model, middleware, system_prompt=BRIEF))
     assert state["messages"][1].response_metadata["reasc"]["reason"] == "gate"
     model.log.calls.clear()
-    for other, said in (
-        ({"system_prompt": "be long"}, "system"),
-        ({"tools": [book_trip], "system_prompt": BRIEF}, "tools"),
-    ):
+    others = {"system": {"system_prompt": "be long"}, "tools": {"tools": [book_trip], "system_prompt": BRIEF}}
+    for said, other in others.items():
         with pytest.raises(FingerprintMismatch, match=said):
             agents.ask(agent_of(model, middleware, **other))
     with pytest.raises(FingerprintMismatch, match="model"):
@@ -136,18 +133,9 @@ def test_a_step_that_is_cancelled_closes_its_samples_and_its_runs() -> None:
     never, tree = threading.Event(), Tree()
     model = acting({ASKED: [weather("Rome"), weather("Paris", opens=never)]})
 
-    async def cancelled() -> None:
-        agent = agent_of(model, ReASCMiddleware(concurrency=4))
-        asked = {"messages": [HumanMessage(ASKED)]}
-        task = asyncio.create_task(agent.ainvoke(asked, {"callbacks": [tree]}))
-        await until(lambda: model.log.live == 4)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until(lambda: model.log.live == 0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(cancelled())
+    agent, asked = agent_of(model, ReASCMiddleware(concurrency=4)), {"messages": [HumanMessage(ASKED)]}
+    cancelled(lambda: agent.ainvoke(asked, {"callbacks": [tree]}), lambda: model.log.live == 4)
+    assert model.log.live == 0
     assert tree.run_map == {}
     assert len(tree.roots) == 1
 

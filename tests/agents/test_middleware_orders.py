@@ -116,9 +116,8 @@ def test_a_person_decides_on_the_winner_and_nothing_is_paid_again(
     edited = {"edited_action": {"name": "get_weather", "args": {"city": "Oslo"}}} if decision == "edit" else {}
     state = agents.ask(agent(), Command(resume={"decisions": [{"type": decision, **edited}]}), THREAD)
     assert len(model.log.calls) == 8
-    assert {"approve": "sunny in Paris", "edit": "sunny in Oslo", "reject": "User rejected"}[decision] in state[
-        "messages"
-    ][2].content
+    told = {"approve": "sunny in Paris", "edit": "sunny in Oslo", "reject": "User rejected"}
+    assert told[decision] in state["messages"][2].content
     assert agent().get_state(THREAD).values["reasc_spent"]["samples"] == 8
     assert spent_on(state) == billed(model)
 

@@ -1,25 +1,17 @@
 """calibration="online" on the faces for agents: a memory for each model, of what is voted on alone."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runnable.fakes import Reply, Scripted, calibration, saying
+from runnable.fakes import Reply, Scripted, saying
 
 from agents.acting import ASKED, SUNNY, Agents, acting, agent_of, weather
 from langchain_reasc import ChatReASC, ReASCMiddleware
-from langchain_reasc.calibration import learner
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
-
-@pytest.fixture(autouse=True)
-def learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    def made(questions: Sequence[Any], **options: Any) -> Any:
-        return calibration(n=len(questions), gate=0.5, fingerprint=options["fingerprint"])
-
-    monkeypatch.setattr(learner, "calibrate_consensus", made)
+pytestmark = pytest.mark.usefixtures("fits")
 
 
 def memory(one: Any) -> ConsensusCalibrator:
@@ -37,11 +29,11 @@ def test_a_chat_model_learns_from_votes_alone(runner: Any) -> None:
 
 
 def test_a_chat_model_switches(runner: Any) -> None:
-    chat = ChatReASC(model=saying(Reply("it is 1", -1.0)), calibration="online", answer="number", audit=0)
+    chat = ChatReASC(model=saying(Reply("it is 1", -3.0)), calibration="online", answer="number", audit=0)
     for at in range(32):
         runner.invoke(chat, f"q{at}")
     memory(chat.calibrator)
-    account = runner.invoke(chat, "q").response_metadata["reasc"]
+    account = runner.account(chat, "q")
     assert (account["reason"], account["launched"]) == ("gate", 1)
     assert chat.learned is not None and chat.learned.fingerprint.tools is None  # bound later, so not known yet
     assert chat.model_copy(update={"max_samples": 3}).calibrator is chat.calibrator

@@ -16,6 +16,7 @@ from langchain_reasc.exceptions import Undecided
 from .test_accounting import Tree
 
 agents = pytest.importorskip("langchain.agents")
+acting = pytest.importorskip("agents.acting")
 limits = pytest.importorskip("langchain.agents.middleware")
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 
@@ -58,15 +59,7 @@ def test_calls_of_tools_are_voted_on_and_share_a_prefill(runner: Any, model: Any
 def test_an_agent_acts_on_the_winner(model: Any, is_async: bool) -> None:
     votes = ReASCMiddleware(max_samples=4, max_run_samples=6)
     once = limits.ModelCallLimitMiddleware(run_limit=2, exit_behavior="end")
-
-    class Forced(limits.AgentMiddleware):  # type: ignore[misc, name-defined]
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return handler(request.override(tool_choice="any"))
-
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            return await handler(request.override(tool_choice="any"))
-
-    agent = agents.create_agent(model, tools=[switch], middleware=[once, Forced(), votes])
+    agent = agents.create_agent(model, tools=[switch], middleware=[once, acting.Overriding(tool_choice="any"), votes])
     asked = {"messages": [("human", "Light, please.")]}
     state = asyncio.run(agent.ainvoke(asked)) if is_async else agent.invoke(asked)
     said = [message for message in state["messages"] if message.type == "ai" and message.tool_calls]

@@ -17,19 +17,7 @@ from pydantic import BaseModel, SecretStr
 from runnable.chat_server import ChatServer, chat_server
 from runnable.fakes import Reply, Scripted
 
-from agents.acting import (
-    ASKED,
-    BY_ASC,
-    Agents,
-    acting,
-    agent_of,
-    billed,
-    calls,
-    get_weather,
-    samples_of,
-    spent_on,
-    weather,
-)
+from agents.acting import ASKED, BY_ASC, acting, agent_of, billed, calls, get_weather, samples_of, spent_on, weather
 from langchain_reasc import ChatReASC, ReASCMiddleware
 from langchain_reasc.answers import json_object
 
@@ -102,7 +90,7 @@ def written(city: str, degrees: Any = 20) -> Reply:
     [(Forecast, ()), (AutoStrategy(Forecast), ("get_weather",)), (ToolStrategy(Forecast), ("get_weather",))],
     ids=["schema", "auto", "tool"],
 )
-def test_as_a_call_of_a_tool(agents: Agents, strategy: Any, read_only: Any) -> None:
+def test_as_a_call_of_a_tool(agents: Any, strategy: Any, read_only: Any) -> None:
     model = acting({ASKED: [called("Rome"), *[called("Paris")] * 6]})
     state = agents.ask(agent_of(model, ReASCMiddleware(read_only=read_only, **BY_ASC), response_format=strategy))
     assert state["structured_response"] == Forecast(city="Paris", degrees=20)
@@ -115,7 +103,7 @@ def test_as_a_call_of_a_tool(agents: Agents, strategy: Any, read_only: Any) -> N
     [(Forecast, [], ()), (Forecast, [get_weather], ("get_weather",)), (ProviderStrategy(Forecast), [get_weather], ())],
     ids=["no tools", "tools", "provider"],
 )
-def test_as_text_in_the_providers_own_way(agents: Agents, strategy: Any, tools: Any, read_only: Any) -> None:
+def test_as_text_in_the_providers_own_way(agents: Any, strategy: Any, tools: Any, read_only: Any) -> None:
     model: Scripted = acting({ASKED: [written("Rome"), *[written("Paris")] * 6]})
     model.profile = {"structured_output": True}
     middleware = ReASCMiddleware(read_only=read_only, **BY_ASC)
@@ -125,7 +113,7 @@ def test_as_text_in_the_providers_own_way(agents: Agents, strategy: Any, tools: 
     assert all(kwargs["response_format"]["type"] == "json_schema" for kwargs in model.log.kwargs)
 
 
-def test_the_steps_before_it_too(agents: Agents) -> None:
+def test_the_steps_before_it_too(agents: Any) -> None:
     model = acting({ASKED: [weather("Rome"), *[weather("Paris")] * 6], "sunny in Paris": [called("Paris")]})
     state = agents.ask(agent_of(model, ReASCMiddleware(**BY_ASC), response_format=ToolStrategy(Forecast)))
     assert state["structured_response"].city == "Paris"
@@ -133,7 +121,7 @@ def test_the_steps_before_it_too(agents: Agents) -> None:
     assert spent_on(state) == billed(model)
 
 
-def test_a_schema_that_no_sample_satisfies_goes_back_to_the_model(agents: Agents) -> None:
+def test_a_schema_that_no_sample_satisfies_goes_back_to_the_model(agents: Any) -> None:
     model = acting({ASKED: [called("Paris", "hot")], "": [called("Paris", 30)]})
     agent = agent_of(model, ReASCMiddleware(max_samples=4, **BY_ASC), response_format=ToolStrategy(Forecast))
     state = agents.ask(agent)
@@ -143,7 +131,7 @@ def test_a_schema_that_no_sample_satisfies_goes_back_to_the_model(agents: Agents
 
 
 @pytest.mark.parametrize("strategy", [ToolStrategy(Forecast, handle_errors=False), ProviderStrategy(Forecast)], ids=str)
-def test_or_is_the_agents_own_error_which_has_the_winner_and_its_bill(agents: Agents, strategy: Any) -> None:
+def test_or_is_the_agents_own_error_which_has_the_winner_and_its_bill(agents: Any, strategy: Any) -> None:
     replies = [written("Paris", "hot")] if isinstance(strategy, ProviderStrategy) else [called("Paris", "hot")]
     model = acting({ASKED: replies})
     agent = agent_of(model, ReASCMiddleware(max_samples=4, **BY_ASC), response_format=strategy)

@@ -69,10 +69,8 @@ def test_calls_of_a_tool_that_is_not_there_abstain() -> None:
 
 
 def test_a_default_may_be_none_that_the_schema_allows() -> None:
-    schema = {
-        "type": "object",
-        "properties": {"limit": {"type": "integer", "default": None}},
-    }  # def f(limit: int = None)
+    limit = {"type": "integer", "default": None}  # def f(limit: int = None)
+    schema = {"type": "object", "properties": {"limit": limit}}
     assert vote(call("f"), schemas={"f": schema}).answer == answer(call("f", limit=None))
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from runnable.fakes import saying
+from runnable.judges import Vectors
 
 from langchain_reasc.answers import boxed, extractor, free_text, vote_of
 from langchain_reasc.answers.equivalence import Classes, Same, Unclear
@@ -106,20 +107,6 @@ def same_of(extract: Any) -> Same:
     assert extract.equivalence is not None
     same: Same = extract.equivalence.between("q", nobody)
     return same
-
-
-class Vectors(Embeddings):
-    """Gives each text the vector it is told to; notes what it was asked."""
-
-    def __init__(self, **vectors: Any) -> None:
-        self.vectors, self.asked = vectors, list[str]()
-
-    def embed_documents(self, texts: list[str]) -> Any:
-        self.asked += texts
-        return [self.vectors[text] for text in texts]
-
-    def embed_query(self, text: str) -> Any:
-        raise AssertionError("answers are documents")
 
 
 def at(cosine: float) -> list[float]:

@@ -106,10 +106,8 @@ def test_googles_own_classes() -> None:
 
 
 def test_names_of_arguments_are_no_words_of_the_schema() -> None:
-    declared = {
-        "name": "f",
-        "parameters": {"type": "OBJECT", "properties": {"nullable": {"type": "BOOLEAN"}, "type": UPPER}},
-    }
+    properties = {"nullable": {"type": "BOOLEAN"}, "type": UPPER}
+    declared = {"name": "f", "parameters": {"type": "OBJECT", "properties": properties}}
     schema = schemas_of([{"function_declarations": [declared]}])["f"]
     assert schema["properties"]["nullable"] == {"type": "boolean"}
     assert schema["properties"]["type"]["properties"]["q"] == {"type": "string"}

@@ -120,13 +120,6 @@ def test_parallel_calls_are_paired_as_fits() -> None:
     assert not tools.same(one, ANY_TEXT) and not tools.same('{"x": 1}', one)
 
 
-def test_the_order_of_arguments_and_calls_does_not_count_their_number_does() -> None:
-    one = {"name": "f", "args": {"a": 1, "b": {"c": 1, "d": 2}}, "id": "1"}
-    other = {"name": "f", "args": {"b": {"d": 2.0, "c": 1}, "a": 1}, "id": "2"}
-    assert answer(one, call("g")) == answer(call("g"), other)
-    assert answer(one) != answer(one, other)
-
-
 def test_labels_are_spelled_as_votes_are() -> None:
     tools = ToolVotes(exclude_args=["note"], normalize={"q": "casefold"})
     right = '[{"name": "search", "args": {"q": "X", "note": "y"}}]'

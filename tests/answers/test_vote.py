@@ -110,10 +110,11 @@ def test_what_a_function_finds_in_half_a_response_may_be_half_an_answer() -> Non
 
 
 def test_calls_are_the_answer_whatever_the_text_their_order_and_ids() -> None:
-    one = _calling(_call("f", x=1, s="A"), _call("g"), text="The answer is 5.")
-    other = _calling(_call("g", id="9"), _call("f", id="8", s="A", x=1.0))
+    one = _calling(_call("f", x={"c": 1, "d": 2}, s="A"), _call("g"), text="The answer is 5.")
+    other = _calling(_call("g", id="9"), _call("f", id="8", s="A", x={"d": 2.0, "c": 1}))
     assert vote_of(one, AUTO) == vote_of(other, AUTO)
-    assert vote_of(one, AUTO).answer == '[{"args": {"s": "A", "x": 1}, "name": "f"}, {"args": {}, "name": "g"}]'
+    spelled = '[{"args": {"s": "A", "x": {"c": 1, "d": 2}}, "name": "f"}, {"args": {}, "name": "g"}]'
+    assert vote_of(one, AUTO).answer == spelled
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from runnable.conftest import fits
 
 from langchain_reasc.calibration import (
     AUROC,
@@ -12,6 +13,8 @@ from langchain_reasc.calibration import (
     calibrate_offline,
 )
 from langchain_reasc.method.confidence import Measure
+
+__all__ = ["fits", "offline", "online"]
 
 FINGERPRINT = Fingerprint(
     model="word.gguf",

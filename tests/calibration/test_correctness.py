@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from method.by_hand import responses
 from pydantic import ValidationError
 
 from langchain_reasc.calibration import (
@@ -22,10 +23,6 @@ from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, decide
 
 
-def of(*answers: str | None) -> list[Response]:
-    return [Response(answer) for answer in answers]
-
-
 def simulated(n: int, seed: int = 0) -> tuple[Any, Any]:
     """Decisions whose answer is right with probability support²."""
     rng = np.random.default_rng(seed)
@@ -34,25 +31,25 @@ def simulated(n: int, seed: int = 0) -> tuple[Any, Any]:
 
 
 def test_support_is_the_winners_share_shrunk_by_how_much_there_is() -> None:
-    assert support(decide(ASC(), of("1", "1", "1", "1"))) == pytest.approx(5 / 6)
-    assert support(decide(Cap(16), of(*["1"] * 16))) == pytest.approx(17 / 18)
-    assert support(decide(Cap(2), of("1", "2"))) == 0.5
-    assert support(decide(Cap(3), of("1", None, "1"))) == 0.75
+    assert support(decide(ASC(), responses("1111"))) == pytest.approx(5 / 6)
+    assert support(decide(Cap(16), responses("1" * 16))) == pytest.approx(17 / 18)
+    assert support(decide(Cap(2), responses("12"))) == 0.5
+    assert support(decide(Cap(3), responses("1-1"))) == 0.75
 
 
 def test_support_of_nothing_voted_on_is_unknown() -> None:
-    assert support(decide(Cap(2), of(None, None))) is None
+    assert support(decide(Cap(2), responses("--"))) is None
     assert support(decide(Cap(1), [])) is None
     assert support(decide(Cap(1), [Response("1", alone=True)])) is None
 
 
 def test_support_is_that_of_the_answer_and_not_of_the_leader() -> None:
-    windowed = decide(ESC(2), of("1", "2", "2", "1", "1", "1"))
+    windowed = decide(ESC(2), responses("122111"))
     assert (windowed.answer, support(windowed)) == ("1", (4 + 1) / (6 + 2))
 
 
 def test_support_in_parts_is_that_of_the_least_supported_one() -> None:
-    sure, split = decide(Cap(4), of(*"1111")), decide(Cap(4), of(*"1122"))
+    sure, split = decide(Cap(4), responses("1111")), decide(Cap(4), responses("1122"))
     whole = Decision(True, "x", "evidence", 4, {"x": 1.0}, parts={"kind": sure, "answer": split})
     assert support(whole) == support(split) == 0.5
     by_kind = decide(Cap(3), [Response("a", kind="search"), Response("b", kind="search"), Response("5")])
@@ -120,11 +117,11 @@ def test_what_cannot_be_fitted_is_refused(shares: Any, right: Any, said: str) ->
 
 
 def test_one_half_is_compared_with_the_other() -> None:
-    assert agreement_with_rest(ASC(), of(*"1111")) == (0.75, True)
-    assert agreement_with_rest(ASC(), of(*"1122")) == (0.75, False)
-    assert agreement_with_rest(ASC(), of(*"11121")) == (pytest.approx(0.8), False)  # 2 leads, seen first
-    for nothing_to_compare in ((), ("1",), ("1", None), (None, "1"), (None, None)):
-        assert agreement_with_rest(ASC(), of(*nothing_to_compare)) is None
+    assert agreement_with_rest(ASC(), responses("1111")) == (0.75, True)
+    assert agreement_with_rest(ASC(), responses("1122")) == (0.75, False)
+    assert agreement_with_rest(ASC(), responses("11121")) == (pytest.approx(0.8), False)  # 2 leads, seen first
+    for nothing_to_compare in ("", "1", "1-", "-1", "--"):
+        assert agreement_with_rest(ASC(), responses(nothing_to_compare)) is None
 
 
 def test_it_is_kept_with_the_calibration(offline: Calibration, tmp_path: Any) -> None:

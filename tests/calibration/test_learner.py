@@ -1,31 +1,16 @@
 """What is learned from questions as they come: refits, what is kept, and that the state is all of it."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
-from runnable.fakes import TOP_K, calibration
+from runnable.fakes import TOP_K
 
-from langchain_reasc.calibration import learner
 from langchain_reasc.calibration.consensus import Observed
 from langchain_reasc.calibration.learner import ConsensusLearner, calibrate_observed
 from langchain_reasc.calibration.online_state import OnlineState
 from langchain_reasc.method.confidence import Measure
 
 MEASURES = [TOP_K, Measure("top_k", "bottom_group", 8), Measure("neg_entropy", "mean")]
-
-
-@pytest.fixture
-def fits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    seen: list[Any] = []
-
-    def made(questions: Sequence[Observed], **options: Any) -> Any:
-        seen.append((list(questions), options))
-        return calibration(n=len(questions), gate=2.0)
-
-    monkeypatch.setattr(learner, "calibrate_consensus", made)
-    return seen
 
 
 def question(at: int, length: int = 3) -> Observed:

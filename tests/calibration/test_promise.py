@@ -35,9 +35,8 @@ def test_what_counts_alike_never_differs() -> None:
 
 def test_what_a_rule_like_it_cut_short_shows_nothing() -> None:
     cut = counted(0, 0, counted=False)
-    assert promise(Cap(1), [cut, cut], None) == (
-        "learned from 2 questions without labels; agreement is not correctness"
-    )
+    said = promise(Cap(1), [cut, cut], None)
+    assert said == "learned from 2 questions without labels; agreement is not correctness"
     assert "of 1 on which votes are split" in promise(Cap(1), [cut, SPLIT], None)
 
 

@@ -6,9 +6,11 @@ from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import Cap, StoppingRule, decide
 
 
-def responses(answers: str, scores: Sequence[float | None] | None = None) -> list[Response]:
-    """One letter per response; "-" is a response without an answer."""
-    given = [None] * len(answers) if scores is None else scores
+def responses(
+    answers: str, scores: Sequence[float | None] | None = None, *, score: float | None = None
+) -> list[Response]:
+    """One letter per response; "-" is a response without an answer. The score is that of all where none are given."""
+    given = [score] * len(answers) if scores is None else scores
     return [Response(None if a == "-" else a, s) for a, s in zip(answers, given, strict=True)]
 
 

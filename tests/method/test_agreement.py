@@ -13,14 +13,12 @@ from langchain_reasc.method.odds import LogisticOdds
 from langchain_reasc.method.partitions import Component, Prior
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 
+from .by_hand import responses
+
 PRIOR = Prior.uniform()
 COUNTED = Agreement(PRIOR)
 VOTE = BayesianVote(LogisticOdds(Standardizer(0.0, 1.0), 1.0, 0.0), 0.98, alternatives=1.0)
 WEIGHED = Agreement(PRIOR, vote=VOTE)
-
-
-def of(*answers: str | None) -> list[Response]:
-    return [Response(answer) for answer in answers]
 
 
 def scored(*pairs: tuple[str | None, float]) -> list[Response]:
@@ -28,50 +26,50 @@ def scored(*pairs: tuple[str | None, float]) -> list[Response]:
 
 
 def test_it_stops_when_the_leader_hardly_changes() -> None:
-    decision = COUNTED(of("a", "a", "a", "a"))
+    decision = COUNTED(responses("aaaa"))
     assert decision.posterior == pytest.approx(PRIOR.leader_stays([4], 16))
     sure = Agreement(PRIOR, 0.9)
-    ended = decide(sure, of(*"aaaaaaaaaaaaaaaa"))
+    ended = decide(sure, responses("aaaaaaaaaaaaaaaa"))
     assert (ended.stop, ended.answer, ended.reason) == (True, "a", "agreement")
     assert ended.samples == next(n for n in range(1, 17) if PRIOR.leader_stays([n], 16) >= 0.9)
     assert ended.evidence == {"a": ended.samples}
 
 
 def test_nothing_is_decided_without_an_answer() -> None:
-    for responses in ([], of(None, None)):
-        decision = COUNTED(responses)
+    for given in ([], responses("--")):
+        decision = COUNTED(given)
         assert (decision.stop, decision.answer) == (False, None)
 
 
 def test_a_response_without_an_answer_uses_a_call() -> None:
-    assert COUNTED(of("a", "a", None)).posterior == pytest.approx(PRIOR.leader_stays([2], 15))
-    spent = Agreement(PRIOR, budget=4)(of(None, None, "a", None))
-    assert not spent.stop and spent.posterior == Cap(4)(of("a")).posterior  # a spent budget is no agreement
-    assert Agreement(PRIOR, budget=5)(of(None, None, "a", None)).posterior == pytest.approx(PRIOR.leader_stays([1], 2))
+    assert COUNTED(responses("aa-")).posterior == pytest.approx(PRIOR.leader_stays([2], 15))
+    spent = Agreement(PRIOR, budget=4)(responses("--a-"))
+    assert not spent.stop and spent.posterior == Cap(4)(responses("a")).posterior  # a spent budget is no agreement
+    assert Agreement(PRIOR, budget=5)(responses("--a-")).posterior == pytest.approx(PRIOR.leader_stays([1], 2))
 
 
 def test_with_the_budget_spent_a_tie_is_not_decided() -> None:
     rule = Agreement(PRIOR, budget=4)
-    assert not rule(of("a", "b", "a", "b")).stop
-    ended = decide(rule | Cap(4), of("a", "b", "a", "b"))
+    assert not rule(responses("abab")).stop
+    ended = decide(rule | Cap(4), responses("abab"))
     assert (ended.answer, ended.reason) == ("a", "budget")
-    assert rule(of("a", "b", "a", "b", "b")).answer == "b"  # more than the budget, as when several run at once
+    assert rule(responses("ababb")).answer == "b"  # more than the budget, as when several run at once
 
 
 def test_a_larger_budget_than_is_looked_ahead_to() -> None:
     rule = Agreement(PRIOR, budget=40)
-    assert rule(of(*"aaaa")).posterior == pytest.approx(PRIOR.leader_stays([4], 24))
+    assert rule(responses("aaaa")).posterior == pytest.approx(PRIOR.leader_stays([4], 24))
     for split in ("a" * 13 + "b" * 11, "a" * 16 + "b" * 15):  # of which the 24th answer decides nothing
-        decision = rule(of(*split))
+        decision = rule(responses(split))
         assert not decision.stop
         assert decision.posterior == stays_ahead(split.count("a"), split.count("b"), 40 - len(split))
-    assert rule(of(*"a" * 20, *"b" * 12)).posterior == stays_ahead(20, 12, 8)
-    assert rule(of(*"a" * 20, *"b" * 2)).stop and not rule(of(*"a" * 21, *"b" * 19)).stop
+    assert rule(responses("a" * 20 + "b" * 12)).posterior == stays_ahead(20, 12, 8)
+    assert rule(responses("a" * 20 + "b" * 2)).stop and not rule(responses("a" * 21 + "b" * 19)).stop
 
 
 def test_a_first_response_decides_where_answers_always_agree_but_not_when_cut_off() -> None:
     always = Agreement(Prior((Component(0.0, 1e-4),), (1.0,)))
-    assert always(of("a")).reason == "agreement"
+    assert always(responses("a")).reason == "agreement"
     assert not always([Response("a", cut_off=True)]).stop
     assert always([Response("a", cut_off=True), Response("a")]).stop
     weighed = Agreement(always.prior, vote=VOTE)
@@ -82,7 +80,7 @@ def test_a_first_response_decides_where_answers_always_agree_but_not_when_cut_of
 def test_only_a_vote_reads_scores_and_may_take_the_first_alone() -> None:
     assert (COUNTED.reads_scores, COUNTED.may_accept_first) == (False, False)
     assert (WEIGHED.reads_scores, WEIGHED.may_accept_first) == (True, True)
-    assert COUNTED.weights(of("a", "b")) == [1.0, 1.0]
+    assert COUNTED.weights(responses("ab")) == [1.0, 1.0]
     assert WEIGHED.weights(scored(("a", 3.0), ("b", -9.0), (None, 1.0))) == [3.0, 0.5, 0.0]
 
 
@@ -104,10 +102,10 @@ def test_sufficient_votes_stop_whatever_the_counts_say() -> None:
 
 def test_a_missing_score_is_an_error_or_an_average_one() -> None:
     with pytest.raises(LogprobsUnavailable):
-        WEIGHED(of("a"))
-    assert not WEIGHED(of(None)).stop  # it casts no vote
+        WEIGHED(responses("a"))
+    assert not WEIGHED(responses("-")).stop  # it casts no vote
     lenient = Agreement(PRIOR, vote=BayesianVote(VOTE.odds, 0.98, alternatives=1.0, on_missing_confidence="count"))
-    assert lenient(of("a")).evidence == {"a": 0.5}
+    assert lenient(responses("a")).evidence == {"a": 0.5}
 
 
 def test_kinds_are_voted_on_first() -> None:
@@ -118,9 +116,9 @@ def test_kinds_are_voted_on_first() -> None:
 
 
 def test_it_composes() -> None:
-    either = decide(ASC() | Agreement(PRIOR, 0.999), of(*"aaaa"))
+    either = decide(ASC() | Agreement(PRIOR, 0.999), responses("aaaa"))
     assert (either.stop, either.answer, either.samples, either.reason) == (True, "a", 4, "evidence")
-    assert not decide(COUNTED & ASC(), of("a", "b", "a")).stop
+    assert not decide(COUNTED & ASC(), responses("aba")).stop
     assert (COUNTED | Cap(16)).name == "agreement"
 
 

@@ -61,9 +61,7 @@ def test_weighted_evidence_counts_as_evidence() -> None:
 
 
 def test_of_a_decision_in_parts_the_least_certain_one_counts() -> None:
-    whole = decide(
-        ASC(0.99), [Response("a", kind="search"), Response("b", kind="search"), Response("b", kind="search")]
-    )
+    whole = decide(ASC(0.99), [Response(answer, kind="search") for answer in "abb"])
     assert expected_gain(whole, 8) == expected_gain(whole.parts["answer"], 8) > 0
 
 

@@ -72,12 +72,6 @@ def test_a_missing_score_is_an_error_or_an_average_one() -> None:
     assert BayesianVote(EVEN)([Response(None)]).posterior == 0.0  # no answer needs no score
 
 
-def test_nothing_seen_decides_nothing() -> None:
-    for rule in (BayesianVote(EVEN), CGES(EVEN)):
-        decision = decide(rule, [])
-        assert (decision.stop, decision.answer, decision.samples, decision.posterior) == (False, None, 0, 0.0)
-
-
 def test_a_cut_off_response_is_never_accepted_alone() -> None:
     for rule in (BayesianVote(EVEN), CGES(EVEN)):
         assert rule.may_accept_first and rule.reads_scores

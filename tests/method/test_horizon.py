@@ -118,12 +118,6 @@ def test_the_agreement_rule_stops_with_calls_left_only() -> None:
     assert not decide(Agreement(PRIOR, budget=40), responses("ab" * 13)).stop  # nothing is looked ahead to beyond 24
 
 
-def test_nothing_seen_decides_nothing() -> None:
-    for rule in (FiniteHorizon(), CannotCatchUp()):
-        assert outcome(decide(rule, [])) == (False, None, None, 0)
-        assert decide(rule, []).posterior == 0.5
-
-
 def test_it_stops_where_asc_goes_on() -> None:
     """At 9:5 the two calls that are left change nothing; without end they might."""
     given = responses("aaaaaabbbbbaaa")

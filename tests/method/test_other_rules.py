@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,11 +15,9 @@ from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError,
 from langchain_reasc.method.others import CISC, DeepConfFilter, DistriVoting, LAggregated, MajorityCertificate
 from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
 
+from . import by_hand
 
-def responses(answers: str, scores: list[float | None] | None = None) -> list[Response]:
-    """One letter per response; "-" is a response without an answer."""
-    given = [1.0] * len(answers) if scores is None else scores
-    return [Response(None if a == "-" else a, s) for a, s in zip(answers, given, strict=True)]
+responses = partial(by_hand.responses, score=1.0)
 
 
 def e_value(won: int, lost: int) -> float:

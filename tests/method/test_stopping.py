@@ -1,7 +1,7 @@
 """Stopping rules by hand: when each stops, with which answer, and why; how they compose; what they refuse."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
@@ -9,16 +9,10 @@ from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, Logp
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ASC, ESC, Cap, FixedBudget, ReASC, Response, StoppingRule, decide
 
-from .by_hand import outcome
+from .by_hand import outcome, responses
 
 UNIT = Standardizer(mean=0.0, std=1.0)
 HEAVY = math.log(3.5) / 0.7  # z of a weight of 3.5: enough to stop alone
-
-
-def responses(answers: str, scores: Sequence[float | None] | None = None) -> list[Response]:
-    """One letter per response; "-" is a response without an answer."""
-    given = [0.0] * len(answers) if scores is None else scores
-    return [Response(None if a == "-" else a, s) for a, s in zip(answers, given, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -60,11 +54,6 @@ def test_esc_answers_with_its_window_not_the_majority() -> None:
     assert outcome(decision) == (True, "b", "window", 8)
     assert decision.evidence == {"a": 3.0, "b": 3.0, "c": 2.0}
     assert decide(Cap(8), responses("abaccabb")).answer == "a"
-
-
-def test_nothing_seen_decides_nothing() -> None:
-    for rule in (Cap(1), ASC(), ESC(1), ReASC(UNIT, gate=-9.0)):
-        assert outcome(decide(rule, [])) == (False, None, None, 0)
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,22 @@
 """One behaviour, two ways to call it: every test with a ``runner`` runs synchronously and in an event loop."""
 
 import asyncio
+import json
 import logging
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pytest
+from sampling.tracers import Runs
 
 from langchain_reasc import acalibrate, acalibrate_unlabelled, calibrate, calibrate_unlabelled
 from langchain_reasc.calibration import learner
 from langchain_reasc.calibration.consensus import Observed
 from langchain_reasc.sampling import adrawn, drawn
 
-from .fakes import calibration
+from .fakes import TIMEOUT, calibration
 
 
 class Runner:
@@ -23,8 +25,10 @@ class Runner:
     is_async = False
 
     def account(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
-        """What the message says of the decision."""
-        return self.invoke(runnable, *args, **kwargs).response_metadata["reasc"]
+        """What the message says of the decision, which is JSON."""
+        told = self.invoke(runnable, *args, **kwargs).response_metadata["reasc"]
+        assert json.loads(json.dumps(told)) == told
+        return told
 
     def accounts(self, runnable: Any, *args: Any, **kwargs: Any) -> Any:
         """The same of a batch."""
@@ -105,14 +109,21 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
     await_no_sampling_threads()
 
 
+class Fit(NamedTuple):
+    """What a calibration by consensus was given."""
+
+    questions: list[Observed]
+    options: dict[str, Any]
+
+
 @pytest.fixture
-def fits(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Observed]]:
-    """The questions behind each calibration; the rule that is made of them accepts a first response scoring 2."""
-    seen: list[Sequence[Observed]] = []
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[Fit]:
+    """All calibrations by consensus; the rule that is made of them accepts a first response scoring 2."""
+    seen: list[Fit] = []
 
     def made(questions: Sequence[Observed], **options: Any) -> Any:
-        seen.append(questions)
-        return calibration(n=len(questions), gate=2.0, fingerprint=options["fingerprint"])
+        seen.append(Fit([*questions], options))
+        return calibration(n=max(2, len(questions)), gate=2.0, fingerprint=options.get("fingerprint", {}))
 
     monkeypatch.setattr(learner, "calibrate_consensus", made)
     return seen
@@ -125,11 +136,34 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
 
 
 @pytest.fixture
+def runs() -> Iterator[Runs]:
+    """What callbacks are told of runs, of which none may stay open."""
+    seen = Runs()
+    yield seen
+    assert seen.runs.keys() == seen.ended.keys(), "a run was left open"
+
+
+@pytest.fixture
 def never() -> Iterator[threading.Event]:
     """What a hanging sample waits for; at the end it comes after all, so that no thread stays behind."""
     event = threading.Event()
     yield event
     event.set()
+
+
+def cancelled(calling: Callable[[], Coroutine[Any, Any, Any]], when: Callable[[], bool]) -> None:
+    """Cancel a call once this holds: it ends with that, and leaves no task behind."""
+
+    async def main() -> None:
+        task = asyncio.create_task(calling())
+        async with asyncio.timeout(TIMEOUT):
+            while not when():
+                await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    _run(main())
 
 
 def await_no_sampling_threads(seconds: float = 5) -> None:

@@ -35,12 +35,14 @@ class Reply:
     """One sample: its words are its tokens, and its calls of tools, (name, arguments) each, come after them.
 
     ``opens`` is waited for before token ``wait_at``; ``done`` is set at the end; ``logprob`` is every token's (None: no
-    logprobs); an endless reply says its last word for ever; ``error`` is raised after the words. ``usage`` is told as
-    it stands (True: what was counted; False: nothing), and ``metadata`` beside what every response says of itself.
+    logprobs), unless ``told`` gives what is told of the token at a place; an endless reply says its last word for ever;
+    ``error`` is raised after the words. ``usage`` is told as it stands (True: what was counted; False: nothing), and
+    ``metadata`` beside what every response says of itself.
     """
 
     text: str = "the answer is 42"
     logprob: float | None = -0.1
+    told: Callable[[int, str], dict[str, Any] | None] | None = None
     usage: bool | dict[str, Any] = True
     error: Exception | None = None
     endless: bool = False
@@ -55,6 +57,11 @@ class Reply:
         yield from (word if at == 0 else f" {word}" for at, word in enumerate(words))
         yield from (f" {words[-1]}" for _ in (count() if self.endless else ()))
 
+    def logprobs(self, at: int, token: str) -> dict[str, Any] | None:
+        if self.told:
+            return self.told(at, token)
+        return None if self.logprob is None else openai_token(token, self.logprob)
+
 
 @dataclass
 class Log:
@@ -62,6 +69,8 @@ class Log:
 
     calls: list[tuple[str, int]] = field(default_factory=list)
     kwargs: list[dict[str, Any]] = field(default_factory=list)
+    prompts: list[list[BaseMessage]] = field(default_factory=list)
+    configs: list[RunnableConfig] = field(default_factory=list)
     tokens: Counter[tuple[str, int]] = field(default_factory=Counter)
     live: int = 0
     most_live: int = 0
@@ -116,13 +125,16 @@ class Scripted(BaseChatModel):
         return await super().ainvoke(input, config, **kwargs)
 
     def _begin(self, messages: list[BaseMessage]) -> tuple[Reply, tuple[str, int]]:
+        self.log.prompts.append(messages)
+        self.log.configs.append(CONFIG.get())
         tags = [tag for tag in CONFIG.get().get("tags") or [] if tag.startswith("reasc:sample:")]
         key = str(messages[-1].content), int(tags[-1].rpartition(":")[2]) if tags else 0
         return self.script(*key), key
 
     def _chunk(self, reply: Reply, token: str, key: tuple[str, int]) -> ChatGenerationChunk:
+        told = reply.logprobs(self.log.tokens[key], token)
         self.log.tokens[key] += 1
-        info = {} if reply.logprob is None else {"logprobs": {"content": [openai_token(token, reply.logprob)]}}
+        info = {} if told is None else {"logprobs": {"content": [told]}}
         return ChatGenerationChunk(message=AIMessageChunk(content=token, response_metadata=info))
 
     def _calls(self, reply: Reply, key: tuple[str, int]) -> Iterator[ChatGenerationChunk]:
@@ -179,12 +191,12 @@ class Scripted(BaseChatModel):
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        whole = merge_chat_generation_chunks(list(self._stream(messages, stop, run_manager, **kwargs)))
+        whole = merge_chat_generation_chunks(list(self._stream(messages, stop=stop, run_manager=run_manager, **kwargs)))
         return ChatResult(generations=[whole])
 
     async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        whole = merge_chat_generation_chunks([c async for c in self._astream(messages, stop, run_manager, **kwargs)])
-        return ChatResult(generations=[whole])
+        chunks = [chunk async for chunk in self._astream(messages, stop=stop, run_manager=run_manager, **kwargs)]
+        return ChatResult(generations=[merge_chat_generation_chunks(chunks)])
 
 
 def openai_token(token: str, logprob: float, k: int = 2) -> dict[str, Any]:

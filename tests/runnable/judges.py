@@ -1,7 +1,10 @@
-"""Judges of whether two answers mean the same, and answers to judge."""
+"""Judges of whether two answers mean the same, embeddings that tell it, and answers to judge."""
 
 import re
 from collections.abc import Callable
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
 
 from langchain_reasc.answers.equivalence import Same
 
@@ -52,3 +55,17 @@ METERED = {"input_tokens": 100, "output_tokens": 1, "total_tokens": 101}
 def metered(usage: bool = True) -> Scripted:
     """A judge whose calls cost 100 and 1 tokens, or say nothing of it."""
     return judging(city, lambda same: Reply("yes" if same else "no", usage=METERED if usage else False))
+
+
+class Vectors(Embeddings):
+    """Gives each text the vector it is told to; notes what it was asked."""
+
+    def __init__(self, **vectors: Any) -> None:
+        self.vectors, self.asked = vectors, list[str]()
+
+    def embed_documents(self, texts: list[str]) -> Any:
+        self.asked += texts
+        return [self.vectors[text] for text in texts]
+
+    def embed_query(self, text: str) -> Any:
+        raise AssertionError("answers are documents")

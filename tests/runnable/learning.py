@@ -34,6 +34,6 @@ def answered(runner: Any, reasc: Any, questions: Sequence[str] = QUESTIONS) -> l
     """The accounts of questions that are asked one by one, each learned from before the next."""
     accounts = []
     for question in questions:
-        accounts.append(runner.invoke(reasc, question).response_metadata["reasc"])
+        accounts.append(runner.account(reasc, question))
         assert calibrator(reasc).wait(10)
     return accounts

@@ -4,16 +4,13 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-from langchain_core.messages import BaseMessage
-from pydantic import Field
 
 from langchain_reasc import Measure
 
-from .fakes import Reply, Scripted
+from .fakes import Reply, Scripted, saying
 
 STATED = Measure("verbalized", "mean")
+PING = {"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}
 QUESTIONS = [(f"q{at}", "1") for at in range(40)]
 
 
@@ -27,19 +24,9 @@ class Says(Reply):
         yield from re.findall(r"\s*\S+", self.text)
 
 
-class Asked(Scripted):
-    """Remembers its prompts."""
-
-    prompts: list[Any] = Field(default_factory=list)
-
-    def _begin(self, messages: list[BaseMessage]) -> Any:
-        self.prompts.append(messages)
-        return super()._begin(messages)
-
-
-def stating(*texts: str) -> Asked:
+def stating(*texts: str) -> Scripted:
     """A model whose sample i says ``texts[i]``, the last one for all beyond."""
-    return Asked(script=lambda question, index: Says(texts[min(index, len(texts) - 1)]))
+    return saying(*map(Says, texts))
 
 
 def script(question: str, index: int) -> Reply:

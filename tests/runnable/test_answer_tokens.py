@@ -1,6 +1,7 @@
 """Scores over the answer's tokens, live: with the scripted model, and as replayed with the shipped one."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.pools.record import record_pool
 
-from .fakes import Reply, Scripted, calibration
+from .fakes import Reply, Scripted, calibration, openai_token, saying
 
 ANSWER, STEP = Measure("token_logprob", "answer_span"), Measure("token_logprob", "last_step")
 
@@ -25,17 +26,14 @@ def expected(message: AIMessage, measure: Measure, spec: str = "auto") -> float:
     return read_signals(message, places=places_of(message, extract, vote_of(message, extract))).score(measure)
 
 
-class Hesitating(Scripted):
-    """Is less sure of numbers than of words, by its reply's log-probability."""
-
-    def _chunk(self, reply: Reply, token: str, key: tuple[str, int]) -> Any:
-        known = reply if any(letter.isdigit() for letter in token) else Reply(logprob=-0.01)
-        return super()._chunk(known, token, key)
+def hesitating(text: str, logprob: float) -> Reply:
+    """Is less sure of numbers than of words."""
+    return Reply(text, told=lambda _, token: openai_token(token, logprob if re.search(r"\d", token) else -0.01))
 
 
-def replies(*logprobs: float) -> Hesitating:
-    said = [Reply(f"3 + 4 is 7. The answer is {7 if at < 2 else 8}", logprob) for at, logprob in enumerate(logprobs)]
-    return Hesitating(script=lambda question, index: said[index])
+def replies(*logprobs: float) -> Scripted:
+    said = [f"3 + 4 is 7. The answer is {7 if at < 2 else 8}" for at in range(len(logprobs))]
+    return saying(*map(hesitating, said, logprobs))
 
 
 def test_a_live_run_weighs_the_answers_tokens(runner: Any) -> None:
@@ -51,9 +49,8 @@ def test_what_cannot_be_told_is_missing(runner: Any) -> None:
     counting = {"answer": lambda text: "about " + text.split()[-1], "max_samples": 3, "calibration": made}
     with pytest.raises(LogprobsUnavailable, match="which tokens these are cannot be told"):
         runner.solve(ReASCRunnable(model=replies(-2.0, -3.0, -0.5), **counting), "q")
-    result = runner.solve(
-        ReASCRunnable(model=replies(-2.0, -3.0, -0.5), on_missing_confidence="count", **counting), "q"
-    )
+    lenient = ReASCRunnable(model=replies(-2.0, -3.0, -0.5), on_missing_confidence="count", **counting)
+    result = runner.solve(lenient, "q")
     assert result.answer == "about 7"
     assert [response.score for response in result.responses] == [None] * 3
     assert any("3 of 3 responses carry no confidence" in notice for notice in result.notices)
@@ -62,11 +59,10 @@ def test_what_cannot_be_told_is_missing(runner: Any) -> None:
 def test_the_mixture_is_fitted_to_them(runner: Any) -> None:
     def script(question: str, index: int) -> Reply:
         number = int(question[1:])
-        return Reply(f"so it is {number % 2}", -0.2 - 0.01 * number if number % 2 else -2.0 - 0.01 * number)
+        return hesitating(f"so it is {number % 2}", -0.2 - 0.01 * number if number % 2 else -2.0 - 0.01 * number)
 
-    reasc = ReASCRunnable(model=Hesitating(script=script), calibration="mixture", measure=ANSWER, max_samples=3)
-    messages = runner.batch(reasc, [f"q{number}" for number in range(24)])
-    accounts = [message.response_metadata["reasc"] for message in messages]
+    reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=ANSWER, max_samples=3)
+    accounts = runner.accounts(reasc, [f"q{number}" for number in range(24)])
     assert {account["reason"] for account in accounts[1::2]} >= {"gate"}, accounts
     assert not any("shorter than the window" in str(account) for account in accounts), "it has none"
 
@@ -78,10 +74,10 @@ def test_a_calibration_is_made_of_them(runner: Any) -> None:
         number = int(question[1:])
         talk = "well " * (number * 7 % 31)
         sure = -0.2 if number % 3 else -0.6
-        return Reply("I pass" if number == 6 else f"{talk}so it is {7 if number % 3 else 8} {talk}", sure)
+        return hesitating("I pass" if number == 6 else f"{talk}so it is {7 if number % 3 else 8} {talk}", sure)
 
     pairs = [(f"q{number}", "7") for number in range(45)]
-    model = Hesitating(script=script)
+    model = Scripted(script=script)
     named = runner.calibrate(model, pairs, measure=ANSWER)
     assert named.measure == ANSWER and named.n == 44, "the response without an answer has none to score"
     assert named.auroc is not None and named.auroc.value == 1.0

@@ -55,7 +55,7 @@ def test_an_audit_that_disagrees_says_so_and_does_not_confuse_what_is_told_of_vo
 def test_an_audit_keeps_to_the_limits_of_a_question(runner: Any, fits: Any, limit: dict[str, Any]) -> None:
     reasc = online(audit=1, **limit)
     answered(runner, reasc)
-    assert runner.solve(reasc, "q100").message.response_metadata["reasc"]["launched"] == 1
+    assert runner.account(reasc, "q100")["launched"] == 1
 
 
 def test_which_questions_are_audited_is_settled_by_their_number_and_the_seed() -> None:
@@ -82,7 +82,7 @@ def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(runner: A
     assert after[switched]["notices"][0] == f"{forgotten} (ASC) and learning again (0 of 32 questions seen)"
     assert ("WARNING", after[switched]["notices"][0]) in logged()
     answered(runner, reasc, [f"x{i}" for i in range(32)])
-    assert reasc.learned is not None and [len(fit) for fit in fits[-2:]] == [32, 40]
+    assert reasc.learned is not None and [len(fit.questions) for fit in fits[-2:]] == [32, 40]
     assert calibrator(reasc).state().alarms == 1
 
 

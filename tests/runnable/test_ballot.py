@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.answers import ToolVotes, json_object
 
-from .fakes import Reply, Scripted
+from .fakes import Reply, Scripted, saying
 
 
 @tool
@@ -21,11 +21,8 @@ def book(city: str, price: float, seats: int = 1, note: str = "") -> str:
 
 def booking(*calls: dict[str, Any] | str | None) -> Scripted:
     """A model whose sample i books ``calls[i]``, or says that text."""
-
-    def reply(call: dict[str, Any] | str | None) -> Reply:
-        return Reply(call or "no") if not isinstance(call, dict) else Reply("", calls=(("book", call),))
-
-    return Scripted(script=lambda question, index: reply(calls[min(index, len(calls) - 1)]))
+    booked = (Reply("", calls=(("book", call),)) if isinstance(call, dict) else Reply(call or "no") for call in calls)
+    return saying(*booked)
 
 
 def solved(runner: Any, model: Scripted, **options: Any) -> Any:
@@ -100,7 +97,7 @@ TRIPS = [
 
 
 def saying_objects(*objects: Any) -> Scripted:
-    return Scripted(script=lambda question, index: Reply(json.dumps(objects[min(index, len(objects) - 1)])))
+    return saying(*(Reply(json.dumps(one)) for one in objects))
 
 
 def test_fields_are_decided_one_by_one(runner: Any) -> None:

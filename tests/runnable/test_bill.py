@@ -8,7 +8,6 @@ import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
-from sampling.tracers import Runs
 
 from langchain_reasc import Cap, ReASCRunnable, register_integration
 from langchain_reasc.models.integrations import Integration
@@ -70,8 +69,8 @@ def cutting(go: threading.Event) -> tuple[Scripted, Any]:
     return model, lambda _, decision: decision.stop and go.set()
 
 
-def test_a_cancelled_sample_counts_once_in_every_handler_and_keeps_its_words(runner: Any) -> None:
-    usage, runs = UsageMetadataCallbackHandler(), Runs()
+def test_a_cancelled_sample_counts_once_in_every_handler_and_keeps_its_words(runner: Any, runs: Any) -> None:
+    usage = UsageMetadataCallbackHandler()
     model, let_go = cutting(threading.Event())
     reasc = ReASCRunnable(model=model, concurrency=5)
     result = runner.solve(reasc, "q", {"callbacks": [usage, runs]}, on_response=let_go)
@@ -81,7 +80,6 @@ def test_a_cancelled_sample_counts_once_in_every_handler_and_keeps_its_words(run
     assert (counted["input_tokens"], counted["output_tokens"]) == (bill["input_tokens"], bill["output_tokens"])
     assert bill["input_tokens"] == 5 * PROMPT_TOKENS
     assert list(runs.ended.values()).count("error") == 0
-    assert runs.runs.keys() == runs.ended.keys()
     assert result.usage.estimated
     assert result.message.response_metadata["reasc"]["tokens"]["estimated"] is True
     cut = result.responses[4].message
@@ -124,7 +122,7 @@ def test_the_measure_of_an_online_calibration_is_one_that_the_model_gives(runner
         ReASCRunnable(model=asked(), calibration="mixture", measure=type(TOP_K)("self_certainty", "mean"))
 
 
-def test_a_first_sample_of_a_batch_that_failed_is_paid_for(runner: Any) -> None:
+def test_a_first_sample_of_a_batch_that_failed_is_paid_for_and_drawn_again(runner: Any) -> None:
     fails = iter([True])
 
     def script(question: str, index: int) -> Reply:
@@ -134,6 +132,6 @@ def test_a_first_sample_of_a_batch_that_failed_is_paid_for(runner: Any) -> None:
 
     reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=TOP_K, max_samples=2)
     [message] = runner.batch(reasc, ["q"])
-    tokens = message.response_metadata["reasc"]["tokens"]
-    assert (tokens["unused_output"], tokens["estimated"]) == (3, True)
+    account = message.response_metadata["reasc"]
+    assert (account["failed"], account["tokens"]["unused_output"], account["tokens"]["estimated"]) == (0, 3, True)
     assert message.usage_metadata["input_tokens"] == 3 * PROMPT_TOKENS

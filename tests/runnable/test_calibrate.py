@@ -5,7 +5,6 @@ import random
 from typing import Any
 
 import pytest
-from sampling.tracers import Runs
 
 from langchain_reasc import Measure, ReASCRunnable, calibrate_offline
 from langchain_reasc.answers import free_text
@@ -42,10 +41,13 @@ def test_it_is_algorithm_1_on_first_responses(runner: Any) -> None:
     assert ReASCRunnable(model=model, calibration=calibration).invoke("q0").response_metadata["reasc"]["samples"]
 
 
-def test_a_measure_is_chosen_on_the_responses(runner: Any) -> None:
-    calibration = runner.calibrate(Scripted(script=script), QUESTIONS, concurrency=3)
+def test_a_measure_is_chosen_on_the_responses_and_progress_is_told(runner: Any) -> None:
+    told: list[tuple[int, int]] = []
+    options = {"concurrency": 3, "progress": lambda *pair: told.append(pair)}
+    calibration = runner.calibrate(Scripted(script=script), QUESTIONS, **options)
     assert isinstance(calibration.measure, Measure)
     assert calibration.rejected
+    assert told[-1] == (40, 40)
 
 
 def test_a_question_that_fails_is_left_out_with_a_warning(runner: Any, caplog: Any) -> None:
@@ -54,12 +56,6 @@ def test_a_question_that_fails_is_left_out_with_a_warning(runner: Any, caplog: A
         calibration = runner.calibrate(model, QUESTIONS, measure=TOP_K)
     assert calibration.n == len(QUESTIONS) - 1
     assert "too long" in caplog.text
-
-
-def test_progress_is_told(runner: Any) -> None:
-    told: list[tuple[int, int]] = []
-    runner.calibrate(Scripted(script=script), QUESTIONS, measure=TOP_K, progress=lambda *pair: told.append(pair))
-    assert told[-1] == (40, 40)
 
 
 def test_nothing_to_calibrate_on_is_an_error(runner: Any) -> None:
@@ -92,8 +88,8 @@ def calibrated(runner: Any, judge: Any, **options: Any) -> Any:
     return runner.calibrate(labelled_model(), LABELLED, answer=free_text(judge=judge), measure="auto", **options)
 
 
-def test_calibrating_compares_with_the_right_answers(runner: Any) -> None:
-    judge, runs = judging(city), Runs()
+def test_calibrating_compares_with_the_right_answers(runner: Any, runs: Any) -> None:
+    judge = judging(city)
     made = calibrated(runner, judge, config={"callbacks": [runs]})
     assert (made.n, made.accuracy, made.fingerprint.answer) == (40, 0.75, "free_text:judge(judge)")
     assert made.gate.threshold is not None

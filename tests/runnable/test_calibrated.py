@@ -24,8 +24,7 @@ SURE, UNSURE = Reply("it is 7", -3.0), Reply("it is 8", -0.5)
 
 def test_the_gate_accepts_a_confident_first_response(runner: Any) -> None:
     model = saying(SURE)
-    message = runner.invoke(ReASCRunnable(model=model, calibration=calibration(gate=2.5)), "q")
-    account = message.response_metadata["reasc"]
+    account = runner.account(ReASCRunnable(model=model, calibration=calibration(gate=2.5)), "q")
     assert (account["method"], account["stage"], account["reason"], account["samples"]) == ("reasc", 1, "gate", 1)
     assert len(model.log.calls) == 1
     assert account["notices"] == []
@@ -161,7 +160,7 @@ def test_a_conversations_own_history_is_never_part_of_it(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("it is 1", -1.0 - len(question) / 7))
     measured = calibrate(model, [("q", "1"), ("qq", "2"), ("qqq", "1")], measure=TOP_K)
     talk = [("human", "hello"), ("ai", "hello"), ("human", "q")]
-    assert runner.invoke(ReASCRunnable(model=model, calibration=measured), talk).response_metadata["reasc"]
+    assert runner.account(ReASCRunnable(model=model, calibration=measured), talk)
 
 
 def guarded(**fields: Any) -> Any:

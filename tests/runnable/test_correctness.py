@@ -72,8 +72,7 @@ def test_or_an_error_says_why(runner: Any) -> None:
 
 def test_agreement_is_not_called_correctness(runner: Any) -> None:
     told = Correctness(source="consensus", points=((0.5, 0.3),), n=64, right=0.6)
-    message = runner.invoke(reasc("1", calibration=known(correctness=told), abstain_below=0.5), "q")
-    account = message.response_metadata["reasc"]
+    account = runner.account(reasc("1", calibration=known(correctness=told), abstain_below=0.5), "q")
     assert account["p_correct"] == {"value": 0.3, "source": "consensus"}
     assert account["abstained_because"].startswith("the answer agrees with further responses with a probability of 0.3")
 
@@ -100,8 +99,8 @@ def test_it_is_a_probability(value: float) -> None:
 
 def test_a_chat_model_has_it_too(runner: Any) -> None:
     options: Any = {"calibration": known(), "max_samples": 4, "answer": "auto"}
-    told = runner.invoke(ChatReASC(model=saying(*UNANIMOUS), **options), "q").response_metadata["reasc"]
-    assert told["p_correct"]["value"] == pytest.approx(0.8)
+    account = runner.account(ChatReASC(model=saying(*UNANIMOUS), **options), "q")
+    assert account["p_correct"]["value"] == pytest.approx(0.8)
     assert runner.invoke(ChatReASC(model=saying(*SPLIT), abstain_below=0.5, **options), "q").content == ""
 
 
@@ -128,11 +127,11 @@ def test_without_labels_it_tells_how_likely_further_responses_agree(runner: Any)
     assert account["p_correct"] == {"value": result.p_correct, "source": "consensus"}
     assert account["notices"] == ["votes are counted, not weighed: there are no scores"]
     doubted = reasc(*SPLIT, calibration=made, allow_fingerprint_mismatch=True, abstain_below=0.9999)
-    account = runner.invoke(doubted, "q").response_metadata["reasc"]
+    account = runner.account(doubted, "q")
     assert account["abstained_because"].startswith("the answer agrees with further responses with a probability of")
 
 
 @pytest.mark.parametrize("given", [None, known(), agreeing(fallback="the model has changed")])
 def test_nothing_is_promised_where_nothing_holds(runner: Any, given: Any) -> None:
-    result = runner.solve(reasc(*UNANIMOUS, calibration=given, allow_fingerprint_mismatch=True), "q")
-    assert "guarantee" not in result.message.response_metadata["reasc"]
+    account = runner.account(reasc(*UNANIMOUS, calibration=given, allow_fingerprint_mismatch=True), "q")
+    assert "guarantee" not in account

@@ -1,16 +1,13 @@
 """Answers that mean the same vote together, in whatever order they come: free text, and formulas."""
 
 import asyncio
-import re
 import threading
 import time
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -18,7 +15,7 @@ from langchain_reasc import Cap, ReASCRunnable
 from langchain_reasc.answers import boxed, extractor, free_text, mathematics
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
-from .judges import PARIS, asked, city, judging, pairs
+from .judges import PARIS, Vectors, asked, city, judging, pairs
 
 
 def test_answers_that_mean_the_same_vote_together(runner: Any) -> None:
@@ -86,48 +83,26 @@ def test_the_order_of_arrival_changes_nothing(
     assert result.decision.evidence == {one: float(classes.count(one)) for one in classes}
 
 
-class Words(Embeddings):
-    """A vector of the words there are, and nothing else of what a text means."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.asked += texts
-        return [self._of(text) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self._of(text)
-
-    def _of(self, text: str) -> list[float]:
-        vector = np.zeros(256)
-        for word in re.findall(r"\w+", text.lower()):
-            vector[sum(word.encode()) % 256] += 1
-        return list(vector)
-
-
 def test_embeddings_tell_what_is_alike(runner: Any) -> None:
-    words = Words()
     said = ["the cat sat on the mat", "on the mat sat the cat", "dogs bark", "on the mat the cat sat", "bark dogs"]
-    reasc = ReASCRunnable(
-        model=saying(*map(Reply, said)), answer=free_text(embeddings=words), rule=Cap(5), concurrency=5
-    )
+    embeddings = Vectors(**{text: [1, 0.1] if "cat" in text else [0.1, 1] for text in said})
+    answer = free_text(embeddings=embeddings)
+    reasc = ReASCRunnable(model=saying(*map(Reply, said)), answer=answer, rule=Cap(5), concurrency=5)
     result = runner.solve(reasc, "q")
     assert result.decision.evidence == {said[0]: 3.0, said[2]: 2.0}
-    assert sorted(words.asked) == sorted(said)
+    assert sorted(embeddings.asked) == sorted(said)
     assert result.usage.judge is None and "judge" not in result.message.response_metadata["reasc"]["tokens"]
 
 
 def test_a_vector_without_direction_is_the_same_as_nothing_and_told(runner: Any) -> None:
-    reasc = ReASCRunnable(
-        model=saying(*map(Reply, ("a b", "?", "b a", "!"))), answer=free_text(embeddings=Words()), max_samples=4
-    )
+    embeddings = Vectors(**{"a b": [1, 1], "?": [0, 0], "b a": [1, 1], "!": [0, 0]})
+    model = saying(*map(Reply, embeddings.vectors))
+    reasc = ReASCRunnable(model=model, answer=free_text(embeddings=embeddings), max_samples=4)
     result = runner.solve(reasc, "q")
     assert result.decision.evidence == {"a b": 2.0, "?": 1.0, "!": 1.0}
     [_, notice] = result.notices
-    assert notice.startswith(
-        "3 of 4 comparisons of answers by embeddings(Words >= 0.9) failed, and count as not the same"
-    )
+    failed = "3 of 4 comparisons of answers by embeddings(Vectors >= 0.9) failed"
+    assert notice.startswith(f"{failed}, and count as not the same")
     assert "0 usable entries" in notice
 
 
@@ -159,14 +134,9 @@ def test_odd_and_huge_answers_reach_the_judge_whole(runner: Any, text: str) -> N
 
     said = [Reply(f"{text} {at}") for at in range(2)]
     extract = free_text(judge=RunnableLambda(judge), prompt="{first}|{second}|{question}")
-    history: list[Any] = [
-        SystemMessage("be brief"),
-        HumanMessage("before"),
-        AIMessage("then"),
-        HumanMessage("ünd now?"),
-    ]
+    history: list[Any] = [SystemMessage("be brief"), HumanMessage("before"), AIMessage("then")]
     called = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}])
-    history += [called, ToolMessage("found", tool_call_id="1")]
+    history += [HumanMessage("ünd now?"), called, ToolMessage("found", tool_call_id="1")]
     result = runner.solve(ReASCRunnable(model=saying(*said), answer=extract, max_samples=2), history)
     assert result.decision.evidence == {f"{text} 0": 2.0}
     assert seen == [f"{text} 0|{text} 1|ünd now?"]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
-from sampling.tracers import Runs
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SampleTimeout, SamplingError
 
+from .conftest import cancelled
 from .fakes import TOP_K, Reply, Scripted
 
 
@@ -25,24 +25,21 @@ def scripted(never: threading.Event, hangs: Any) -> Scripted:
     return Scripted(script=script)
 
 
-def test_a_failing_input_cuts_off_what_runs_beside_it(runner: Any, never: threading.Event) -> None:
+def test_a_failing_input_cuts_off_what_runs_beside_it(runner: Any, never: threading.Event, runs: Any) -> None:
     def script(question: str, index: int) -> Reply:
         return Reply("", error=ValueError("bad")) if question == "bad" else Reply("it is 1", opens=never, wait_at=1)
 
-    runs, begun = Runs(), time.monotonic()
+    begun = time.monotonic()
     with pytest.raises(SamplingError, match="bad"):
         runner.batch(ReASCRunnable(model=Scripted(script=script)), ["slow", "bad", "slow"], {"callbacks": [runs]})
     assert time.monotonic() - begun < 5
-    assert runs.runs.keys() == runs.ended.keys()
 
 
-def test_a_time_limit_ends_the_runs_of_samples_that_hang(runner: Any, never: threading.Event) -> None:
-    runs = Runs()
+def test_a_time_limit_ends_the_runs_of_samples_that_hang(runner: Any, never: threading.Event, runs: Any) -> None:
     reasc = ReASCRunnable(model=scripted(never, lambda q, index: index == 1), sample_timeout=0.3, concurrency=3)
     result = runner.solve(reasc, "q", {"callbacks": [runs]})
     assert isinstance(result.failures[0], SampleTimeout)
-    assert not never.is_set()  # the sample still hangs, and its run has ended all the same
-    assert runs.runs.keys() == runs.ended.keys()
+    assert runs.runs.keys() == runs.ended.keys() and not never.is_set()  # its run has ended, though it still hangs
 
 
 def test_the_time_of_a_question_runs_once_in_a_mixture_batch(runner: Any, never: threading.Event) -> None:
@@ -60,39 +57,19 @@ def test_the_time_of_a_question_runs_once_in_a_mixture_batch(runner: Any, never:
     assert account["reason"] == "timeout"
 
 
-def test_first_samples_of_an_mixture_batch_are_below_their_inputs_runs(runner: Any) -> None:
-    runs = Runs()
-    model = Scripted(script=lambda q, index: Reply("it is 1", -1.0 - index))
-    reasc = ReASCRunnable(model=model, calibration="mixture", measure=TOP_K)
-    runner.batch(reasc, ["a", "b", "c"], {"callbacks": [runs]})
-    above = runs.of("chain").keys()
-    assert len(above) == 3
-    assert {run["parent_run_id"] for run in runs.of("model").values()} == set(above)
-    assert runs.runs.keys() == runs.ended.keys()
-
-
 @pytest.mark.parametrize("call", ["ainvoke", "ainvoke of a model that does not stream", "abatch", "mixture abatch"])
-def test_cancelling_leaves_no_run_open(call: str, never: threading.Event) -> None:
+def test_cancelling_leaves_no_run_open(call: str, never: threading.Event, runs: Any) -> None:
     """Cancelling LangChain's own `ainvoke` of a model that does not stream would leave it open for ever."""
-    runs, model = Runs(), scripted(never, lambda q, index: True)
+    model = scripted(never, lambda q, index: True)
     model.disable_streaming = "not stream" in call
     # The first samples of a mixture are drawn before anything is decided.
     learning: Any = {"calibration": "mixture", "measure": TOP_K} if "mixture" in call else {}
     inputs, config = [f"q{at}" for at in range(16)], {"callbacks": [runs]}
 
-    async def main() -> None:
-        reasc: Any = ReASCRunnable(model=model, concurrency=16, **learning)
-        task = asyncio.ensure_future(reasc.abatch(inputs, config) if "batch" in call else reasc.ainvoke("q", config))
-        while sum(model.log.tokens.values()) < 16:
-            await asyncio.sleep(0.001)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+    reasc: Any = ReASCRunnable(model=model, concurrency=16, **learning)
+    calling = (lambda: reasc.abatch(inputs, config)) if "batch" in call else (lambda: reasc.ainvoke("q", config))
+    cancelled(calling, lambda: sum(model.log.tokens.values()) >= 16)
     assert len(runs.of("model")) >= 16
-    assert runs.runs.keys() == runs.ended.keys()
     assert {runs.ended[run_id] for run_id in runs.of("model")} == {"end"}
 
 

@@ -10,7 +10,6 @@ from langchain_core.callbacks import AsyncCallbackHandler, UsageMetadataCallback
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
-from sampling.tracers import Runs
 
 from langchain_reasc import Cap, ReASCRunnable
 from langchain_reasc.answers import free_text
@@ -40,12 +39,11 @@ def test_a_judge_without_usage_is_estimated(runner: Any) -> None:
 
 
 def test_a_judge_that_was_not_asked_costs_nothing(runner: Any) -> None:
-    result = runner.solve(ReASCRunnable(model=saying("1"), answer=free_text(judge=metered())), "q")
-    assert result.message.response_metadata["reasc"]["tokens"]["judge"] == {"input": 0, "output": 0}
+    account = runner.account(ReASCRunnable(model=saying("1"), answer=free_text(judge=metered())), "q")
+    assert account["tokens"]["judge"] == {"input": 0, "output": 0}
 
 
-def test_the_judge_s_runs_are_below_the_question_s(runner: Any) -> None:
-    runs = Runs()
+def test_the_judge_s_runs_are_below_the_question_s(runner: Any, runs: Any) -> None:
     config = {"callbacks": [runs], "tags": ["mine"], "metadata": {"user": 7}, "run_name": "asking"}
     judge = judging(city).with_config(tags=["own"])
     runner.invoke(ReASCRunnable(model=saying(*PARIS), answer=free_text(judge=judge)), "q", config)
@@ -56,7 +54,6 @@ def test_the_judge_s_runs_are_below_the_question_s(runner: Any) -> None:
         assert run["parent_run_id"] == above and run["name"] == "reasc judge"
         assert {"mine", "own", "nostream"} <= set(run["tags"]) and run["metadata"]["user"] == 7
         assert not any(tag.startswith("reasc:sample:") for tag in run["tags"])
-    assert runs.runs.keys() == runs.ended.keys()
 
 
 def test_async_handlers_hear_of_the_judge(runner: Any) -> None:
@@ -72,22 +69,18 @@ def test_async_handlers_hear_of_the_judge(runner: Any) -> None:
         async def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
             self.ended += 1
 
-    heard = Heard()
-    runner.invoke(
-        ReASCRunnable(model=saying(*PARIS), answer=free_text(judge=judging(city))), "q", {"callbacks": [heard]}
-    )
+    heard, reasc = Heard(), ReASCRunnable(model=saying(*PARIS), answer=free_text(judge=judging(city)))
+    runner.invoke(reasc, "q", {"callbacks": [heard]})
     assert sum("reasc:judge" in tags for tags in heard.tags) == 2
     assert heard.ended == 6
 
 
-def test_questions_of_a_batch_are_judged_apart(runner: Any) -> None:
+def test_questions_of_a_batch_are_judged_apart(runner: Any, runs: Any) -> None:
     judge = metered()
     model = Scripted(script=lambda question, index: Reply(f"{question} {['Paris', 'it is Paris', 'Rome'][index % 3]}"))
     reasc = ReASCRunnable(model=model, answer=free_text(judge=judge), rule=Cap(6), concurrency=6)
     questions = [f"q{at}" for at in range(12)]
-    runs = Runs()
-    for question, message in zip(questions, runner.batch(reasc, questions, {"callbacks": [runs]}), strict=True):
-        account = message.response_metadata["reasc"]
+    for question, account in zip(questions, runner.accounts(reasc, questions, {"callbacks": [runs]}), strict=True):
         assert account["evidence"] == {f"{question} Paris": 4.0, f"{question} Rome": 2.0}
         assert account["tokens"]["judge"] == {"input": 200, "output": 2}
     for prompt, _ in judge.log.calls:
@@ -97,17 +90,15 @@ def test_questions_of_a_batch_are_judged_apart(runner: Any) -> None:
     assert sorted(map(parents.count, runs.of("chain"))) == [2] * 12
 
 
-def test_an_mixture_batch_judges_below_each_question_s_run(runner: Any) -> None:
-    runs, usage = Runs(), UsageMetadataCallbackHandler()
-    reasc = ReASCRunnable(
-        model=saying(*PARIS), answer=free_text(judge=metered()), calibration="mixture", on_missing_confidence="count"
-    )
-    messages = runner.batch(reasc, ["q", "r"], {"callbacks": [runs, usage]})
+def test_an_mixture_batch_judges_below_each_question_s_run(runner: Any, runs: Any) -> None:
+    usage = UsageMetadataCallbackHandler()
+    options: Any = {"calibration": "mixture", "on_missing_confidence": "count"}
+    reasc = ReASCRunnable(model=saying(*PARIS), answer=free_text(judge=metered()), **options)
+    accounts = runner.accounts(reasc, ["q", "r"], {"callbacks": [runs, usage]})
     judged = [run for run in runs.of("model").values() if "reasc:judge" in run["tags"]]
     assert sorted(map([run["parent_run_id"] for run in judged].count, runs.of("chain"))) == [2, 2]
-    assert usage.usage_metadata["judge"]["input_tokens"] == sum(
-        message.response_metadata["reasc"]["tokens"]["judge"]["input"] for message in messages
-    )
+    told = sum(account["tokens"]["judge"]["input"] for account in accounts)
+    assert usage.usage_metadata["judge"]["input_tokens"] == told
 
 
 def test_a_model_may_be_its_own_judge(runner: Any) -> None:

@@ -1,8 +1,8 @@
 """A comparison of answers that fails, or never ends, costs only itself."""
 
-import asyncio
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.answers import free_text
 
-from .conftest import await_no_sampling_threads
+from .conftest import await_no_sampling_threads, cancelled
 from .fakes import Reply, Scripted, saying
 from .judges import city, distinct, judging
 
@@ -82,64 +82,42 @@ def test_a_function_that_raises_costs_those_comparisons_and_is_asked_again(runne
     assert "ValueError" in result.notices[-1]
 
 
-def test_a_judge_that_hangs_is_waited_for_as_long_as_it_may_take(runner: Any) -> None:
-    go = threading.Event()
-    judge = judging(city, lambda same: Reply("yes", opens=go))
-    start = time.monotonic()
-    extract = free_text(judge=judge, timeout=0.1)
+@pytest.fixture
+def silent(never: threading.Event) -> Iterator[Scripted]:
+    """A judge that says nothing, and for which nobody may wait."""
+    begun = time.monotonic()
+    yield judging(city, lambda same: Reply("yes", opens=never))
+    assert time.monotonic() - begun < 5
+
+
+def test_a_judge_that_hangs_is_waited_for_as_long_as_it_may_take(runner: Any, silent: Scripted) -> None:
+    extract = free_text(judge=silent, timeout=0.1)
     result = runner.solve(ReASCRunnable(model=saying(*distinct(4)), answer=extract, max_samples=4), "q")
-    assert time.monotonic() - start < 3
-    assert len(result.decision.evidence) == 4 and len(judge.log.calls) == 3
+    assert len(result.decision.evidence) == 4 and len(silent.log.calls) == 3
     assert "TimeoutError('it was not told within 0.1 s')" in result.notices[-1]
-    go.set()
-    await_no_sampling_threads()
 
 
-def test_the_question_s_time_ends_comparing_too(runner: Any) -> None:
-    go = threading.Event()
-    judge = judging(city, lambda same: Reply("yes", opens=go))
-    start = time.monotonic()
-    reasc = ReASCRunnable(model=saying(*distinct(4)), answer=free_text(judge=judge), max_samples=8, timeout=0.3)
+def test_the_question_s_time_ends_comparing_too(runner: Any, silent: Scripted) -> None:
+    reasc = ReASCRunnable(model=saying(*distinct(4)), answer=free_text(judge=silent), max_samples=8, timeout=0.3)
     result = runner.solve(reasc, "q")
-    assert time.monotonic() - start < 3
-    assert (result.decision.reason, len(judge.log.calls)) == ("timeout", 1)
+    assert (result.decision.reason, len(silent.log.calls)) == ("timeout", 1)
     assert len(result.decision.evidence) == 4
-    go.set()
+
+
+def test_a_task_that_is_cancelled_does_not_wait_for_the_judge(silent: Scripted, never: threading.Event) -> None:
+    reasc = ReASCRunnable(model=saying(*distinct(4)), answer=free_text(judge=silent))
+    cancelled(lambda: reasc.ainvoke("q"), lambda: bool(silent.log.calls))
+    assert len(silent.log.calls) == 1
+    never.set()
     await_no_sampling_threads()
 
 
-def test_a_task_that_is_cancelled_does_not_wait_for_the_judge() -> None:
-    go, judged = threading.Event(), threading.Event()
+def test_a_batch_that_is_given_up_does_not_wait_for_the_judge(runner: Any, never: threading.Event) -> None:
+    judged = threading.Event()
 
     def says(same: bool) -> Reply:
         judged.set()
-        return Reply("yes", opens=go)
-
-    judge = judging(city, says)
-    reasc = ReASCRunnable(model=saying(*distinct(4)), answer=free_text(judge=judge))
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(reasc.ainvoke("q"))
-        while not judged.is_set():
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    start = time.monotonic()
-    asyncio.run(cancelled())
-    assert time.monotonic() - start < 3
-    assert len(judge.log.calls) == 1
-    go.set()
-    await_no_sampling_threads()
-
-
-def test_a_batch_that_is_given_up_does_not_wait_for_the_judge(runner: Any) -> None:
-    go, judged = threading.Event(), threading.Event()
-
-    def says(same: bool) -> Reply:
-        judged.set()
-        return Reply("yes", opens=go)
+        return Reply("yes", opens=never)
 
     def script(question: str, index: int) -> Reply:
         if question == "fails":
@@ -147,9 +125,7 @@ def test_a_batch_that_is_given_up_does_not_wait_for_the_judge(runner: Any) -> No
         return Reply(f"Paris {index}")
 
     reasc = ReASCRunnable(model=Scripted(script=script), answer=free_text(judge=judging(city, says)))
-    start = time.monotonic()
+    begun = time.monotonic()
     with pytest.raises(Exception, match="all 4 samples failed"):
         runner.batch(reasc, ["q", "fails"])
-    assert time.monotonic() - start < 5
-    go.set()
-    await_no_sampling_threads()
+    assert time.monotonic() - begun < 5

@@ -41,9 +41,8 @@ def test_the_live_decision_is_the_pure_one(runner: Any) -> None:
     from langchain_reasc import Cap, Response
 
     measured = calibration(mean=1.0)
-    live = runner.solve(
-        ReASCRunnable(model=finishing_in((3, 1, 4, 0, 2)), calibration=measured, max_samples=5, concurrency=5), "q"
-    )
+    model = finishing_in((3, 1, 4, 0, 2))
+    live = runner.solve(ReASCRunnable(model=model, calibration=measured, max_samples=5, concurrency=5), "q")
     replayed = decide(measured.rule() | Cap(5), [Response(answer, -logprob) for answer, logprob in ANSWERS])
     assert live.decision.answer == replayed.answer
     assert live.decision.evidence == pytest.approx(replayed.evidence)
@@ -67,9 +66,8 @@ def test_the_first_sample_goes_alone_while_the_gate_is_open(runner: Any, gate: f
 
 def test_after_a_refusal_at_the_gate_whole_waves_follow(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply(f"it is {index}", -1.0))
-    result = runner.solve(
-        ReASCRunnable(model=model, calibration=calibration(gate=2.0), concurrency=4, max_samples=7), "q"
-    )
+    reasc = ReASCRunnable(model=model, calibration=calibration(gate=2.0), concurrency=4, max_samples=7)
+    result = runner.solve(reasc, "q")
     assert [response.index for response in result.responses] == list(range(7))  # 1 + 4 + 2
     assert model.log.most_live <= 4
     assert (result.answer, result.decision.reason) == ("0", "budget")

@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessageChunk
-from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import FingerprintMismatch, LogprobsUnavailable
@@ -20,29 +18,20 @@ def entry(token: str, *, chosen: float | None = LIKELY, others: list[float] = OT
     return {"token": token, "logprob": chosen, "top_logprobs": ranked}
 
 
-class Told(Scripted):
-    """Says the payload of each sample's tokens: ``told(question, index, position, token)``, or None for no logprobs."""
+def telling(told: Any) -> Scripted:
+    """Says of each sample's tokens ``told(question, index, position, token)``, or None for no logprobs."""
 
-    told: Any
+    def reply(question: str, index: int) -> Reply:
+        text = f"so the answer to this must after all be the number 42{index}"
+        return Reply(text, told=lambda at, token: told(question, index, at, token))
 
-    def _chunk(self, reply: Reply, token: str, key: tuple[str, int]) -> ChatGenerationChunk:
-        at = self.log.tokens[key]
-        self.log.tokens[key] += 1
-        said = self.told(*key, at, token)
-        info = {} if said is None else {"logprobs": {"content": [said]}}
-        return ChatGenerationChunk(message=AIMessageChunk(content=token, response_metadata=info))
-
-
-def telling(told: Any, *, text: str = "so the answer to this must after all be the number 42") -> Told:
-    return Told(script=lambda question, index: Reply(f"{text}{index}"), told=told)
+    return Scripted(script=reply)
 
 
 def test_samples_without_logprobs_count_once_and_the_result_says_how_many(runner: Any) -> None:
     model = telling(lambda question, index, at, token: None if index % 2 else entry(token))
-    reasc = ReASCRunnable(
-        model=model, calibration=calibration(mean=9.0), on_missing_confidence="count", max_samples=6, concurrency=2
-    )
-    result = runner.solve(reasc, "q")
+    options: Any = {"on_missing_confidence": "count", "max_samples": 6, "concurrency": 2}
+    result = runner.solve(ReASCRunnable(model=model, calibration=calibration(mean=9.0), **options), "q")
     assert [response.score is None for response in result.responses] == [False, True] * 3
     assert [response.weight for response in result.responses] == [1.0] * 6
     assert result.message.response_metadata["reasc"]["without_confidence"] == 3
@@ -51,9 +40,8 @@ def test_samples_without_logprobs_count_once_and_the_result_says_how_many(runner
 
 
 def test_a_response_without_an_answer_misses_nothing(runner: Any) -> None:
-    model = Told(script=lambda question, index: Reply("no idea"), told=lambda *_: None)
-    reasc = ReASCRunnable(model=model, calibration=calibration(), max_samples=2)
-    assert runner.invoke(reasc, "q").response_metadata["reasc"]["without_confidence"] == 0
+    reasc = ReASCRunnable(model=saying(Reply("no idea", logprob=None)), calibration=calibration(), max_samples=2)
+    assert runner.account(reasc, "q")["without_confidence"] == 0
 
 
 def test_odd_logprobs_are_mentioned_once_each_with_the_number_of_responses(runner: Any) -> None:

@@ -73,13 +73,6 @@ def test_a_failing_input_costs_only_itself(runner: Any) -> None:
     assert outputs[0].response_metadata["reasc"]["evidence"] == pytest.approx(expected.evidence)
 
 
-def test_a_first_sample_that_failed_is_drawn_again(runner: Any) -> None:
-    fails = iter([True])
-    model = failing(drawn, lambda question, index: (question, index) == ("q3", 0) and next(fails, False))
-    assert runner.accounts(online(model=model), QUESTIONS)[3]["failed"] == 0
-    assert next(fails, None) is None
-
-
 def test_scores_that_determine_nothing_fall_back_to_counting_and_say_so(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("it is 1", -1.0))
     for account in runner.accounts(online(model=model), QUESTIONS[:20]):
@@ -101,17 +94,17 @@ def test_one_response_without_logprobs_fails_alone(runner: Any) -> None:
     outputs = runner.batch(online(model=Scripted(script=script)), QUESTIONS, return_exceptions=True)
     assert [at for at, output in enumerate(outputs) if isinstance(output, LogprobsUnavailable)] == [3]
     counting = online(model=Scripted(script=script), on_missing_confidence="count")
-    notices = runner.batch(counting, QUESTIONS)[3].response_metadata["reasc"]["notices"]
-    assert any("carry no confidence and count as one vote each" in notice for notice in notices)
+    account = runner.accounts(counting, QUESTIONS)[3]
+    assert any("carry no confidence and count as one vote each" in notice for notice in account["notices"])
 
 
 def test_windows_longer_than_the_responses_are_pointed_out(runner: Any) -> None:
     measure = type(TOP_K)("top_k", "bottom_group", 128)
-    for message in runner.batch(online(measure=measure), QUESTIONS[:20]):
-        assert "shorter than the window (128 tokens)" in message.response_metadata["reasc"]["notices"][0]
+    for account in runner.accounts(online(measure=measure), QUESTIONS[:20]):
+        assert "shorter than the window (128 tokens)" in account["notices"][0]
 
 
-def test_single_calls_count_votes_until_enough_was_seen(runner: Any) -> None:
+def test_single_calls_count_votes_until_enough_was_seen_and_the_next_process_starts_warm(runner: Any) -> None:
     reasc = online()
     questions = [f"q{i}" for i in range(64)]
     before = [runner.solve(reasc, question) for question in questions]
@@ -125,11 +118,5 @@ def test_single_calls_count_votes_until_enough_was_seen(runner: Any) -> None:
         assert result.notices == ("the calibration by mixture has seen too few responses yet: counting votes (ASC)",)
     after = runner.solve(reasc, max(questions, key=score))
     assert (after.decision.reason, after.message.response_metadata["reasc"]["method"]) == ("gate", "reasc")
-
-
-def test_what_was_learned_starts_the_next_process_warm(runner: Any) -> None:
-    reasc = online()
-    for question in [f"q{i}" for i in range(64)]:
-        runner.invoke(reasc, question)
     warm = ReASCRunnable(model=Scripted(script=drawn), calibration=reasc.learned)
     assert runner.solve(warm, max(QUESTIONS, key=score)).decision.reason == "gate"

@@ -1,7 +1,6 @@
 """calibration="online": it counts votes until it has learned, says when it decides, and takes nothing for granted."""
 
 import copy
-import json
 import pickle
 import threading
 from collections.abc import Sequence
@@ -10,15 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from langchain_reasc import (
-    ChatReASC,
-    Integration,
-    Measure,
-    ReASCRunnable,
-    load_calibration,
-    register_integration,
-    save_calibration,
-)
+from langchain_reasc import ChatReASC, Integration, Measure, ReASCRunnable, register_integration
 from langchain_reasc.calibration import MixtureCalibrator, learner
 from langchain_reasc.calibration.consensus import Observed
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
@@ -52,14 +43,14 @@ def test_it_counts_until_it_has_learned_and_then_says_so(runner: Any, fits: Any,
 
 def test_it_goes_on_learning_as_the_number_of_questions_grows(runner: Any, fits: Any) -> None:
     answered(runner, online(max_samples=2), [f"q{i}" for i in range(63)])
-    assert [len(questions) for questions in fits] == [32, 40, 50, 63]
+    assert [len(fit.questions) for fit in fits] == [32, 40, 50, 63]
 
 
 def test_what_is_learned_from_are_answers_as_numbers_and_scores(runner: Any, fits: Any) -> None:
     replies = [Reply("it is 7", -2.0), Reply("no idea", -9.0), Reply("it is 5", logprob=None), Reply("it is 7", -1.0)]
     reasc = online(lambda question, index: replies[index % 4], measure=TOP_K, max_samples=4)
     answered(runner, reasc)
-    for observed in fits[0]:
+    for observed in fits[0].questions:
         assert observed.answers == (0, None, 1, 0)
         np.testing.assert_allclose(observed.scores, [[2.0, np.nan, np.nan, 1.0]], rtol=1e-6)
         assert observed.right == ()
@@ -67,12 +58,12 @@ def test_what_is_learned_from_are_answers_as_numbers_and_scores(runner: Any, fit
 
 def test_a_batch_is_answered_as_it_comes(runner: Any, fits: Any) -> None:
     reasc = online(concurrency=1)
-    messages = runner.batch(reasc, QUESTIONS, {"max_concurrency": 1})
+    accounts = runner.accounts(reasc, QUESTIONS, {"max_concurrency": 1})
     firsts = [at for at, (_, index) in enumerate(reasc.model.log.calls) if index == 0]  # type: ignore[attr-defined]
     assert firsts != list(range(MINIMUM))  # not all before any decision
     assert calibrator(reasc).wait(10)
-    assert {message.response_metadata["reasc"]["method"] for message in messages} == {"asc"}
-    assert runner.invoke(reasc, "q100").response_metadata["reasc"]["method"] == "reasc"
+    assert {account["method"] for account in accounts} == {"asc"}
+    assert runner.account(reasc, "q100")["method"] == "reasc"
 
 
 def test_all_that_is_made_of_one_learns_together(runner: Any, fits: Any) -> None:
@@ -131,9 +122,9 @@ def _of_three(token: str, logprob: float, k: int = 3) -> dict[str, Any]:
 def test_a_measure_is_the_only_candidate(runner: Any, fits: Any) -> None:
     chosen = Measure("token_logprob", "mean")
     answered(runner, online(measure=chosen))
-    assert {observed.scores.shape[0] for observed in fits[0]} == {1}
+    assert {observed.scores.shape[0] for observed in fits[0].questions} == {1}
     answered(runner, online(max_samples=1))
-    assert fits[1][0].scores.shape[0] > 1
+    assert fits[1].questions[0].scores.shape[0] > 1
 
 
 def test_questions_from_which_nothing_can_be_learned_are_counted(runner: Any, monkeypatch: Any) -> None:
@@ -182,13 +173,6 @@ def test_why_no_measure_is_trusted_is_told(runner: Any) -> None:
     assert said.startswith("learned from 32 questions without labels, of answers alone (")
 
 
-def test_what_was_learned_can_be_saved(runner: Any, fits: Any, tmp_path: Any) -> None:
-    reasc = online()
-    answered(runner, reasc)
-    saved = load_calibration(save_calibration(reasc.learned, tmp_path / "calibration.json"))
-    assert saved == reasc.learned
-
-
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -215,16 +199,11 @@ def test_a_model_known_to_give_no_logprobs_is_not_refused(runner: Any) -> None:
     assert account["answer"] == "1" and "Mute: no confidence: its maker says so" in account["notices"]
 
 
-def test_the_account_is_json(runner: Any, fits: Any) -> None:
-    [account] = answered(runner, online(), ["q1"])
-    assert json.loads(json.dumps(account)) == account
-
-
 def test_objects_voted_on_by_field_are_learned_from_as_wholes(runner: Any, fits: Any) -> None:
     texts = ['{"a": 1, "b": 2}', '{"a": 1, "b": 3}', '{"a": 4, "b": 2}', '{"a": 1, "b": 2}']
     reasc = online(lambda question, index: Reply(texts[index % 4], -1.5), answer="json", audit=1, max_samples=8)
     answered(runner, reasc, [*QUESTIONS, "q100"])
-    assert {observed.answers[:4] for observed in fits[0]} == {(0, 1, 2, 0)}
+    assert {observed.answers[:4] for observed in fits[0].questions} == {(0, 1, 2, 0)}
     assert calibrator(reasc).state().alarms == 0
 
 

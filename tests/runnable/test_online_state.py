@@ -17,10 +17,11 @@ from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.runnable import consensus_calibrator
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
+from . import learning
 from .fakes import TOP_K, Reply, Scripted
+from .learning import MINIMUM, calibrator
 
 SECRETS = ("capital", "Paris", "Lyon", "sk-secret")
-MINIMUM = 32
 
 
 def drawn(question: str, index: int) -> Reply:
@@ -30,20 +31,16 @@ def drawn(question: str, index: int) -> Reply:
 
 def online(path: Path | None, **fields: Any) -> ReASCRunnable:
     model = Scripted(script=drawn, **fields.pop("model", {}))
-    options: Any = {"max_samples": 4, "answer": r"regex:answer is (\w+)", "audit": 0, **fields}
-    return ReASCRunnable(model=model, calibration="online", online_state=path, **options)
+    return learning.online(model=model, online_state=path, answer=r"regex:answer is (\w+)", **fields)
 
 
-def ask(runner: Any, reasc: ReASCRunnable, count: int, begin: int = 0) -> None:
-    for at in range(begin, begin + count):
-        runner.invoke(reasc, f"which city is the capital, {at}?")
-    learned(reasc)
+def ask(runner: Any, reasc: ReASCRunnable, count: int) -> None:
+    learning.answered(runner, reasc, [f"which city is the capital, {at}?" for at in range(count)])
 
 
 def learned(reasc: ReASCRunnable) -> ConsensusCalibrator:
-    assert isinstance(reasc.calibrator, ConsensusCalibrator)
-    assert reasc.calibrator.wait(10)
-    return reasc.calibrator
+    assert calibrator(reasc).wait(10)
+    return calibrator(reasc)
 
 
 @pytest.fixture
@@ -58,7 +55,7 @@ def test_another_process_goes_on_where_the_first_one_stopped(runner: Any, path: 
     second = online(path)
     assert second.learned == first.learned
     assert learned(second).state() == learned(first).state()
-    account = runner.invoke(second, "q").response_metadata["reasc"]
+    account = runner.account(second, "q")
     assert account["notices"][0].startswith("learned from 32 questions without labels")
     ask(runner, second, 7)
     assert second.learned is not None and second.learned.n == 40
@@ -67,8 +64,7 @@ def test_another_process_goes_on_where_the_first_one_stopped(runner: Any, path: 
 def test_a_cold_start_is_kept_too(runner: Any, path: Path) -> None:
     ask(runner, online(path), 1)
     assert json.loads(path.read_text())["calibration"] is None
-    notices = runner.invoke(online(path), "q").response_metadata["reasc"]["notices"]
-    assert "(1 of 32 questions seen)" in notices[0]
+    assert "(1 of 32 questions seen)" in runner.account(online(path), "q")["notices"][0]
 
 
 def test_it_says_nothing_of_what_was_asked(runner: Any, path: Path) -> None:
@@ -178,7 +174,7 @@ def test_another_path_is_another_memory(runner: Any, path: Path) -> None:
 def test_a_file_that_cannot_be_written_costs_no_answer(runner: Any, path: Path, caplog: Any) -> None:
     reasc = online(path)
     path.mkdir()
-    assert runner.invoke(reasc, "q").response_metadata["reasc"]["answer"] is not None
+    assert runner.account(reasc, "q")["answer"] is not None
     learned(reasc)
     assert "what was learned is not kept: cannot write online_state" in caplog.text
 
@@ -187,9 +183,7 @@ def test_scores_by_other_measures_are_left_out(runner: Any, path: Path) -> None:
     ask(runner, online(path), 3)
     state = learned(online(path, measure=TOP_K)).state()
     assert state.measures == (("top_k", "mean", 128),)
-    assert [np.shape(question.scores) for question in state.questions] == [
-        (1, len(question.answers)) for question in state.questions
-    ]
+    assert all(np.shape(question.scores) == (1, len(question.answers)) for question in state.questions)
 
 
 def test_from_a_state_and_back(runner: Any, path: Path) -> None:

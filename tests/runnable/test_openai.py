@@ -47,16 +47,14 @@ def test_samples_logprobs_and_usage_arrive_whole(runner: Any) -> None:
 
 def test_without_a_calibration_no_logprobs_are_asked_for(runner: Any) -> None:
     with chat_server(always(Reply("it is 42"))) as served:
-        message = runner.invoke(ReASCRunnable(model=chat(served)), "q")
-    assert message.response_metadata["reasc"]["answer"] == "42"
+        assert runner.account(ReASCRunnable(model=chat(served)), "q")["answer"] == "42"
     assert not any(request.get("logprobs") for request in served.requests)
 
 
 def test_a_chosen_number_of_alternatives_is_kept(runner: Any) -> None:
     with chat_server(always(Reply("it is 42"))) as served:
-        reasc = ReASCRunnable(
-            model=chat(served, logprobs=True, top_logprobs=5), calibration=calibration(fingerprint=ON_GPT)
-        )
+        model = chat(served, logprobs=True, top_logprobs=5)
+        reasc = ReASCRunnable(model=model, calibration=calibration(fingerprint=ON_GPT))
         runner.invoke(reasc, "q")
     assert {request["top_logprobs"] for request in served.requests} == {5}
 
@@ -84,8 +82,7 @@ def test_online_calibration_of_a_batch(runner: Any) -> None:
     with chat_server(script) as served:
         measure = Measure("top_k", "mean")
         reasc = ReASCRunnable(model=chat(served), calibration="mixture", measure=measure, max_samples=4)
-        messages = runner.batch(reasc, [f"q{i}" for i in range(20)], {"max_concurrency": 4})
-    accounts = [message.response_metadata["reasc"] for message in messages]
+        accounts = runner.accounts(reasc, [f"q{i}" for i in range(20)], {"max_concurrency": 4})
     assert {account["method"] for account in accounts} == {"reasc"}
     assert "gate" in {account["reason"] for account in accounts[::2]}
     assert "gate" not in {account["reason"] for account in accounts[1::2]}

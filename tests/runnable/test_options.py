@@ -11,16 +11,12 @@ from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
 
-def answer_of(runner: Any, reasc: Any) -> Any:
-    return runner.invoke(reasc, "q").response_metadata["reasc"]["answer"]
-
-
 def test_assigning_takes_effect(runner: Any) -> None:
     reasc = ReASCRunnable(model=saying("1"))
     reasc.model = saying("2")
-    assert answer_of(runner, reasc) == "2"
+    assert runner.account(reasc, "q")["answer"] == "2"
     reasc.answer = lambda text: text.upper()
-    assert answer_of(runner, reasc) == "the answer is 2"
+    assert runner.account(reasc, "q")["answer"] == "the answer is 2"
     reasc.calibration = calibration(gate=-9.0)
     result = runner.solve(reasc, "q")
     assert (result.decision.reason, result.message.response_metadata["reasc"]["method"]) == ("gate", "reasc")
@@ -28,8 +24,8 @@ def test_assigning_takes_effect(runner: Any) -> None:
 
 def test_a_copy_with_other_options_is_checked_and_prepared(runner: Any) -> None:
     reasc = ReASCRunnable(model=saying("1"))
-    assert answer_of(runner, reasc.model_copy(update={"model": saying("2")})) == "2"
-    assert answer_of(runner, reasc) == "1"
+    assert runner.account(reasc.model_copy(update={"model": saying("2")}), "q")["answer"] == "2"
+    assert runner.account(reasc, "q")["answer"] == "1"
     assert reasc.model_copy(update={"max_samples": 3}).max_samples == 3
     with pytest.raises(ConfigurationError, match="max_samples"):
         reasc.model_copy(update={"max_samples": 0})
@@ -43,7 +39,7 @@ def test_a_refused_assignment_changes_nothing(runner: Any) -> None:
     with pytest.raises(FingerprintMismatch):
         reasc.calibration = calibration(fingerprint={"model": "another"})
     assert (reasc.max_samples, reasc.answer, reasc.calibration) == (16, "auto", None)
-    assert answer_of(runner, reasc) == "1"
+    assert runner.account(reasc, "q")["answer"] == "1"
 
 
 def learning() -> ReASCRunnable:

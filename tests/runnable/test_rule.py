@@ -14,7 +14,6 @@ from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, 
 from langchain_reasc.method.bayesian_vote import BayesianVote
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer, posterior
-from langchain_reasc.method.horizon import stays_ahead
 from langchain_reasc.method.odds import LogisticOdds
 from langchain_reasc.method.partitions import Component, Prior
 from langchain_reasc.method.stopping import StoppingRule
@@ -70,7 +69,7 @@ def test_a_confidence_asks_for_the_beta_rule(runner: Any, confidence: float) -> 
 def test_which_it_is_outlives_copies_and_pickling(runner: Any) -> None:
     default, beta = ReASCRunnable(model=saying("1")), ReASCRunnable(model=saying("1"), confidence=0.95)
     configured = default.configurable_fields(max_samples=ConfigurableField(id="budget"))
-    told = runner.invoke(configured, "q", {"configurable": {"budget": 4}}).response_metadata["reasc"]
+    told = runner.account(configured, "q", {"configurable": {"budget": 4}})
     assert (told["method"], told["samples"]) == ("finite_horizon", 3)
     assert ReASCRunnable(**{name: getattr(default, name) for name in ReASCRunnable.model_fields}).confidence is None
     assert beta.model_copy(update={"max_samples": 4}).confidence == 0.95
@@ -180,23 +179,16 @@ def test_a_spent_budget_is_no_agreement(runner: Any) -> None:
     options: dict[str, Any] = {"model": saying(*"2111"), "max_samples": 4, "concurrency": 1}
     for rule in (None, CannotCatchUp(4), FiniteHorizon(budget=4)):
         abstaining = ReASCRunnable(on_undecided="abstain", rule=rule, **options)
-        account = runner.invoke(abstaining, "q").response_metadata["reasc"]
+        account = runner.account(abstaining, "q")
         assert (account["abstained"], account["reason"], account["answer"]) == (True, "budget", "1")
         assert account["posterior"] == posterior({"2": 1.0, "1": 3.0})
     with pytest.raises(Undecided, match=r"'1' leads with P = 0\.81, which is not enough for the rule finite_horizon"):
         runner.invoke(ReASCRunnable(on_undecided="raise", **options), "q")
 
 
-def test_agreement_is_a_decision(runner: Any) -> None:
-    result = runner.solve(ReASCRunnable(model=saying("1"), on_undecided="raise"), "q")
-    assert (result.decision.reason, result.undecided) == ("agreement", False)
-    assert result.decision.posterior == stays_ahead(4, 0, 12)
-
-
 def test_a_batch_decides_as_single_calls_do(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply(f"it is {question if index != 1 else '0'}"))
-    messages = runner.batch(ReASCRunnable(model=model, rule=CannotCatchUp(5), max_samples=5), ["1", "2", "3"])
-    accounts = [message.response_metadata["reasc"] for message in messages]
+    accounts = runner.accounts(ReASCRunnable(model=model, rule=CannotCatchUp(5), max_samples=5), ["1", "2", "3"])
     assert [(account["answer"], account["samples"]) for account in accounts] == [("1", 4), ("2", 4), ("3", 4)]
 
 
@@ -213,4 +205,4 @@ class Twice(StoppingRule):
 def test_a_rule_of_ones_own_decides_on_every_face(runner: Any) -> None:
     assert solved(runner, saying("1"), rule=Twice())[1:4] == ("twice", "evidence", 2)
     chat = ChatReASC(model=saying("1"), rule=Twice(), when=lambda message: True)
-    assert runner.invoke(chat, "q").response_metadata["reasc"]["method"] == "twice"
+    assert runner.account(chat, "q")["method"] == "twice"

@@ -83,13 +83,10 @@ def test_the_winner_is_the_most_trusted_response_with_the_winning_answer(runner:
     assert [response.weight for response in result.responses][:2] == [1.0, pytest.approx(2.718281828**0.35)]
 
 
-def test_a_batch_answers_each_input_in_its_place(runner: Any) -> None:
-    messages = runner.batch(ReASCRunnable(model=Scripted(script=echo)), ["1", "2", "3"])
-    assert [message.response_metadata["reasc"]["answer"] for message in messages] == ["1", "2", "3"]
-
-
-def test_batch_as_completed_names_the_place(runner: Any) -> None:
-    pairs = runner.batch_as_completed(ReASCRunnable(model=Scripted(script=echo)), ["1", "2", "3"])
+def test_a_batch_answers_each_input_in_its_place_or_names_it(runner: Any) -> None:
+    reasc = ReASCRunnable(model=Scripted(script=echo))
+    assert [account["answer"] for account in runner.accounts(reasc, ["1", "2", "3"])] == ["1", "2", "3"]
+    pairs = runner.batch_as_completed(reasc, ["1", "2", "3"])
     answers = sorted((at, message.response_metadata["reasc"]["answer"]) for at, message in pairs)
     assert answers == [(0, "1"), (1, "2"), (2, "3")]
 
@@ -158,11 +155,13 @@ def test_listeners_hear_each_response_with_the_decision_after_it(runner: Any) ->
     assert heard == [("1", False, 1), ("2", False, 2), ("1", True, 3)]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"max_samples": 0}, {"concurrency": 0}, {"confidence": 0.5}, {"answer": "nope"}, {"model": 3}],
-    ids=str,
-)
+WRONG = [
+    *({"max_samples": 0}, {"concurrency": 0}, {"confidence": 0.5}, {"answer": "nope"}, {"model": 3}, {"timeout": 0}),
+    *({"sample_timeout": 0}, {"time_budget": 0}, {"token_budget": 0}, {"on_undecided": "ask"}),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_a_wrong_option_is_refused_by_name_and_value(wrong: dict[str, Any]) -> None:
     [(name, value)] = wrong.items()
     with pytest.raises(ConfigurationError, match=f"(?s){name}.*{value}") as caught:
@@ -190,9 +189,3 @@ def test_dumping_and_describing_do_not_crash() -> None:
     assert reasc.get_graph().nodes
     assert reasc.get_input_jsonschema() and reasc.get_output_jsonschema()
     assert reasc.get_name() == "ReASCRunnable"
-
-
-def test_one_failure_alone_is_drawn_again(runner: Any) -> None:
-    model = failing(echo, lambda question, index: index == 0)
-    result = runner.solve(ReASCRunnable(model=model, concurrency=1), "7")
-    assert result.answer == "7" and len(result.failures) == 1

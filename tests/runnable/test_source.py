@@ -15,7 +15,7 @@ from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Sample, Wave
 
-from .fakes import CONFIG, Reply, Scripted, failing, saying
+from .fakes import Reply, Scripted, failing, saying
 
 WRAPPINGS = {
     "plain": lambda model: model,
@@ -61,25 +61,15 @@ def test_a_bound_seed_wins_and_is_moved_on(runner: Any) -> None:
     assert sorted(kwargs["seed"] for kwargs in model.log.kwargs) == [20, 21, 22]
 
 
-class Watch(Scripted):
-    """Remembers the tags and metadata of its runs."""
-
-    seen: Any = None
-
-    def _begin(self, messages: Any) -> Any:
-        self.seen.append((CONFIG.get()["tags"], CONFIG.get()["metadata"]))
-        return super()._begin(messages)
-
-
 def test_bound_arguments_and_config_reach_every_call(runner: Any) -> None:
-    model = Watch(script=saying("1").script, seen=[])
+    model = saying("1")
     inner = model.bind(stop=["a"], flavour="x").with_config(tags=["inner"], metadata={"who": "inner", "kept": 1})
     drawn(runner, inner.bind(stop=["b"]), config={"tags": ["call"], "metadata": {"who": "call"}})
     assert [(kwargs["stop"], kwargs["flavour"]) for kwargs in model.log.kwargs] == [(["b"], "x")] * 3
-    assert len(model.seen) == 3
-    for tags, metadata in model.seen:
-        assert {"inner", "call", "nostream"} <= set(tags)
-        assert (metadata["who"], metadata["kept"]) == ("call", 1)
+    assert len(model.log.configs) == 3
+    for config in model.log.configs:
+        assert {"inner", "call", "nostream"} <= set(config["tags"])
+        assert (config["metadata"]["who"], config["metadata"]["kept"]) == ("call", 1)
 
 
 def test_a_retried_model_is_retried(runner: Any) -> None:

@@ -13,7 +13,7 @@ from langchain_reasc.calibration import select_measure
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 
 from .fakes import TOP_K, Reply, Scripted, calibration
-from .stating import QUESTIONS, STATED, Says, script, stating
+from .stating import PING, QUESTIONS, STATED, Says, script, stating
 
 
 def test_it_is_calibrated_like_any_other_signal(runner: Any, tmp_path: Any) -> None:
@@ -101,9 +101,8 @@ def test_a_calibration_holds_for_models_that_are_asked_or_for_those_that_are_not
 
 
 def test_what_is_asked_beside_tools_is_something_else() -> None:
-    tool = {"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}
     model = stating("pong")
-    runnables = [ReASCRunnable(model=one, ask_confidence=True) for one in (model, model.bind(tools=[tool]))]
+    runnables = [ReASCRunnable(model=one, ask_confidence=True) for one in (model, model.bind(tools=[PING]))]
     alone, beside = (one._solver.fingerprint.ask_confidence for one in runnables)
     assert alone and beside and alone.sha256 != beside.sha256
 

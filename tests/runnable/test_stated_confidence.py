@@ -11,7 +11,7 @@ from langchain_reasc.models.stated import instruction
 
 from .fakes import TOP_K, Reply, Scripted, calibration
 from .learning import answered, online
-from .stating import QUESTIONS, STATED, Asked, Says, script, stating
+from .stating import PING, QUESTIONS, STATED, Says, script, stating
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_the_line_is_asked_for_and_is_no_part_of_the_answer(runner: Any) -> None
     assert result.answer == "42"
     assert result.message.content == "the answer is 42"
     assert result.message.response_metadata["verbalized_confidence"] == 0.85
-    for system, question in model.prompts:
+    for system, question in model.log.prompts:
         assert (system, question) == (SystemMessage(instruction(tools=False)), HumanMessage("How many?"))
     assert all(response.score is None for response in result.responses), "without a calibration votes are counted"
 
@@ -35,7 +35,7 @@ def test_nothing_changes_where_it_is_not_asked_for(runner: Any) -> None:
     message = runner.invoke(ReASCRunnable(model=model, max_samples=1, answer="text"), "How many?")
     assert message.content == "the answer is 42\nConfidence: 85%"
     assert "verbalized_confidence" not in message.response_metadata
-    assert model.prompts == [[HumanMessage("How many?")]]
+    assert model.log.prompts == [[HumanMessage("How many?")]]
 
 
 def test_streams_and_batches_ask_too(runner: Any) -> None:
@@ -43,7 +43,7 @@ def test_streams_and_batches_ask_too(runner: Any) -> None:
     reasc = ReASCRunnable(model=model, ask_confidence=True, max_samples=1)
     assert [message.content for message in runner.batch(reasc, ["a", "b"])] == ["the answer is 42"] * 2
     assert "".join(str(chunk.content) for chunk in runner.stream(reasc, "c")) == "the answer is 42"
-    assert all(prompt[0].type == "system" for prompt in model.prompts)
+    assert all(prompt[0].type == "system" for prompt in model.log.prompts)
 
 
 def test_an_empty_response_states_nothing(runner: Any) -> None:
@@ -57,9 +57,7 @@ def test_an_empty_response_states_nothing(runner: Any) -> None:
 def test_a_response_without_a_statement_is_without_confidence(runner: Any, calibrated: Any) -> None:
     model = stating("it is 1.\nConfidence: 30%", "it is 2", "it is 2.\nConfidence: certain", "it is 1")
     options: Any = {"model": model, "calibration": calibrated, "safeguard": "paper", "ask_confidence": True}
-    with pytest.raises(
-        LogprobsUnavailable, match=r"states no confidence, although it was asked for .*'Confidence: 85%'"
-    ):
+    with pytest.raises(LogprobsUnavailable, match=r"no confidence, although it was asked for .*'Confidence: 85%'"):
         runner.invoke(ReASCRunnable(**options), "q")
     result = runner.solve(ReASCRunnable(**options, on_missing_confidence="count", max_samples=4), "q")
     assert [response.score for response in result.responses] == [0.3, None, None, None]
@@ -97,7 +95,7 @@ def test_models_without_logprobs_can_be_calibrated(calibrated: Any) -> None:
 
 def test_online_it_is_the_default_where_there_is_nothing_else(runner: Any) -> None:
     reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", ask_confidence=True, max_samples=2)
-    accounts = [one.response_metadata["reasc"] for one in runner.batch(reasc, [question for question, _ in QUESTIONS])]
+    accounts = runner.accounts(reasc, [question for question, _ in QUESTIONS])
     assert {account["method"] for account in accounts} == {"reasc"}
     assert not [notice for account in accounts for notice in account["notices"] if "window" in notice]
     for at in range(64):
@@ -113,8 +111,8 @@ def test_online_it_is_a_candidate(runner: Any, fits: Any) -> None:
         return Reply(f"it is {index % 2}\nConfidence: {90 - index}%", logprob=None)
 
     answered(runner, online(stated, ask_confidence=True))
-    assert {observed.scores.shape[0] for observed in fits[0]} == {1}
-    assert fits[0][0].scores[0, 0] == pytest.approx(0.9)
+    assert {observed.scores.shape[0] for observed in fits[0].questions} == {1}
+    assert fits[0].questions[0].scores[0, 0] == pytest.approx(0.9)
 
 
 # Beside tool calls ----------------------------------------------------------------------------------------------------
@@ -125,16 +123,13 @@ def test_online_it_is_a_candidate(runner: Any, fits: Any) -> None:
     [("I ask.\nConfidence: 80%", 0.8, "I ask."), ("Confidence: 80%", 0.8, ""), ("", None, "")],
 )
 def test_the_line_may_stand_beside_a_call(runner: Any, text: str, stated: float | None, left: str) -> None:
-    model = Asked(script=lambda question, index: Says(text, calls=(("ping", {"times": 3}),)))
-    tool = {"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}
-    reasc = ReASCRunnable(
-        model=model.bind(tools=[tool]), calibration="mixture", ask_confidence=True, on_missing_confidence="count"
-    )
-    result = runner.solve(reasc, "q")
+    model = Scripted(script=lambda question, index: Says(text, calls=(("ping", {"times": 3}),)))
+    options: Any = {"calibration": "mixture", "ask_confidence": True, "on_missing_confidence": "count"}
+    result = runner.solve(ReASCRunnable(model=model.bind(tools=[PING]), **options), "q")
     assert result.message.tool_calls[0]["args"] == {"times": 3}
     assert result.message.content == left
     assert result.responses[0].score == stated
-    assert model.prompts[0][0].content == instruction(tools=True)
+    assert model.log.prompts[0][0].content == instruction(tools=True)
 
 
 def test_a_model_in_this_process_is_asked_in_its_template(runner: Any) -> None:

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from sampling.tracers import Runs
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided
@@ -27,10 +26,6 @@ def reasc(**options: Any) -> ReASCRunnable:
     return ReASCRunnable(**{"model": Scripted(script=drawn), "max_samples": 9, **options})
 
 
-def accounts(messages: list[Any]) -> list[dict[str, Any]]:
-    return [message.response_metadata["reasc"] for message in messages]
-
-
 def spent(runnable: ReASCRunnable) -> Counter[str]:
     return Counter(question for question, _ in runnable.model.log.calls)  # type: ignore[attr-defined]
 
@@ -38,10 +33,10 @@ def spent(runnable: ReASCRunnable) -> Counter[str]:
 @pytest.mark.parametrize("total", [12, 20, 33])
 def test_no_more_samples_are_drawn_and_each_input_has_one(runner: Any, total: int) -> None:
     given = reasc()
-    messages = runner.batch(given, EASY + CLOSE, total_samples=total)
+    accounts = runner.accounts(given, EASY + CLOSE, total_samples=total)
     counted = spent(given)
     assert set(counted) == {*EASY, *CLOSE}
-    assert counted.total() == sum(account["launched"] for account in accounts(messages)) == total
+    assert counted.total() == sum(account["launched"] for account in accounts) == total
     assert len(set(given.model.log.calls)) == total  # type: ignore[attr-defined]  # none is drawn twice
 
 
@@ -51,16 +46,16 @@ def test_it_is_spent_where_it_changes_something(runner: Any) -> None:
     counted = spent(given)
     assert max(counted[question] for question in EASY) <= 4 < min(counted[question] for question in CLOSE)
     assert [message.text[-1] for message in messages] == ["1"] * 8 + ["2"] * 4
-    evenly = runner.batch(reasc(max_samples=3), EASY + CLOSE)  # 36 samples
-    assert {account["launched"] for account in accounts(evenly)} == {3}
+    evenly = runner.accounts(reasc(max_samples=3), EASY + CLOSE)  # 36 samples
+    assert {account["launched"] for account in evenly} == {3}
 
 
 def test_what_is_left_undecided_has_its_best_answer_so_far(runner: Any) -> None:
     messages = runner.batch(reasc(), EASY + CLOSE, total_samples=20)
-    assert {account["reason"] for account in accounts(messages)} == {"budget"}
+    assert {message.response_metadata["reasc"]["reason"] for message in messages} == {"budget"}
     assert all(message.text.startswith("the answer is") for message in messages)
-    plenty = runner.batch(reasc(), EASY, total_samples=1000)
-    assert {(account["reason"], account["samples"]) for account in accounts(plenty)} == {("agreement", 3)}
+    plenty = runner.accounts(reasc(), EASY, total_samples=1000)
+    assert {(account["reason"], account["samples"]) for account in plenty} == {("agreement", 3)}
 
 
 def test_undecided_ones_are_given_as_wanted(runner: Any) -> None:
@@ -72,10 +67,9 @@ def test_undecided_ones_are_given_as_wanted(runner: Any) -> None:
 
 def test_arrival_order_changes_nothing(runner: Any) -> None:
     inputs = EASY + CLOSE
-    held = [accounts(runner.batch(reasc(), inputs, total_samples=40)) for _ in range(2)]
+    one, other = (runner.accounts(reasc(), inputs, total_samples=40) for _ in range(2))
     completed = dict(runner.batch_as_completed(reasc(), inputs, total_samples=40))
-    held.append(accounts([completed[at] for at in range(len(inputs))]))
-    assert held[0] == held[1] == held[2]
+    assert one == other == [completed[at].response_metadata["reasc"] for at in range(len(inputs))]
 
 
 def test_tokens_are_counted_with_their_prompts(runner: Any) -> None:
@@ -86,8 +80,7 @@ def test_tokens_are_counted_with_their_prompts(runner: Any) -> None:
 
 def test_a_single_input_may_have_it_all(runner: Any) -> None:
     for total in ({"total_tokens": 100 * (PROMPT_TOKENS + 4)}, {"total_samples": 100}):
-        [message] = runner.batch(reasc(), EASY[:1], **total)
-        assert accounts([message])[0]["reason"] == "agreement"
+        assert runner.accounts(reasc(), EASY[:1], **total)[0]["reason"] == "agreement"
 
 
 def test_both_bounds_hold(runner: Any) -> None:
@@ -134,7 +127,7 @@ def test_a_failing_input_costs_only_itself(runner: Any) -> None:
     given = reasc(model=failing(drawn, lambda question, index: question == EASY[1]))
     outputs = runner.batch(given, EASY, total_samples=100, return_exceptions=True)
     assert [at for at, output in enumerate(outputs) if isinstance(output, Exception)] == [1]
-    assert {account["samples"] for account in accounts([*outputs[:1], *outputs[2:]])} == {3}
+    assert {output.response_metadata["reasc"]["samples"] for output in [*outputs[:1], *outputs[2:]]} == {3}
     with pytest.raises(SamplingError, match="samples failed"):
         runner.batch(given, EASY, total_samples=100)
 
@@ -147,8 +140,8 @@ def test_an_input_that_is_none_costs_only_itself(runner: Any) -> None:
 
 def test_a_single_failure_is_drawn_again_as_it_may_be_bad_luck(runner: Any) -> None:
     given = reasc(model=failing(drawn, lambda question, index: index == 0))
-    messages = runner.batch(given, EASY, total_samples=80)
-    assert {(account["failed"], account["samples"]) for account in accounts(messages)} == {(1, 3)}
+    accounts = runner.accounts(given, EASY, total_samples=80)
+    assert {(account["failed"], account["samples"]) for account in accounts} == {(1, 3)}
 
 
 def test_no_more_are_in_flight_than_may_be(runner: Any) -> None:
@@ -162,9 +155,8 @@ def test_an_open_gate_accepts_as_it_does_elsewhere(runner: Any) -> None:
         return Reply("the answer is 1", logprob=-3.0 if question.startswith("easy") else -1.0)
 
     given = reasc(model=Scripted(script=sure), calibration=calibration(gate=2.0, weight="count"))
-    messages = runner.batch(given, EASY + CLOSE, total_samples=30)
-    reasons = [account["reason"] for account in accounts(messages)]
-    assert reasons == ["gate"] * 8 + ["evidence"] * 4
+    accounts = runner.accounts(given, EASY + CLOSE, total_samples=30)
+    assert [account["reason"] for account in accounts] == ["gate"] * 8 + ["evidence"] * 4
 
 
 def test_waiting_for_others_is_none_of_a_questions_time(runner: Any) -> None:
@@ -179,25 +171,23 @@ def test_waiting_for_others_is_none_of_a_questions_time(runner: Any) -> None:
     given = reasc(model=Scripted(script=script), timeout=0.3)
     slow, *others = runner.batch(given, ["slow", *EASY], total_samples=60, return_exceptions=True)
     assert isinstance(slow, SamplingError)
-    assert {account["reason"] for account in accounts(others)} == {"agreement"}
+    assert {message.response_metadata["reasc"]["reason"] for message in others} == {"agreement"}
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_every_run_ends(runner: Any, fails: bool) -> None:
-    runs, given = Runs(), reasc(model=failing(drawn, lambda question, index: fails and question == EASY[3]))
+def test_every_run_ends(runner: Any, fails: bool, runs: Any) -> None:
+    given = reasc(model=failing(drawn, lambda question, index: fails and question == EASY[3]))
     with pytest.raises(SamplingError) if fails else nullcontext():
         runner.batch(given, EASY + CLOSE, {"callbacks": [runs]}, total_samples=30)
-    assert runs.runs.keys() == runs.ended.keys()
     if not fails:
         assert len(runs.runs) == len(EASY + CLOSE) + 30
 
 
-def test_what_nobody_waits_for_any_more_ends() -> None:
-    runs, given = Runs(), reasc()
+def test_what_nobody_waits_for_any_more_ends(runs: Any) -> None:
+    given = reasc()
     outcomes = given.batch_as_completed(EASY + CLOSE, {"callbacks": [runs], "max_concurrency": 2}, total_samples=60)
     next(outcomes)
     outcomes.close()  # type: ignore[attr-defined]
-    assert runs.runs.keys() == runs.ended.keys()
     assert spent(given).total() < 60
 
 

@@ -1,88 +1,73 @@
 """calibrate_unlabelled: what it draws, what it learns from, and what it leaves out."""
 
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from langchain_reasc.answers import free_text
-from langchain_reasc.calibration import learner
-from langchain_reasc.calibration.consensus import Observed
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 
-from .fakes import TOP_K, Reply, Scripted, calibration, failing, saying
+from .fakes import TOP_K, Reply, Scripted, failing, saying
 
 QUESTIONS = [f"q{i}" for i in range(6)]
-
-
-@pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What calibrating by consensus is given."""
-    kept: dict[str, Any] = {}
-
-    def made(questions: Sequence[Observed], **options: Any) -> Any:
-        kept.update(options, questions=questions)
-        return calibration(n=max(2, len(questions)))
-
-    monkeypatch.setattr(learner, "calibrate_consensus", made)
-    return kept
 
 
 def two_of_three(question: str, index: int) -> Reply:
     return Reply(f"it is {'112'[index % 3]}", -1.0 - index)
 
 
-def test_each_question_is_asked_until_the_votes_are_clear(runner: Any, given: dict[str, Any]) -> None:
+def test_each_question_is_asked_until_the_votes_are_clear(runner: Any, fits: Any) -> None:
     model = Scripted(script=lambda q, i: two_of_three(q, i) if q == "q0" else Reply("it is 1", -1.0 - i))
     runner.calibrate_unlabelled(model, QUESTIONS, measure=TOP_K, max_samples=6)
-    answers = [question.answers for question in given["questions"]]
+    answers = [question.answers for question in fits[0].questions]
     assert answers == [(0, 0, 1, 0, 0, 1), *[(0, 0, 0, 0)] * 5]
-    np.testing.assert_allclose(given["questions"][0].scores, [[1, 2, 3, 4, 5, 6]], rtol=1e-6)
-    assert (given["measures"], given["budget"], given["threshold"]) == ([TOP_K], 6, 0.975)
-    assert given["made_of"] == {"top_k": {"top_k": 1, "vocabulary_size": None}}
-    assert given["fingerprint"].model == "scripted" and given["fingerprint"].answer == "auto"
-    assert all(question.right == () for question in given["questions"])
+    np.testing.assert_allclose(fits[0].questions[0].scores, [[1, 2, 3, 4, 5, 6]], rtol=1e-6)
+    told = fits[0].options
+    assert (told["measures"], told["budget"], told["threshold"]) == ([TOP_K], 6, 0.975)
+    assert told["made_of"] == {"top_k": {"top_k": 1, "vocabulary_size": None}}
+    assert told["fingerprint"].model == "scripted" and told["fingerprint"].answer == "auto"
+    assert all(question.right == () for question in fits[0].questions)
 
 
-def test_measures_that_say_the_same_are_given_once(runner: Any, given: dict[str, Any]) -> None:
+def test_measures_that_say_the_same_are_given_once(runner: Any, fits: Any) -> None:
     runner.calibrate_unlabelled(Scripted(script=two_of_three), QUESTIONS)
-    assert [str(measure) for measure in given["measures"]] == [
+    assert [str(measure) for measure in fits[0].options["measures"]] == [
         "top_k/bottom_group/W=8",
         "token_logprob/bottom_group/W=8",
     ]
-    assert given["questions"][0].scores.shape == (2, len(given["questions"][0].answers))
+    assert fits[0].questions[0].scores.shape == (2, len(fits[0].questions[0].answers))
 
 
-def test_known_answers_are_graded(runner: Any, given: dict[str, Any]) -> None:
+def test_known_answers_are_graded(runner: Any, fits: Any) -> None:
     script = [Reply("it is 1"), Reply("no idea"), Reply("it is 2"), Reply("it is 1"), Reply("it is 1")]
     model = Scripted(script=lambda question, index: script[index % 5])
     runner.calibrate_unlabelled(model, [("q0", "1"), "q1", ("q2", "2"), ("q3", None)], max_samples=5)
-    rights = [question.right for question in given["questions"]]
+    rights = [question.right for question in fits[0].questions]
     assert rights == [(True, False, False, True, True), (), (False, False, True, False, False), ()]
 
 
-def test_answers_that_mean_the_same_are_right_together(runner: Any, given: dict[str, Any]) -> None:
+def test_answers_that_mean_the_same_are_right_together(runner: Any, fits: Any) -> None:
     model = saying("Paris", "paris!", "Rome", "Paris", "Paris")
     same = free_text(same=lambda one, other: one.lower().strip("!.") == other.lower().strip("!."))
     runner.calibrate_unlabelled(model, [("q", "the answer is paris")], answer=same, max_samples=5)
-    [question] = given["questions"]
+    [question] = fits[0].questions
     assert set(zip(question.answers, question.right, strict=True)) <= {(0, True), (1, False)}
 
 
-def test_it_needs_no_logprobs(runner: Any, given: dict[str, Any]) -> None:
+def test_it_needs_no_logprobs(runner: Any, fits: Any) -> None:
     model = Scripted(script=lambda question, index: Reply(f"it is {index % 2}", logprob=None))
     assert runner.calibrate_unlabelled(model, QUESTIONS, max_samples=4).n == len(QUESTIONS)
-    assert given["measures"] == [] and given["questions"][0].scores.shape == (0, 4)
+    assert fits[0].options["measures"] == [] and fits[0].questions[0].scores.shape == (0, 4)
 
 
-def test_a_question_that_fails_is_left_out(runner: Any, given: dict[str, Any], caplog: Any) -> None:
+def test_a_question_that_fails_is_left_out(runner: Any, fits: Any, caplog: Any) -> None:
     model = failing(lambda question, index: Reply("it is 1"), lambda question, index: question == "q3")
     told: list[tuple[int, int]] = []
     with caplog.at_level(logging.WARNING):
         runner.calibrate_unlabelled(model, QUESTIONS, progress=lambda *one: told.append(one))
-    assert len(given["questions"]) == 5
+    assert len(fits[0].questions) == 5
     assert "a question is left out of the calibration: SamplingError" in caplog.text
     assert told[-1] == (6, 6)
 
@@ -104,7 +89,7 @@ def test_nothing_but_failures(runner: Any) -> None:
         runner.calibrate_unlabelled(model, QUESTIONS)
 
 
-def test_no_more_questions_are_in_flight_than_may_be(runner: Any, given: dict[str, Any]) -> None:
+def test_no_more_questions_are_in_flight_than_may_be(runner: Any, fits: Any) -> None:
     model = saying("1")
     runner.calibrate_unlabelled(model, QUESTIONS, concurrency=1)
     assert model.log.most_live <= 4

@@ -1,18 +1,15 @@
 """Samples, and questions, that take too long: they cost themselves, and what has ended decides."""
 
-import asyncio
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from runnable.fakes import Reply, Scripted
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.exceptions import ConfigurationError, SampleTimeout
+from langchain_reasc.exceptions import SampleTimeout
 from langchain_reasc.sampling.time_limit import QuestionClock
-from sampling.test_parallel import Stream
-from sampling.tracers import Runs
+from sampling.test_parallel import parallel
 
 SOON = 0.5  # seconds; on a busy machine too, what does not hang must end by then
 
@@ -62,20 +59,12 @@ def test_a_decision_in_time_is_not_disturbed(runner: Any, never: threading.Event
     assert (result.decision.reason, result.failures) == ("agreement", ())
 
 
-def test_models_that_sample_in_parallel_are_cancelled(runner: Any, never: threading.Event) -> None:
-    runs = Runs()
-    model = Blocking(script=None, never=never, blocks={2})
-    result = solved(runner, never, model, {"callbacks": [runs]}, sample_timeout=SOON, concurrency=3)
+def test_models_that_sample_in_parallel_are_cancelled(runner: Any, never: threading.Event, runs: Any) -> None:
+    result = solved(runner, never, parallel(blocks=[2]), {"callbacks": [runs]}, sample_timeout=SOON, concurrency=3)
     assert [response.status for response in result.responses][:3] == ["complete", "complete", "failed"]
     assert isinstance(result.failures[0], SampleTimeout)
     assert result.responses[2].message.text == "it is 1"
     assert "error" in {runs.ended[run_id] for run_id in runs.of("model")}
-
-
-@pytest.mark.parametrize("option", ["timeout", "sample_timeout"])
-def test_a_limit_is_above_zero(option: str) -> None:
-    with pytest.raises(ConfigurationError, match=option):
-        ReASCRunnable(model=Scripted(script=lambda question, index: Reply()), **{option: 0})
 
 
 def test_the_shorter_limit_holds() -> None:
@@ -96,43 +85,3 @@ def test_a_time_budget_bounds_what_is_launched_and_cuts_nothing_off(runner: Any,
     result = runner.solve(ReASCRunnable(model=model, max_samples=4, concurrency=2, time_budget=seconds), "q")
     assert [response.status for response in result.responses] == ["complete"] * launched
     assert result.decision.reason == "budget"
-    with pytest.raises(ConfigurationError, match="time_budget"):
-        ReASCRunnable(model=model, time_budget=0)
-
-
-class Blocking(Scripted):
-    """Samples in parallel; some are not handed over before they are cancelled."""
-
-    never: Any = None
-    blocks: set[int] = set()  # noqa: RUF012
-
-    def sample(self, messages: Any, *, n: int, first: int = 0, **kwargs: Any) -> "BlockingStream":
-        return BlockingStream(list(range(first, first + n)), self.blocks)
-
-    asample = sample
-
-
-class BlockingStream(Stream):
-    """Hands over what is asked for, the blocked ones when it is cancelled."""
-
-    def __init__(self, indices: list[int], blocks: set[int]) -> None:
-        super().__init__([*(i for i in indices if i not in blocks), *(i for i in indices if i in blocks)], set())
-        self.blocks, self.event = blocks, threading.Event()
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from self._pairs()
-
-    async def __aiter__(self) -> Any:
-        pairs = self._pairs()
-        while (pair := await asyncio.to_thread(next, pairs, None)) is not None:
-            yield pair
-
-    def _pairs(self) -> Iterator[Any]:
-        while self.waiting:
-            if self.waiting[0] in self.blocks:
-                assert self.event.wait(10)
-            yield next(Stream.__iter__(self))
-
-    def cancel(self) -> None:
-        super().cancel()
-        self.event.set()

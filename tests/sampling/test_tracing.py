@@ -14,13 +14,6 @@ from langchain_reasc import ReASCRunnable
 from sampling.tracers import Runs
 
 
-@pytest.fixture
-def runs() -> Any:
-    seen = Runs()
-    yield seen
-    assert seen.runs.keys() == seen.ended.keys(), "a run was left open"
-
-
 def test_each_sample_is_one_run_below_the_runnable(runner: Any, runs: Runs) -> None:
     run_id = uuid4()
     config = {"callbacks": [runs], "tags": ["mine"], "metadata": {"user": 7}, "run_name": "arithmetic"}
@@ -70,6 +63,7 @@ def test_the_names_and_ids_of_a_batch_stay_with_its_chains(runner: Any, runs: Ru
     ids = [uuid4(), uuid4()]
     configs = [{"callbacks": [runs], "run_name": f"input {at}", "run_id": run_id} for at, run_id in enumerate(ids)]
     runner.batch(ReASCRunnable(model=saying("1"), calibration="mixture", measure=TOP_K), ["q", "r"], configs)
+    assert {run["parent_run_id"] for run in runs.of("model").values()} == set(ids)
     assert {run_id: run["name"] for run_id, run in runs.of("chain").items()} == {ids[0]: "input 0", ids[1]: "input 1"}
     assert not [run for run in runs.of("model").values() if str(run["name"]).startswith("input")]
 

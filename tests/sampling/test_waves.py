@@ -2,12 +2,12 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
 import pytest
-from runnable.fakes import PROMPT_TOKENS, TIMEOUT, Reply, Scripted, saying
+from runnable.fakes import PROMPT_TOKENS, TIMEOUT, Reply, saying
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
@@ -30,8 +30,7 @@ def test_stop_cuts_running_streams_off_within_one_chunk(runner: Any) -> None:
             wave.cutoff.stop()
             rest.set()
 
-    begun = threading.Thread(daemon=True, target=lambda: _when_blocked(model, 2, first))
-    begun.start()
+    begun = setting(first, lambda: sum(said >= 3 for said in model.log.tokens.copy().values()) == 2)
     wave = Wave(PreparedModel.of(model), MESSAGES, range(3), {})
     samples = runner.wave(wave, then=then)
     begun.join(TIMEOUT)
@@ -42,11 +41,17 @@ def test_stop_cuts_running_streams_off_within_one_chunk(runner: Any) -> None:
     assert model.log.live == 0
 
 
-def _when_blocked(model: Scripted, n: int, then: threading.Event) -> None:
-    """Set ``then`` once ``n`` samples have said three tokens."""
-    while sum(said >= 3 for said in model.log.tokens.copy().values()) < n:
-        then.wait(0.001)
-    then.set()
+def setting(event: threading.Event, when: Callable[[], bool]) -> threading.Thread:
+    """A thread that sets the event once this holds."""
+
+    def wait() -> None:
+        while not when():
+            event.wait(0.001)
+        event.set()
+
+    thread = threading.Thread(daemon=True, target=wait)
+    thread.start()
+    return thread
 
 
 def test_a_failing_sample_costs_only_itself(runner: Any) -> None:
@@ -94,13 +99,11 @@ def test_our_own_errors_come_through_as_they_are(runner: Any) -> None:
 def test_tokens_of_unused_and_cancelled_samples_are_counted(runner: Any) -> None:
     go = threading.Event()
     late = Reply("one two three", endless=True, opens=go, wait_at=3)
-    last_used = Reply("the answer is 1", opens=threading.Event())
-    model = saying("1", "1", "1", last_used, "spare 1", late)
-    waiting = threading.Thread(daemon=True, target=lambda: _when_spoken(model, last_used.opens))
-    waiting.start()
-    result = runner.solve(
-        ReASCRunnable(model=model, concurrency=6), "q", on_response=lambda _, decision: decision.stop and go.set()
-    )
+    spoken_out = threading.Event()
+    model = saying("1", "1", "1", Reply("the answer is 1", opens=spoken_out), "spare 1", late)
+    waiting = setting(spoken_out, lambda: model.log.tokens["q", 4] >= 5 and model.log.tokens["q", 5] >= 3)
+    reasc = ReASCRunnable(model=model, concurrency=6)
+    result = runner.solve(reasc, "q", on_response=lambda _, decision: decision.stop and go.set())
     waiting.join(TIMEOUT)
     statuses = [response.status for response in result.responses]
     assert statuses == ["complete"] * 5 + ["cancelled"]
@@ -111,12 +114,6 @@ def test_tokens_of_unused_and_cancelled_samples_are_counted(runner: Any) -> None
     assert result.usage.input_tokens == 6 * PROMPT_TOKENS  # the cancelled one's prompt was paid for, too
     assert result.usage.estimated  # its tokens were counted, not reported
     assert result.message.usage_metadata["total_tokens"] == spoken + 6 * PROMPT_TOKENS
-
-
-def _when_spoken(model: Scripted, then: threading.Event) -> None:
-    while model.log.tokens["q", 4] < 5 or model.log.tokens["q", 5] < 3:
-        then.wait(0.001)
-    then.set()
 
 
 @pytest.mark.parametrize(("reported", "estimated"), [(True, False), (False, True)])
