@@ -1,8 +1,10 @@
 """The sync and the async methods of a chat model behind one set of names, and what tests read off it."""
 
 import asyncio
+import subprocess
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -98,9 +100,21 @@ def texts(samples: list[tuple[int, AIMessage]]) -> dict[int, str]:
     return {index: str(message.content) for index, message in samples}
 
 
+def wait_until(holds: Callable[[], object], seconds: float = 10) -> None:
+    """Return once something holds, or after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
 def wait_until_decoding(model: ChatLlamaCpp) -> None:
     """Return once the engine has begun to decode something it had not when this was called."""
     context = model._engine.context
-    before, deadline = context.decoded, time.monotonic() + 20
-    while context.decoded < before + 2 and time.monotonic() < deadline:
-        time.sleep(0.001)
+    before = context.decoded
+    wait_until(lambda: context.decoded >= before + 2, 20)
+
+
+def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process of its own."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -23,14 +23,13 @@ from langchain_reasc.exceptions import (
 )
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"there is no model file .*gone\.gguf"):
-        ChatLlamaCpp(model_path=tmp_path / "gone.gguf")
-
-
-def test_a_directory(tiny_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"is a directory; .*\(tiny\.gguf\)"):
-        ChatLlamaCpp(model_path=tiny_path.parent)
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("gone.gguf", r"there is no model file .*gone\.gguf"), (".", r"is a directory; .*\(tiny\.gguf\)")],
+)
+def test_no_file(tiny_path: Path, name: str, says: str) -> None:
+    with pytest.raises(ModelFileError, match=says):
+        ChatLlamaCpp(model_path=tiny_path.parent / name)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +89,17 @@ def test_noise_in_the_header_never_escapes_as_another_error(tmp_path: Path, tiny
             assert str(path) in str(error)
 
 
-def test_a_model_llama_cpp_refuses(tmp_path: Path) -> None:
-    path = write_tiny_model(tmp_path / "odd.gguf", architecture="nonesuch")
-    with pytest.raises(ModelFileError, match=r"llama\.cpp cannot load .*nonesuch"):
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ({"architecture": "nonesuch"}, r"llama\.cpp cannot load .*nonesuch"),
+        ({"tokenizer": "no_vocab"}, "no tokenizer"),
+        ({"chat_template": "{% for %}"}, "not valid Jinja"),
+    ],
+)
+def test_a_model_that_cannot_be_used(tmp_path: Path, written: dict[str, Any], says: str) -> None:
+    path = write_tiny_model(tmp_path / "odd.gguf", **written)
+    with pytest.raises(ModelFileError, match=says):
         ChatLlamaCpp(model_path=path)
 
 
@@ -104,33 +111,20 @@ def test_no_chat_template(tmp_path: Path) -> None:
         assert model.invoke("hi").usage_metadata["input_tokens"] == 3  # type: ignore[index]
 
 
-def test_a_broken_chat_template(tiny_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="not valid Jinja"):
-        ChatLlamaCpp(model_path=tiny_path, chat_template="{% for %}")
-
-
-def test_a_template_that_refuses_says_so(tiny_path: Path, face: Face) -> None:
-    template = "{{ raise_exception('roles must alternate') }}"
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "unsafe"),  # it cannot reach out of its sandbox
+        ("{{ '' }}", "empty prompt"),
+    ],
+)
+def test_a_template_that_makes_no_prompt(tiny_path: Path, face: Face, template: str, says: str) -> None:
     with (
         ChatLlamaCpp(model_path=tiny_path, chat_template=template) as model,
-        pytest.raises(ConfigurationError, match="roles must alternate"),
+        pytest.raises(ConfigurationError, match=says),
     ):
-        face.invoke(model, "hi")
-
-
-def test_a_template_cannot_reach_out_of_its_sandbox(tiny_path: Path) -> None:
-    template = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
-    with (
-        ChatLlamaCpp(model_path=tiny_path, chat_template=template) as model,
-        pytest.raises(ConfigurationError, match="unsafe"),
-    ):
-        model.invoke("hi")
-
-
-def test_no_tokenizer(tmp_path: Path) -> None:
-    path = write_tiny_model(tmp_path / "mute.gguf", tokenizer="no_vocab")
-    with pytest.raises(ModelFileError, match="no tokenizer"):
-        ChatLlamaCpp(model_path=path)
+        face.invoke(model, "")
 
 
 def test_a_prompt_longer_than_the_context(tiny_path: Path, face: Face) -> None:
@@ -142,40 +136,6 @@ def test_a_prompt_longer_than_the_context(tiny_path: Path, face: Face) -> None:
         with pytest.raises(ContextOverflowError):
             face.sample(model, long, n=2)
         assert face.invoke(model, "hi", max_tokens=2).content is not None
-
-
-def test_no_messages(tiny: ChatLlamaCpp, face: Face) -> None:
-    with pytest.raises(ConfigurationError, match="no messages"):
-        face.sample(tiny, [], n=1)
-
-
-def test_an_empty_prompt(tiny_path: Path, face: Face) -> None:
-    with (
-        ChatLlamaCpp(model_path=tiny_path, chat_template="{{ messages[0]['content'] }}") as model,
-        pytest.raises(ConfigurationError, match="empty prompt"),
-    ):
-        face.invoke(model, "")
-
-
-def test_an_image(tiny: ChatLlamaCpp, face: Face) -> None:
-    image = HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}])
-    with pytest.raises(ConfigurationError, match=r"message 1 holds a block of type 'image_url'"):
-        face.invoke(tiny, [image])
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"n_paralel": 4}, "unknown option 'n_paralel'; did you mean 'n_parallel'"),
-        ({"zzz": 4}, "unknown option 'zzz'; choose from"),
-        ({"n_parallel": 256}, "n_parallel: .*96, got 256"),
-        ({"n_ctx": 0}, "n_ctx"),
-        ({"n_ctx": 4_000_000_000}, "n_ctx"),
-    ],
-)
-def test_wrong_options_of_the_model_are_refused(tiny_path: Path, options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
-        ChatLlamaCpp(model_path=tiny_path, **options)
 
 
 def test_a_closed_model(tiny_path: Path, face: Face) -> None:

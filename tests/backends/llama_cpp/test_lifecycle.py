@@ -3,8 +3,6 @@
 import asyncio
 import copy
 import gc
-import subprocess
-import sys
 import threading
 import weakref
 from pathlib import Path
@@ -13,24 +11,12 @@ import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from langchain_reasc_llama_cpp.native.fingerprint import file_sha256
 
+from backends.llama_cpp.faces import run_script
 from langchain_reasc.exceptions import ModelClosedError
-
-
-def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def engine_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("llama.cpp")]
-
-
-def test_importing_the_package_does_not_import_llama_cpp() -> None:
-    script = (
-        "import sys, langchain_reasc_llama_cpp; sys.exit('llama_cpp' in sys.modules or 'jinja2.sandbox' in sys.modules)"
-    )
-    done = run_script(script)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_nothing_is_printed(tiny_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,11 @@
 """No memory for the weights or the context: an error, and the process goes on."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from backends.llama_cpp.faces import run_script
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the address space")
@@ -33,8 +33,7 @@ with ChatLlamaCpp(model_path=small) as model:
 
 def out_of_memory(small: Path, path: Path, **options: object) -> str:
     """What a process prints that has 100 MB left to load a model with, and goes on afterwards."""
-    command = [sys.executable, "-c", OUT_OF_MEMORY, str(small), str(path), repr(options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_script(OUT_OF_MEMORY, small, path, options)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("\n2\n")
     return done.stdout

@@ -1,22 +1,22 @@
 """What is prefilled once: shared beginnings, whole prompts, conversations; and what goes first when room is short."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
 from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt, PromptCache, common_prefix
 
 from backends.llama_cpp.engine.test_kv_cells import Ledger
-from backends.llama_cpp.faces import Face
+from backends.llama_cpp.faces import Face, cache_read
 
 RULES = SystemMessage("Answer in one word, and never say why. " * 10)
 
 
-def prefilled(cache: PromptCache, tokens: list[int]) -> CachedPrompt:
+def prefilled(cache: PromptCache, tokens: Sequence[int]) -> CachedPrompt:
     prompt = cache.open(np.array(tokens, dtype=np.int32))
     assert prompt.slot is not None
     cache._cells.grow(prompt.slot, len(tokens) - prompt.done)
@@ -42,24 +42,16 @@ def test_the_same_prompt_is_found_whole() -> None:
     assert cache.open(np.arange(40, dtype=np.int32)) is first
 
 
-def test_a_longer_prompt_shares_what_it_begins_with() -> None:
+@pytest.mark.parametrize(
+    ("tokens", "shared", "used"),
+    [(range(50), 40, 40), (range(30), 29, 29), ([*range(10), 99], 0, 0)],
+    ids=["a longer one", "a prefix, whose last token is decoded for the logits", "too few to be worth sharing"],
+)
+def test_a_prompt_shares_what_another_begins_with(tokens: Sequence[int], shared: int, used: int) -> None:
     cache = new_cache()
-    cache.release(prefilled(cache, list(range(40))))
-    longer = cache.open(np.arange(50, dtype=np.int32))
-    assert (longer.done, longer.logits) == (40, None)
-    assert cache._cells.used == 40
-
-
-def test_a_prefix_of_a_known_prompt_decodes_its_last_token_for_the_logits() -> None:
-    cache = new_cache()
-    cache.release(prefilled(cache, list(range(40))))
-    assert cache.open(np.arange(30, dtype=np.int32)).done == 29
-
-
-def test_a_templates_first_tokens_are_not_worth_sharing() -> None:
-    cache = new_cache()
-    cache.release(prefilled(cache, list(range(40))))
-    assert cache.open(np.array([*range(10), 99], dtype=np.int32)).done == 0
+    cache.release(prefilled(cache, range(40)))
+    prompt = cache.open(np.array(tokens, dtype=np.int32))
+    assert (prompt.done, prompt.logits, cache._cells.used) == (shared, None, used)
 
 
 def test_a_state_can_only_be_continued_whole() -> None:
@@ -92,13 +84,11 @@ def test_idle_prompts_are_swap_out_when_another_comes_in_and_put_back_when_wante
 
 def test_a_prompt_that_was_swap_out_is_shared_in_part() -> None:
     cache = new_cache()
-    cache.release(prefilled(cache, list(range(40))))
-    cache.release(prefilled(cache, list(range(500, 540))))
+    cache.release(prefilled(cache, range(40)))
+    cache.release(prefilled(cache, range(500, 540)))
     other = cache.open(np.array([*range(30), 99], dtype=np.int32))
-    assert other.done == 30
     assert other.slot is not None
-    assert other.slot.length == 30
-    assert cache._cells.used == 30
+    assert other.done == other.slot.length == cache._cells.used == 30
 
 
 def test_what_there_is_no_room_for_is_prefilled_again() -> None:
@@ -134,11 +124,6 @@ def test_kept_prompts_hold_no_more_than_the_cache() -> None:
 def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
     with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, seed=1, max_tokens=8) as model:
         yield model
-
-
-def cache_read(message: AIMessage) -> int:
-    assert message.usage_metadata is not None
-    return message.usage_metadata["input_token_details"]["cache_read"]
 
 
 def test_a_shared_system_prompt_is_prefilled_once(model: ChatLlamaCpp, face: Face) -> None:

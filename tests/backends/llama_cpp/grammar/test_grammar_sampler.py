@@ -1,7 +1,6 @@
 """Draws keep to a grammar; a bad one is a clear error; llama.cpp neither prints nor ends the process."""
 
 import gc
-import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from langchain_reasc_llama_cpp.native.candidates import Logits
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
 
+from backends.llama_cpp.faces import run_script
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, ModelClosedError, ModelError
 
@@ -202,8 +202,7 @@ for i in range(101):
     chain.close()
 print("lives")
 """
-    command = [sys.executable, "-c", script, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_script(script, path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "lives\n", "")
 
 

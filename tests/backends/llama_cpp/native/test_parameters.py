@@ -185,6 +185,11 @@ def test_overridden_metadata_counts_for_us_too(tiny_path: Path, face: Face) -> N
         ({"gpu_layers": 100}, "did you mean 'n_gpu_layers'"),
         ({"cache_type_k": "f16"}, "did you mean 'type_k'"),
         ({"rope_freq_bas": 1.0}, "did you mean 'rope_freq_base'"),
+        ({"n_paralel": 4}, "unknown option 'n_paralel'; did you mean 'n_parallel'"),
+        ({"zzz": 4}, "unknown option 'zzz'; choose from"),
+        ({"n_parallel": 256}, "n_parallel: .*96, got 256"),
+        ({"n_ctx": 0}, "n_ctx"),
+        ({"n_ctx": 4_000_000_000}, "n_ctx"),
     ],
 )
 def test_wrong_parameters_are_refused(tiny_path: Path, options: dict[str, Any], says: str) -> None:

@@ -129,9 +129,13 @@ def test_blocks_that_are_no_text() -> None:
         ([HumanMessage("x"), RemoveMessage(id="1")], r"message 2 \(remove\) cannot be shown"),
     ],
 )
-def test_conversations_that_make_no_sense(messages: list[BaseMessage], says: str) -> None:
+def test_conversations_that_make_no_sense(
+    tiny: ChatLlamaCpp, face: Face, messages: list[BaseMessage], says: str
+) -> None:
     with pytest.raises(ConfigurationError, match=says):
-        template_messages(messages)
+        face.invoke(tiny, messages)
+    with pytest.raises(ConfigurationError, match=says):
+        face.sample(tiny, messages, n=1)
 
 
 def test_a_role_the_template_leaves_out_is_not_lost_silently(tiny_path: Path, face: Face) -> None:

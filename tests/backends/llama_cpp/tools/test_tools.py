@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import gguf
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.tools.tools import Tools
@@ -216,8 +216,3 @@ def test_two_tools_of_one_name_are_refused(hermes: ChatLlamaCpp, face: Face) -> 
     bound = hermes.bind_tools([Weather, Weather])  # LangChain's own tests bind such
     with pytest.raises(ConfigurationError, match="two tools are called 'Weather'"):
         face.invoke(bound, "hi")
-
-
-def test_a_result_without_its_call_is_refused(model: ChatLlamaCpp, face: Face) -> None:
-    with pytest.raises(ConfigurationError, match="message 2 is the result of the tool call 'c1', but no message"):
-        face.invoke(model, [HumanMessage("hi"), ToolMessage("4", tool_call_id="c1")])
