@@ -4,6 +4,7 @@ import gc
 import sys
 import weakref
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -40,32 +41,30 @@ def wanting(native: NativeModel, *texts: str) -> list[Logits]:
 
 
 def written(native: NativeModel, rows: list[Logits], grammar: Grammar, **options: float) -> str:
-    chain = SamplerChain(SamplingParameters(**{"temperature": 0.0} | options), 1, native, grammar)
-    try:
+    with closing(SamplerChain(SamplingParameters(**{"temperature": 0.0} | options), 1, native, grammar)) as chain:
         return b"".join(native.written(chain.draw(row)) for row in rows).decode()
-    finally:
-        chain.close()
 
 
-def test_what_the_grammar_allows_is_drawn_as_it_is(native: NativeModel) -> None:
-    grammar = Grammar(gbnf='root ::= "the " [a-z]+')
-    assert written(native, wanting(native, "the cat"), grammar) == "the cat"
+END = "<|im_end|>"
 
 
-def test_what_it_refuses_is_drawn_again(native: NativeModel) -> None:
+@pytest.mark.parametrize(
+    ("gbnf", "wants", "draws"),
+    [
+        ('root ::= "the " [a-z]+', ["the cat"], "the cat"),
+        ('root ::= "yes" | "no"', ["na", END], f"no{END}"),  # what it refuses is drawn again
+        ('root ::= "ab"', [END, END, END], f"ab{END}"),  # it may end only where the grammar does
+        ('root ::= "é" [α-ω] | "ü"', ["éλ", END], f"éλ{END}"),
+        ("root ::= [😀-😂]+", ["😁"], "😁"),
+    ],
+)
+def test_what_the_grammar_allows_is_drawn(native: NativeModel, gbnf: str, wants: list[str], draws: str) -> None:
+    assert written(native, wanting(native, *wants), Grammar(gbnf=gbnf)) == draws
+
+
+def test_what_it_refuses_is_drawn_again_among_what_is_left(native: NativeModel) -> None:
     grammar = Grammar(gbnf='root ::= "yes" | "no"')
-    assert written(native, wanting(native, "na", "<|im_end|>"), grammar) == "no<|im_end|>"
     assert written(native, wanting(native, "maybe")[:2], grammar, temperature=1.0, top_k=1) in ("no", "ye")
-
-
-def test_it_may_end_only_where_the_grammar_does(native: NativeModel) -> None:
-    grammar = Grammar(gbnf='root ::= "ab"')
-    assert written(native, wanting(native, *["<|im_end|>"] * 3), grammar) == "ab<|im_end|>"
-
-
-def test_text_beyond_ascii(native: NativeModel) -> None:
-    grammar = Grammar(gbnf='root ::= "é" [α-ω] | "ü"')
-    assert written(native, wanting(native, "éλ", "<|im_end|>"), grammar) == "éλ<|im_end|>"
 
 
 def test_another_root_and_tokens_by_name(native: NativeModel) -> None:
@@ -212,5 +211,3 @@ def test_no_way_into_a_character_that_cannot_be_ended(native: NativeModel) -> No
     leads = [np.eye(native.vocabulary_size, dtype=np.float32)[byte] * 20 for byte in (0xE0, 0xF0, 0xCE)]
     tokens = [SamplerChain(SamplingParameters(temperature=0.0), 1, native, grammar).draw(row) for row in leads]
     assert {native.written(token) for token in tokens} <= {b"\xce", b"\xcf"}
-    emoji = Grammar(gbnf="root ::= [😀-😂]+")
-    assert written(native, wanting(native, "😁"), emoji) == "😁"

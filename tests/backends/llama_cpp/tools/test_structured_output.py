@@ -38,9 +38,8 @@ METHODS: list[Method] = ["json_schema", "function_calling"]
 
 @pytest.fixture(scope="module")
 def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
-    with ChatLlamaCpp(
-        model_path=endless_path, chat_template=HERMES, seed=1, n_ctx=4096, max_tokens=400, signals=()
-    ) as made:
+    options: dict[str, Any] = {"seed": 1, "n_ctx": 4096, "max_tokens": 400, "signals": ()}
+    with ChatLlamaCpp(model_path=endless_path, chat_template=HERMES, **options) as made:
         yield made
 
 
@@ -97,10 +96,9 @@ def test_strict_asks_for_everything(model: ChatLlamaCpp, method: Method) -> None
 def test_what_is_cut_off_says_so(model: ChatLlamaCpp, face: Face, method: Method) -> None:
     for schema in (Person, SCHEMA):
         cut = model.with_structured_output(schema, method=method, max_tokens=40 if method == "function_calling" else 9)
-        with pytest.raises(OutputParserException, match="cut off at max_tokens"):
-            face.invoke(cut, "Who?")
-        with pytest.raises(OutputParserException, match="cut off at max_tokens"):
-            face.stream(cut, "Who?")
+        for ask in (face.invoke, face.stream):
+            with pytest.raises(OutputParserException, match="cut off at max_tokens"):
+                ask(cut, "Who?")
 
 
 @pytest.mark.parametrize("method", METHODS)
