@@ -5,21 +5,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import LLMResult
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 Samples = list[tuple[int, AIMessage]]
-
-
-class Face(Protocol):
-    def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage: ...
-    def batch(self, model: Any, given: list[Any], **options: Any) -> list[AIMessage]: ...
-    def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]: ...
-    def generate(self, model: ChatLlamaCpp, given: list[Any], **options: Any) -> LLMResult: ...
-    def sample(self, model: ChatLlamaCpp, given: Any, *, cancel_after: int = -1, **options: Any) -> Samples: ...
 
 
 class SyncFace:
@@ -78,6 +71,9 @@ class AsyncFace:
         return asyncio.run(collect())
 
 
+Face = SyncFace | AsyncFace
+
+
 def merged(chunks: Iterable[AIMessageChunk]) -> AIMessageChunk:
     """The chunks of a stream, added up."""
     first, *rest = chunks
@@ -112,6 +108,11 @@ def wait_until_decoding(model: ChatLlamaCpp) -> None:
     context = model._engine.context
     before = context.decoded
     wait_until(lambda: context.decoded >= before + 2, 20)
+
+
+def resident() -> int:
+    """Bytes of this process in main memory, where they are read from /proc."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -3,11 +3,11 @@
 import pickle
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from langchain_reasc_llama_cpp.native import bindings
 from langchain_reasc_llama_cpp.native.gguf_file import read_header
@@ -16,7 +16,6 @@ from backends.llama_cpp.faces import Face
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.exceptions import (
     ConfigurationError,
-    ContextOverflowError,
     MissingExtraError,
     ModelClosedError,
     ModelFileError,
@@ -32,12 +31,27 @@ def test_no_file(tiny_path: Path, name: str, says: str) -> None:
         ChatLlamaCpp(model_path=tiny_path.parent / name)
 
 
+def with_bytes(at: int, new: bytes) -> Callable[[bytes], bytes]:
+    return lambda whole: whole[:at] + new + whole[at + len(new) :]
+
+
 @pytest.mark.parametrize(
-    ("content", "says"), [(b"", "empty"), (b"PK\x03\x04 a zip", "not a GGUF"), (b"GG", "not a GGUF")]
+    ("damaged", "says"),
+    [
+        (lambda whole: b"", "empty"),
+        (lambda whole: b"PK\x03\x04 a zip", "not a GGUF"),
+        (lambda whole: b"GG", "not a GGUF"),
+        (lambda whole: whole[:-1], "truncated: tensor 'output.weight' ends at byte"),
+        (with_bytes(4, struct.pack("<I", 1)), "version 1"),
+        (with_bytes(4, struct.pack(">I", 3)), "big-endian"),
+        (with_bytes(8, struct.pack("<Q", 1 << 60)), "damaged|truncated"),
+        (with_bytes(16, struct.pack("<Q", 1 << 60)), "damaged|truncated"),
+        (with_bytes(24, struct.pack("<Q", 1 << 60)), "name of"),
+    ],
 )
-def test_not_a_gguf(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_damaged_file(tmp_path: Path, tiny_path: Path, damaged: Callable[[bytes], bytes], says: str) -> None:
     path = tmp_path / "model.gguf"
-    path.write_bytes(content)
+    path.write_bytes(damaged(tiny_path.read_bytes()))
     with pytest.raises(ModelFileError, match=says):
         ChatLlamaCpp(model_path=path)
 
@@ -50,32 +64,6 @@ def test_a_file_cut_short(tmp_path: Path, tiny_path: Path, which: str, tenths: i
     path.write_bytes(whole[: max(4, len(whole) * tenths // 10)])
     with pytest.raises(ModelFileError, match="truncated"):
         ChatLlamaCpp(model_path=path)
-
-
-def test_one_missing_byte_is_seen(tmp_path: Path, tiny_path: Path) -> None:
-    path = tmp_path / "cut.gguf"
-    path.write_bytes(tiny_path.read_bytes()[:-1])
-    with pytest.raises(ModelFileError, match=r"truncated: tensor 'output.weight' ends at byte"):
-        read_header(path)
-
-
-@pytest.mark.parametrize(
-    ("at", "new", "says"),
-    [
-        (4, struct.pack("<I", 1), "version 1"),
-        (4, struct.pack(">I", 3), "big-endian"),
-        (8, struct.pack("<Q", 1 << 60), "damaged|truncated"),
-        (16, struct.pack("<Q", 1 << 60), "damaged|truncated"),
-        (24, struct.pack("<Q", 1 << 60), "name of"),
-    ],
-)
-def test_a_damaged_header(tmp_path: Path, tiny_path: Path, at: int, new: bytes, says: str) -> None:
-    content = bytearray(tiny_path.read_bytes())
-    content[at : at + len(new)] = new
-    path = tmp_path / "damaged.gguf"
-    path.write_bytes(content)
-    with pytest.raises(ModelFileError, match=says):
-        read_header(path)
 
 
 def test_noise_in_the_header_never_escapes_as_another_error(tmp_path: Path, tiny_path: Path) -> None:
@@ -125,17 +113,6 @@ def test_a_template_that_makes_no_prompt(tiny_path: Path, face: Face, template: 
         pytest.raises(ConfigurationError, match=says),
     ):
         face.invoke(model, "")
-
-
-def test_a_prompt_longer_than_the_context(tiny_path: Path, face: Face) -> None:
-    with ChatLlamaCpp(model_path=tiny_path, n_ctx=64) as model:
-        long: list[BaseMessage] = [HumanMessage("x" * 100)]
-        counted = model.get_num_tokens_from_messages(long)
-        with pytest.raises(ContextOverflowError, match=rf"prompt has {counted} tokens, but the context holds 64"):
-            face.invoke(model, long)
-        with pytest.raises(ContextOverflowError):
-            face.sample(model, long, n=2)
-        assert face.invoke(model, "hi", max_tokens=2).content is not None
 
 
 def test_a_closed_model(tiny_path: Path, face: Face) -> None:

@@ -11,7 +11,7 @@ import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from langchain_reasc_llama_cpp.native.fingerprint import file_sha256
 
-from backends.llama_cpp.faces import run_script
+from backends.llama_cpp.faces import resident, run_script
 from langchain_reasc.exceptions import ModelClosedError
 
 
@@ -90,16 +90,12 @@ def test_the_fingerprint_follows_the_file(tiny_path: Path, tmp_path: Path) -> No
     assert file_sha256(file) != first
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
 def test_opening_and_closing_leaves_memory_flat(tiny_path: Path) -> None:
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
     def cycle() -> None:
         with ChatLlamaCpp(model_path=tiny_path, max_tokens=2) as model:
             model.invoke("hi")
 
-    if not Path("/proc/self/statm").exists():
-        pytest.skip("resident memory is read from /proc")
     gc.collect()
     threads = len(engine_threads())
     for _ in range(5):

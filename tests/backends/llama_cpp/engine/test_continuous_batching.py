@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from backends.llama_cpp.faces import Face, output_tokens, texts, wait_until_decoding
@@ -82,9 +81,9 @@ def test_the_crowd_changes_no_answer(endless_path: Path, face: Face, options: di
     with ChatLlamaCpp(model_path=endless_path, **{**defaults, **options}) as model:
         alone = [face.invoke(model, prompt, seed=number) for number, prompt in enumerate(prompts)]
     with ChatLlamaCpp(model_path=endless_path, **{**defaults, **options}) as model:
-        ask: Callable[[int], AIMessage] = lambda number: model.invoke(prompts[number], seed=number)  # noqa: E731
         with ThreadPoolExecutor(len(prompts)) as threads:
-            together = list(threads.map(ask, range(len(prompts)), timeout=60))
+            asked = [threads.submit(model.invoke, prompt, seed=number) for number, prompt in enumerate(prompts)]
+            together = [answer.result(timeout=60) for answer in asked]
     assert [message.content for message in together] == [message.content for message in alone]
     for pair in zip(alone, together, strict=True):
         wanted, got = (message.response_metadata["token_signals"] for message in pair)

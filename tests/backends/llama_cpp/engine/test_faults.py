@@ -20,14 +20,10 @@ from langchain_reasc_llama_cpp.engine.request import Failed, Finished, Generatio
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
 
-from backends.llama_cpp.faces import texts, wait_until, wait_until_decoding
+from backends.llama_cpp.faces import resident, texts, wait_until, wait_until_decoding
 from langchain_reasc.exceptions import ConfigurationError, ModelError
 
 EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": False}
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")

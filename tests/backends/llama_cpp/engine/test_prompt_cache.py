@@ -136,17 +136,6 @@ def test_a_shared_system_prompt_is_prefilled_once(model: ChatLlamaCpp, face: Fac
     assert context.decoded - before == len(model._prompt(second)) - shared + 7
 
 
-def test_a_conversation_goes_on_where_it_was(model: ChatLlamaCpp, face: Face) -> None:
-    history = [RULES, HumanMessage("Say something.")]
-    answer = face.invoke(model, history)
-    prompt = len(model._prompt(history))
-    again = [*history, answer, HumanMessage("And now?")]
-    if model._prompt(again)[: prompt + 7] == model._prompt(history) + model.get_token_ids(str(answer.content))[:7]:
-        assert cache_read(face.invoke(model, again)) >= prompt + 7
-    else:  # random bytes that are no text come back as other tokens
-        assert cache_read(face.invoke(model, again)) >= prompt
-
-
 def test_conversations_of_a_model_that_writes_text_reuse_their_answers(face: Face) -> None:
     with ChatLlamaCpp(seed=1) as shipped:
         question = HumanMessage("Kira has 7 roses and buys 12 more. How many roses does Kira have now?")
@@ -182,14 +171,3 @@ def test_what_was_swap_out_comes_back_as_it_was(endless_path: Path, face: Face) 
         assert context.decoded - before == 29
         wanted, got = (message.response_metadata["token_signals"]["top_k"] for message in (first, again))
         assert got == pytest.approx(wanted, abs=1e-4)
-
-
-def test_the_cache_is_bounded(endless_path: Path) -> None:
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=512, n_cells=1024, max_tokens=4, cached_prompts=3) as model:
-        for number in range(20):
-            model.invoke(f"{number} " * 40)
-        prompts = model._engine._worker._decoder._prompts
-        assert len(prompts) <= 3
-        assert prompts._cells.used < 512  # of the last one only
-        assert cache_read(model.invoke("19 " * 40)) > 0
-        assert cache_read(model.invoke("3 " * 40)) < 20

@@ -1,6 +1,5 @@
 """Conversations as chat templates see them."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -170,10 +169,9 @@ def test_a_template_that_raises(template: str, tools: Any) -> None:
 
 def test_the_template_is_the_users_choice(tiny_path: Path, face: Face, capfd: pytest.CaptureFixture[str]) -> None:
     lengths: list[int] = []
-    count: Callable[[ChatLlamaCpp], int] = lambda model: model.get_num_tokens_from_messages(ROUND, tools=[weather])  # noqa: E731
     for template in (None, HERMES, LLAMA):
         with ChatLlamaCpp(model_path=tiny_path, chat_template=template) as model:
-            lengths.append(count(model))
+            lengths.append(model.get_num_tokens_from_messages(ROUND, tools=[weather]))
             usage: Any = face.invoke(model, ROUND, tools=[weather], max_tokens=1).usage_metadata
             assert usage["input_tokens"] == lengths[-1]
     assert len(set(lengths)) == 3
