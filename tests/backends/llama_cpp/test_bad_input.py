@@ -14,12 +14,7 @@ from langchain_reasc_llama_cpp.native.gguf_file import read_header
 
 from backends.llama_cpp.faces import Face
 from backends.llama_cpp.tiny_gguf import write_tiny_model
-from langchain_reasc.exceptions import (
-    ConfigurationError,
-    MissingExtraError,
-    ModelClosedError,
-    ModelFileError,
-)
+from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, ModelClosedError, ModelFileError
 
 
 @pytest.mark.parametrize(

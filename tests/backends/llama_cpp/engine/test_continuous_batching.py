@@ -80,10 +80,12 @@ def test_the_crowd_changes_no_answer(endless_path: Path, face: Face, options: di
     defaults: dict[str, Any] = {"n_ctx": 4096, "n_cells": 16384, "seed": 3, "max_tokens": 40, **exact}
     with ChatLlamaCpp(model_path=endless_path, **{**defaults, **options}) as model:
         alone = [face.invoke(model, prompt, seed=number) for number, prompt in enumerate(prompts)]
-    with ChatLlamaCpp(model_path=endless_path, **{**defaults, **options}) as model:
-        with ThreadPoolExecutor(len(prompts)) as threads:
-            asked = [threads.submit(model.invoke, prompt, seed=number) for number, prompt in enumerate(prompts)]
-            together = [answer.result(timeout=60) for answer in asked]
+    with (
+        ChatLlamaCpp(model_path=endless_path, **{**defaults, **options}) as model,
+        ThreadPoolExecutor(len(prompts)) as threads,
+    ):
+        asked = [threads.submit(model.invoke, prompt, seed=number) for number, prompt in enumerate(prompts)]
+        together = [answer.result(timeout=60) for answer in asked]
     assert [message.content for message in together] == [message.content for message in alone]
     for pair in zip(alone, together, strict=True):
         wanted, got = (message.response_metadata["token_signals"] for message in pair)

@@ -31,21 +31,21 @@ with ChatLlamaCpp(model_path=small) as model:
 """
 
 
-def out_of_memory(small: Path, path: Path, **options: object) -> str:
-    """What a process prints that has 100 MB left to load a model with, and goes on afterwards."""
-    done = run_script(OUT_OF_MEMORY, small, path, options)
+UNREAD = "ModelFileError the model file {} cannot be read: Cannot allocate memory"
+
+
+@pytest.mark.parametrize(
+    ("hidden", "options", "says"),
+    [
+        (64, {"n_ctx": 2_000_000}, "ModelError llama.cpp cannot make a context of 2,000,000 tokens"),
+        pytest.param(150_000, {}, UNREAD, marks=pytest.mark.slow),
+    ],
+    ids=["for the context", "for the weights"],
+)
+def test_no_memory(tiny_path: Path, tmp_path: Path, hidden: int, options: dict[str, int], says: str) -> None:
+    """A process that has 100 MB left to load a model with says so, and goes on afterwards."""
+    path = write_tiny_model(tmp_path / "model.gguf", hidden=hidden)
+    done = run_script(OUT_OF_MEMORY, tiny_path, path, options)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(says.format(path))
     assert done.stdout.endswith("\n2\n")
-    return done.stdout
-
-
-def test_no_memory_for_the_context(tiny_path: Path) -> None:
-    said = out_of_memory(tiny_path, tiny_path, n_ctx=2_000_000)
-    assert said.startswith("ModelError llama.cpp cannot make a context of 2,000,000 tokens")
-
-
-@pytest.mark.slow  # a process that loads a model
-def test_no_memory_for_the_weights(tiny_path: Path, tmp_path: Path) -> None:
-    large = write_tiny_model(tmp_path / "large.gguf", hidden=150_000)
-    said = out_of_memory(tiny_path, large)
-    assert said.startswith(f"ModelFileError the model file {large} cannot be read: Cannot allocate memory")
