@@ -115,7 +115,9 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a script in a process of its own."""
+def printed(script: str, *arguments: object) -> str:
+    """What a script prints in a process of its own, which ends well and complains of nothing."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout

@@ -36,14 +36,6 @@ def maker(*, tools: bool = False) -> MessageMaker:
     return MessageMaker("m.gguf", {"vocabulary_size": 9, "top_k": 2}, reader)
 
 
-def test_a_response_says_where_its_time_went() -> None:
-    metadata = maker().message(completion("hi")).response_metadata
-    assert metadata["timing"] == {"queued": 0.1, "prefill": 0.2, "decode": 0.3}
-    assert metadata["finish_reason"] == "stop"
-    assert "logprobs" not in metadata
-    assert "dropped_messages" not in metadata
-
-
 def test_log_probabilities_have_openais_shape() -> None:
     entries = [entry("h"), entry("i"), entry("")]
     generation = maker().generation(completion("hi", logprobs=entries))

@@ -101,17 +101,6 @@ def test_entries_are_json_and_share_nothing(native: NativeModel) -> None:
     assert entries[1]["bytes"] == [5]
 
 
-def test_the_shipped_models_tokens_join_to_its_text(shipped: ChatLlamaCpp) -> None:
-    model = shipped._engine.model
-    text = "Ann has 3 apples → naïve."
-    tokens = model.tokenize(text)
-    logits = np.zeros((len(tokens), model.vocabulary_size), dtype=np.float32)
-    entries = entries_of(model, logits, tokens, 5)
-    raw = bytes(byte for entry in entries for byte in entry["bytes"])
-    assert raw == b"".join(model.piece(token)[0] for token in tokens)
-    assert raw.decode().strip() == text
-
-
 @pytest.mark.parametrize("scale", [0.1, 3, 30])
 def test_the_methods_reader_finds_the_recorded_signals_in_the_payload(shipped: ChatLlamaCpp, scale: float) -> None:
     """What a reader of OpenAI's shape computes from 20 alternatives is what the backend recorded with k = 20."""

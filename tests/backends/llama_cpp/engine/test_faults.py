@@ -20,7 +20,7 @@ from langchain_reasc_llama_cpp.engine.request import Failed, Finished, Generatio
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
 
-from backends.llama_cpp.faces import resident, texts, wait_until, wait_until_decoding
+from backends.llama_cpp.faces import output_tokens, resident, texts, wait_until, wait_until_decoding
 from langchain_reasc.exceptions import ConfigurationError, ModelError
 
 EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": False}
@@ -78,18 +78,17 @@ def test_a_thousand_requests_cancelled_at_random(endless_path: Path) -> None:
         assert (decoder._cells.used, decoder._cells.sequences_left) == (0, 2 * 8 + 2)
 
 
-def test_a_stream_nobody_reads_holds_up_nobody(endless_path: Path) -> None:
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, n_cells=8192) as model:
-        unread = [model.stream("hi", max_tokens=1500) for _ in range(2)]
-        for stream in unread:
-            next(stream)
-        unread_samples = model.sample("ho", n=2, max_tokens=1500)
-        for _ in range(5):
-            assert model.invoke("me", max_tokens=5).usage_metadata is not None
-        wait_until(lambda: not model._engine._worker._decoder.busy, 60)
-        # All of it was generated, and waits to be read.
-        assert len(list(unread_samples)) == 2
-        assert {sum(1 for _ in stream) > 0 for stream in unread} == {True}
+def test_a_stream_nobody_reads_holds_up_nobody(endless: ChatLlamaCpp) -> None:
+    unread = [endless.stream("hi", max_tokens=1500) for _ in range(2)]
+    for stream in unread:
+        next(stream)
+    unread_samples = endless.sample("ho", n=2, max_tokens=1500)
+    for _ in range(5):
+        assert output_tokens(endless.invoke("me", max_tokens=5)) == 5
+    wait_until(lambda: not endless._engine._worker._decoder.busy, 60)
+    # All of it was generated, and waits to be read.
+    assert len(list(unread_samples)) == 2
+    assert {sum(1 for _ in stream) > 0 for stream in unread} == {True}
 
 
 class Careless(BaseCallbackHandler):
@@ -99,16 +98,14 @@ class Careless(BaseCallbackHandler):
         raise RuntimeError("careless")
 
 
-def test_an_exception_in_a_callback_is_the_callers_own(endless_path: Path) -> None:
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=2048) as model:
-        context = model._engine.context
-        with pytest.raises(RuntimeError, match="careless"):
-            for _ in model.stream("hi", config={"callbacks": [Careless()]}, max_tokens=1900):
-                pass
-        gc.collect()
-        before = context.decoded
-        model.invoke("hi", max_tokens=3)
-        assert context.decoded - before < 100  # the other was let go
+def test_an_exception_in_a_callback_is_the_callers_own(endless: ChatLlamaCpp) -> None:
+    with pytest.raises(RuntimeError, match="careless"):
+        for _ in endless.stream("hi", config={"callbacks": [Careless()]}, max_tokens=1900):
+            pass
+    gc.collect()
+    before = endless._engine.context.decoded
+    endless.invoke("hi", max_tokens=3)
+    assert endless._engine.context.decoded - before < 100  # the other was let go
 
 
 def request(prompt: list[int], events: list[Any], **options: Any) -> GenerationRequest:
@@ -133,15 +130,14 @@ def test_tokens_that_are_none_are_refused(tiny: ChatLlamaCpp, prompt: list[int],
     assert isinstance(tiny.invoke("hi"), AIMessage)
 
 
-def test_a_request_that_cannot_begin_fails_alone(endless_path: Path) -> None:
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, max_tokens=300) as model:
-        events: list[Any] = []
-        with model.sample("hi", n=3) as running:
-            wait_until_decoding(model)
-            model._engine.submit(request([1, 2, 3], events, grammar=Grammar(gbnf="root ::= (")))
-            assert {message.response_metadata["finish_reason"] for _, message in running} == {"length"}
-        [failed] = events
-        assert isinstance(failed.error, ConfigurationError)
+def test_a_request_that_cannot_begin_fails_alone(endless: ChatLlamaCpp) -> None:
+    events: list[Any] = []
+    with endless.sample("hi", n=3, max_tokens=300) as running:
+        wait_until_decoding(endless)
+        endless._engine.submit(request([1, 2, 3], events, grammar=Grammar(gbnf="root ::= (")))
+        assert {message.response_metadata["finish_reason"] for _, message in running} == {"length"}
+    [failed] = events
+    assert isinstance(failed.error, ConfigurationError)
 
 
 def test_a_failing_decode_ends_what_ran_and_what_waits_goes_on(

@@ -1,6 +1,6 @@
 """What is prefilled once: shared beginnings, whole prompts, conversations; and what goes first when room is short."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -106,20 +106,15 @@ def test_kept_prompts_hold_no_more_than_the_cache() -> None:
     assert len(cache) == 3
 
 
-@pytest.fixture
-def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, seed=1, max_tokens=8) as model:
-        yield model
-
-
-def test_a_shared_system_prompt_is_prefilled_once(model: ChatLlamaCpp, face: Face) -> None:
-    context = model._engine.context
-    first, second = ([RULES, HumanMessage(text)] for text in ("What do bees make?", "Who wrote it?"))
-    assert cache_read(face.invoke(model, first)) == 0
-    before = context.decoded
-    shared = common_prefix(np.array(model._prompt(first)), np.array(model._prompt(second)))
-    assert cache_read(face.invoke(model, second)) == shared > 380
-    assert context.decoded - before == len(model._prompt(second)) - shared + 7
+def test_a_shared_system_prompt_is_prefilled_once(endless_path: Path, face: Face) -> None:
+    with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, max_tokens=8) as model:
+        context = model._engine.context
+        first, second = ([RULES, HumanMessage(text)] for text in ("What do bees make?", "Who wrote it?"))
+        assert cache_read(face.invoke(model, first)) == 0
+        before = context.decoded
+        shared = common_prefix(np.array(model._prompt(first)), np.array(model._prompt(second)))
+        assert cache_read(face.invoke(model, second)) == shared > 380
+        assert context.decoded - before == len(model._prompt(second)) - shared + 7
 
 
 def test_conversations_of_a_model_that_writes_text_reuse_their_answers(face: Face) -> None:
@@ -127,9 +122,8 @@ def test_conversations_of_a_model_that_writes_text_reuse_their_answers(face: Fac
         question = HumanMessage("Kira has 7 roses and buys 12 more. How many roses does Kira have now?")
         answer = face.invoke(shipped, [question])
         read = cache_read(face.invoke(shipped, [question, answer, question]))
-    assert answer.usage_metadata is not None
     # All but the end token, which was drawn and never decoded.
-    assert read >= answer.usage_metadata["total_tokens"] - 1
+    assert read >= answer.usage_metadata["total_tokens"] - 1  # type: ignore[index]
 
 
 def test_reuse_changes_no_answer(endless_path: Path, face: Face) -> None:

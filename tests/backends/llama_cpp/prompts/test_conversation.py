@@ -165,14 +165,3 @@ def test_old_function_messages_are_results() -> None:
 def test_a_template_that_raises(template: str, tools: Any) -> None:
     with pytest.raises(ConfigurationError, match="the chat template refuses messages with the roles"):
         prompt(template, [HumanMessage("hi")], tools)
-
-
-def test_the_template_is_the_users_choice(tiny_path: Path, face: Face, capfd: pytest.CaptureFixture[str]) -> None:
-    lengths: list[int] = []
-    for template in (None, HERMES, LLAMA):
-        with ChatLlamaCpp(model_path=tiny_path, chat_template=template) as model:
-            lengths.append(model.get_num_tokens_from_messages(ROUND, tools=[weather]))
-            usage: Any = face.invoke(model, ROUND, tools=[weather], max_tokens=1).usage_metadata
-            assert usage["input_tokens"] == lengths[-1]
-    assert len(set(lengths)) == 3
-    assert capfd.readouterr() == ("", "")

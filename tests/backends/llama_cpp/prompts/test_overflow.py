@@ -67,6 +67,8 @@ def test_the_newest_turn_must_fit(endless_path: Path, face: Face) -> None:
         message = face.invoke(model, long)
         assert message.response_metadata["dropped_messages"] == len(TALK) - 2
         assert cast(Any, message.usage_metadata)["total_tokens"] == 400
+        assert message.response_metadata["finish_reason"] == "length"
+        assert {output_tokens(one) for _, one in face.sample(model, long, n=3)} == {output_tokens(message)}
         with pytest.raises(ContextOverflowError, match="the context holds 400"):
             face.invoke(model, [*long, AIMessage("y"), HumanMessage("x" * 400)])
 

@@ -109,14 +109,6 @@ def test_a_full_cache_makes_the_youngest_wait(endless_path: Path, face: Face) ->
         assert {len(m.response_metadata["token_signals"]["top_k"]) for _, m in drawn} == {150}
 
 
-def test_a_response_ends_where_the_context_does(endless_path: Path, face: Face) -> None:
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=64) as model:
-        prompt = len(model._prompt("hi"))
-        for _, message in face.sample(model, "hi", n=3, max_tokens=1000):
-            assert output_tokens(message) == 64 - prompt
-            assert message.response_metadata["finish_reason"] == "length"
-
-
 def test_threads_and_their_event_loops_get_their_own_answers(shipped: ChatLlamaCpp, face: Face) -> None:
     questions = [f"Kira has {n} roses. Kira buys 2 roses. How many roses does Kira have?" for n in range(3, 9)]
 
