@@ -17,12 +17,10 @@ Samples = list[tuple[int, AIMessage]]
 
 class SyncFace:
     def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage:
-        answer: AIMessage = model.invoke(given, **options)
-        return answer
+        return model.invoke(given, **options)
 
     def batch(self, model: Any, given: list[Any], **options: Any) -> list[AIMessage]:
-        answers: list[AIMessage] = model.batch(given, **options)
-        return answers
+        return model.batch(given, **options)
 
     def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]:
         return list(model.stream(given, **options))
@@ -42,12 +40,10 @@ class SyncFace:
 
 class AsyncFace:
     def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage:
-        answer: AIMessage = asyncio.run(model.ainvoke(given, **options))
-        return answer
+        return asyncio.run(model.ainvoke(given, **options))
 
     def batch(self, model: Any, given: list[Any], **options: Any) -> list[AIMessage]:
-        answers: list[AIMessage] = asyncio.run(model.abatch(given, **options))
-        return answers
+        return asyncio.run(model.abatch(given, **options))
 
     def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]:
         async def collect() -> list[AIMessageChunk]:

@@ -97,7 +97,6 @@ def test_no_chat_template(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("template", "says"),
     [
-        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "unsafe"),  # it cannot reach out of its sandbox
         ("{{ '' }}", "empty prompt"),
     ],

@@ -49,11 +49,11 @@ def test_cancelling_takes_one_decode_step(endless: ChatLlamaCpp) -> None:
 
 
 @asynccontextmanager
-async def freed(model: ChatLlamaCpp) -> AsyncIterator[None]:
-    """What is abandoned within decodes no more than the step it is in."""
+async def freed(model: ChatLlamaCpp, *, after: float = 0) -> AsyncIterator[None]:
+    """What is abandoned within decodes no more than the step it is in, so many seconds later."""
     yield
     gc.collect()
-    await asyncio.sleep(0.01)  # an async generator left behind is closed by the loop
+    await asyncio.sleep(after)
     at = model._engine.context.decoded
     await model.ainvoke("hi", max_tokens=1)  # its turn comes when the abandoned request is over
     assert model._engine.context.decoded - at <= 8
@@ -84,7 +84,7 @@ async def test_a_cancelled_task_frees_its_sequences(endless: ChatLlamaCpp, n: in
 
 @pytest.mark.parametrize("leave", ["break", "break out of samples", "drop"])
 async def test_leaving_an_async_stream_frees_its_sequences(endless: ChatLlamaCpp, leave: str) -> None:
-    async with freed(endless):
+    async with freed(endless, after=0.01):  # an async generator left behind is closed by the loop
         if leave == "break":
             async for _chunk in endless.astream("hi", max_tokens=4000):
                 break

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def wanting(native: NativeModel, *texts: str) -> list[Logits]:
     return rows
 
 
-def written(native: NativeModel, rows: list[Logits], grammar: Grammar, **options: float) -> str:
+def written(native: NativeModel, rows: list[Logits], grammar: Grammar, **options: Any) -> str:
     with closing(SamplerChain(SamplingParameters(**{"temperature": 0.0} | options), 1, native, grammar)) as chain:
         return b"".join(native.written(chain.draw(row)) for row in rows).decode()
 
@@ -104,10 +105,8 @@ def test_llguidance_is_named_where_it_is_missing(native: NativeModel, monkeypatc
 
 def test_nothing_left_is_an_error(native: NativeModel) -> None:
     banned = tuple((token, -np.inf) for token in (native.tokenize("n")[0], native.tokenize("y")[0]))
-    chain = SamplerChain(SamplingParameters(logit_bias=banned), 1, native, Grammar(gbnf='root ::= "yes" | "no"'))
     with pytest.raises(ModelError, match="the grammar allows no token here"):
-        chain.draw(wanting(native, "a")[0])
-    chain.close()
+        written(native, wanting(native, "a"), Grammar(gbnf='root ::= "yes" | "no"'), logit_bias=banned)
 
 
 def test_a_trigger_switches_it_on(native: NativeModel) -> None:

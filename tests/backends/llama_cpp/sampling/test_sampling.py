@@ -63,14 +63,6 @@ def test_the_same_calls_give_the_same_responses_to_the_last_bit(face: Face) -> N
         assert told(face.sample(model, QUESTIONS[0], n=8)) != courses[0][0]
 
 
-def test_without_cached_prompts_a_response_depends_on_its_request_alone(face: Face) -> None:
-    with ChatLlamaCpp(seed=1, cached_prompts=0) as model:
-        first = told(face.sample(model, QUESTIONS[0], n=8))
-        face.sample(model, QUESTIONS[1], n=3)
-        face.invoke(model, "Something else in between?")
-        assert told(face.sample(model, QUESTIONS[0], n=8)) == first
-
-
 def test_the_same_seed_gives_the_same_texts(shipped: ChatLlamaCpp, face: Face) -> None:
     first = face.sample(shipped, QUESTIONS[0], n=8)
     face.invoke(shipped, "Something else in between?")
