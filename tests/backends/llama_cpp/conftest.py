@@ -51,5 +51,4 @@ def endless(endless_path: Path) -> Iterator[ChatLlamaCpp]:
 @pytest.fixture(params=[SyncFace, AsyncFace], ids=["sync", "async"])
 def face(request: pytest.FixtureRequest) -> Face:
     """Each test that takes it runs twice: through the sync methods and through the async ones."""
-    made: Face = request.param()
-    return made
+    return request.param()

@@ -1,9 +1,12 @@
 """The sync and the async methods of a chat model behind one set of names, and what tests read off it."""
 
 import asyncio
+import subprocess
+import sys
 import time
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import LLMResult
@@ -12,22 +15,12 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 Samples = list[tuple[int, AIMessage]]
 
 
-class Face(Protocol):
-    def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage: ...
-    def batch(self, model: Any, given: list[Any], **options: Any) -> list[AIMessage]: ...
-    def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]: ...
-    def generate(self, model: ChatLlamaCpp, given: list[Any], **options: Any) -> LLMResult: ...
-    def sample(self, model: ChatLlamaCpp, given: Any, *, cancel_after: int = -1, **options: Any) -> Samples: ...
-
-
 class SyncFace:
     def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage:
-        answer: AIMessage = model.invoke(given, **options)
-        return answer
+        return model.invoke(given, **options)
 
     def batch(self, model: Any, given: list[Any], **options: Any) -> list[AIMessage]:
-        answers: list[AIMessage] = model.batch(given, **options)
-        return answers
+        return model.batch(given, **options)
 
     def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]:
         return list(model.stream(given, **options))
@@ -47,12 +40,10 @@ class SyncFace:
 
 class AsyncFace:
     def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage:
-        answer: AIMessage = asyncio.run(model.ainvoke(given, **options))
-        return answer
+        return asyncio.run(model.ainvoke(given, **options))
 
     def batch(self, model: Any, given: list[Any], **options: Any) -> list[AIMessage]:
-        answers: list[AIMessage] = asyncio.run(model.abatch(given, **options))
-        return answers
+        return asyncio.run(model.abatch(given, **options))
 
     def stream(self, model: Any, given: Any, **options: Any) -> list[AIMessageChunk]:
         async def collect() -> list[AIMessageChunk]:
@@ -74,6 +65,9 @@ class AsyncFace:
             return got
 
         return asyncio.run(collect())
+
+
+Face = SyncFace | AsyncFace
 
 
 def merged(chunks: Iterable[AIMessageChunk]) -> AIMessageChunk:
@@ -98,9 +92,28 @@ def texts(samples: list[tuple[int, AIMessage]]) -> dict[int, str]:
     return {index: str(message.content) for index, message in samples}
 
 
+def wait_until(holds: Callable[[], object], seconds: float = 10) -> None:
+    """Return once something holds, or after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
 def wait_until_decoding(model: ChatLlamaCpp) -> None:
     """Return once the engine has begun to decode something it had not when this was called."""
     context = model._engine.context
-    before, deadline = context.decoded, time.monotonic() + 20
-    while context.decoded < before + 2 and time.monotonic() < deadline:
-        time.sleep(0.001)
+    before = context.decoded
+    wait_until(lambda: context.decoded >= before + 2, 20)
+
+
+def resident() -> int:
+    """Bytes of this process in main memory, where they are read from /proc."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def printed(script: str, *arguments: object) -> str:
+    """What a script prints in a process of its own, which ends well and complains of nothing."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout

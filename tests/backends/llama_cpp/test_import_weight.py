@@ -1,7 +1,6 @@
 """Importing the backend loads neither llama.cpp nor the parts of the core that it does not use."""
 
-import subprocess
-import sys
+from backends.llama_cpp.faces import printed
 
 NEEDED = (
     "_version",
@@ -20,8 +19,8 @@ print(*(name for name in sys.modules if name.startswith(("langchain_reasc.", *sy
 
 def test_importing_the_backend_loads_what_it_uses_of_the_core_and_nothing_heavy() -> None:
     heavy = ["llama_cpp", "scipy", "sklearn", "pandas", "transformers", "openai", "numpy.random", "jinja2", "diskcache"]
-    done = subprocess.run([sys.executable, "-c", CODE, *heavy], capture_output=True, text=True, check=True, timeout=60)
+    loaded = printed(CODE, *heavy).split()
     needed = tuple(f"langchain_reasc.{name}" for name in NEEDED)
-    more = [name for name in done.stdout.split() if not name.startswith(needed) and name != "langchain_reasc.method"]
+    more = [name for name in loaded if not name.startswith(needed) and name != "langchain_reasc.method"]
     assert more == []
-    assert not any(name.startswith("langchain_reasc.models.logprobs") for name in done.stdout.split())
+    assert not any(name.startswith("langchain_reasc.models.logprobs") for name in loaded)

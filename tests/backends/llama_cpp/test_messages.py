@@ -3,15 +3,13 @@
 from typing import Any, cast
 
 import pytest
-from langchain_core.messages import HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
-from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_reasc_llama_cpp.engine.request import Completion, TextDelta, Timing
 from langchain_reasc_llama_cpp.messages import ChunkMaker, MessageMaker
 from langchain_reasc_llama_cpp.tools.formats import HERMES
 from langchain_reasc_llama_cpp.tools.reader import ToolCallReader
 
-from backends.llama_cpp.faces import Face, merged
+from backends.llama_cpp.faces import merged
 
 
 def entry(token: str) -> dict[str, Any]:
@@ -36,14 +34,6 @@ def completion(text: str, reason: str = "stop", logprobs: list[dict[str, Any]] |
 def maker(*, tools: bool = False) -> MessageMaker:
     reader = (lambda: ToolCallReader(HERMES, ["ping"])) if tools else (lambda: None)
     return MessageMaker("m.gguf", {"vocabulary_size": 9, "top_k": 2}, reader)
-
-
-def test_a_response_says_where_its_time_went() -> None:
-    metadata = maker().message(completion("hi")).response_metadata
-    assert metadata["timing"] == {"queued": 0.1, "prefill": 0.2, "decode": 0.3}
-    assert metadata["finish_reason"] == "stop"
-    assert "logprobs" not in metadata
-    assert "dropped_messages" not in metadata
 
 
 def test_log_probabilities_have_openais_shape() -> None:
@@ -89,11 +79,3 @@ def test_why_a_response_ended(text: str, reason: str, expected: str) -> None:
     assert last.generation_info == {"finish_reason": expected}
     # Without tools, what looks like a call is text.
     assert maker().message(completion(text, reason)).content == text
-
-
-def test_a_generation_carries_log_probabilities_and_time(shipped: ChatLlamaCpp, face: Face) -> None:
-    given = "Ann has 3 apples. Ann buys 2 apples. How many apples does Ann have?"
-    [[generation]] = face.generate(shipped, [[HumanMessage(given)]], logprobs=True).generations
-    metadata = cast(ChatGeneration, generation).message.response_metadata
-    assert generation.generation_info == {"finish_reason": "stop", "logprobs": metadata["logprobs"]}
-    assert metadata["timing"]["decode"] > 0 and metadata["timing"]["queued"] >= 0

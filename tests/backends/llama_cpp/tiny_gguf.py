@@ -55,28 +55,13 @@ def write_tiny_model(
     """
     vocabulary, width, heads, layers = 259 + len(words), 32, 4, 2
     rng = np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_name("tiny random model")
-    writer.add_context_length(context)
-    writer.add_embedding_length(width)
-    writer.add_block_count(layers)
-    writer.add_feed_forward_length(hidden)
+    writer = begun(path, architecture, context=context, width=width, layers=layers, hidden=hidden)
     writer.add_head_count(heads)
     writer.add_head_count_kv(heads)
-    writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(vocabulary)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_tokenizer_model(tokenizer)
     if tokenizer != "no_vocab":
-        kinds = [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL]
-        kinds += [word_kind] * len(words)
-        writer.add_tokenizer_pre("qwen2")
-        writer.add_token_list([*byte_alphabet(), END, START, "th", *words])
-        writer.add_token_types(kinds)
-        writer.add_token_merges(["t h"])
-        writer.add_eos_token_id(256)
-        writer.add_bos_token_id(257)
-        writer.add_add_bos_token(False)
+        add_tokens(writer, words, word_kind)
     if chat_template is not None:
         writer.add_chat_template(chat_template)
     for key, value in (metadata or {}).items():
@@ -110,6 +95,37 @@ def write_tiny_model(
     if poison is not None:
         output[:] = poison
     writer.add_tensor("output.weight", output)
+    return finished(writer, path)
+
+
+def begun(path: Path, architecture: str, *, context: int, width: int, layers: int, hidden: int) -> gguf.GGUFWriter:
+    """A writer that has been told what all models tell of themselves."""
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_name("tiny random model")
+    writer.add_context_length(context)
+    writer.add_embedding_length(width)
+    writer.add_block_count(layers)
+    writer.add_feed_forward_length(hidden)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    return writer
+
+
+def add_tokens(
+    writer: gguf.GGUFWriter, words: Sequence[str] = (), kind: gguf.TokenType = gguf.TokenType.NORMAL
+) -> None:
+    """The 256 bytes, two ChatML marks, one merge, and words that are one token each."""
+    kinds = [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL]
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list([*byte_alphabet(), END, START, "th", *words])
+    writer.add_token_types(kinds + [kind] * len(words))
+    writer.add_token_merges(["t h"])
+    writer.add_eos_token_id(256)
+    writer.add_bos_token_id(257)
+    writer.add_add_bos_token(False)
+
+
+def finished(writer: gguf.GGUFWriter, path: Path) -> Path:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -48,7 +48,7 @@ class Sample:
     tokens: list[int] = field(default_factory=list)
 
 
-Make = Callable[..., Recorder[Sample]]
+Make, Rows = Callable[..., Recorder[Sample]], npt.NDArray[np.float32]
 
 
 @pytest.fixture
@@ -64,17 +64,21 @@ def make() -> Iterator[Make]:
         each.close()
 
 
+def record(recorder: Recorder[Sample], samples: list[Sample], logits: Rows, chosen: list[int]) -> list[Sample]:
+    """One step, which the samples remember."""
+    for sample, row, token in zip(samples, logits, chosen, strict=True):
+        sample.rows.append(row.copy())
+        sample.tokens.append(token)
+    return recorder.record(logits, chosen, samples)
+
+
 def run(recorder: Recorder[Sample], samples: list[Sample], vocabulary: int, steps: int) -> None:
     """Random steps with ever other samples in them, in ever other orders; logits vanish after each, as in a context."""
     rng = np.random.default_rng(7)
     for _ in range(steps):
         live = [samples[i] for i in rng.permutation(len(samples))[: rng.integers(1, len(samples) + 1)]]
         logits = (rng.standard_normal((len(live), vocabulary)) * 5).astype(np.float32)
-        chosen = [int(token) for token in rng.integers(0, vocabulary, len(live))]
-        for sample, row, token in zip(live, logits, chosen, strict=True):
-            sample.rows.append(row.copy())
-            sample.tokens.append(token)
-        assert recorder.record(logits, chosen, live) == []
+        assert record(recorder, live, logits, [int(token) for token in rng.integers(0, vocabulary, len(live))]) == []
         logits[:] = np.nan
     assert recorder.flush() == []
 
@@ -137,12 +141,9 @@ def test_a_broken_row_fails_its_own_sequence_only(make: Make, vocabulary: int, b
     failed: list[Sample] = []
     for step in range(3):
         logits = rng.standard_normal((4, vocabulary)).astype(np.float32)
-        for sample, row in zip(samples, logits, strict=True):
-            sample.rows.append(row.copy())
-            sample.tokens.append(step)
         if step == 1:
             logits[2, step] = broken  # the drawn one
-        failed += recorder.record(logits, [step] * 4, samples)
+        failed += record(recorder, samples, logits, [step] * 4)
     failed += recorder.flush()
     assert failed == [samples[2]]
     for _ in range(2):
@@ -182,11 +183,9 @@ def test_a_dropped_sequence_is_forgotten(make: Make, vocabulary: int, overlapped
     rng = np.random.default_rng(0)
     for step in range(5):
         logits = rng.standard_normal((2, vocabulary)).astype(np.float32)
-        kept.rows.append(logits[0].copy())
-        kept.tokens.append(step)
         logits[1, 3] = np.nan
         owners = [kept, dropped] if step < 3 else [kept]
-        recorder.record(logits[: len(owners)], [step] * len(owners), owners)
+        record(recorder, owners, logits[: len(owners)], [step] * len(owners))
         if step == 2:
             recorder.drop(dropped)
             gone = weakref.ref(dropped)
@@ -206,10 +205,7 @@ def test_logprobs_come_in_pieces_while_streaming(make: Make, vocabulary: int, ov
     pieces: list[dict[str, Any]] = []
     for step in range(30):
         logits = rng.standard_normal((3, vocabulary)).astype(np.float32)
-        recorder.record(logits, [step] * 3, samples)
-        for sample, row in zip(samples, logits, strict=True):
-            sample.rows.append(row.copy())
-            sample.tokens.append(step)
+        record(recorder, samples, logits, [step] * 3)
         if step % 4 == 3:
             new = recorder.logprobs_since(samples[0], len(pieces))
             assert new is not None

@@ -11,6 +11,7 @@ import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.sampling.sampler import SEEDS
 
+from backends.llama_cpp.faces import output_tokens
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.exceptions import ConfidenceError
 from langchain_reasc.method.token_signals import SIGNALS
@@ -104,8 +105,7 @@ def check_exact(model: ChatLlamaCpp, question: str, n: int, *, k: int) -> None:
     runs = plain_run(model, model._prompt(question), [3 + i for i in range(n)], 40)
     for index, (logits, chosen) in enumerate(runs):
         message = samples[index]
-        assert message.usage_metadata is not None
-        assert message.usage_metadata["output_tokens"] == len(chosen)
+        assert output_tokens(message) == len(chosen)
         wanted = reference_signals(logits, chosen, k)
         for name in SIGNALS:
             found = message.response_metadata["token_signals"][name]

@@ -1,7 +1,6 @@
 """Log-probabilities in OpenAI's shape, over real vocabularies."""
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,12 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.confidence.recorder import Recorder, Wanted
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
-from backends.llama_cpp.faces import Face, merged
+from backends.llama_cpp.confidence.test_recorder import Sample
+from backends.llama_cpp.faces import Face, merged, output_tokens
 from langchain_reasc.models.logprobs import token_signals_of
 
 QUESTION = "Ann has 3 apples and buys 4 more. How many apples does Ann have?"
 END, START, TH = 256, 257, 258  # of the tiny model, after the 256 bytes
-
-
-@dataclass(eq=False)
-class Sample:
-    wanted: Wanted
-    signals: list[npt.NDArray[np.floating[Any]]] = field(default_factory=list)
-    logprobs: list[dict[str, Any]] = field(default_factory=list)
 
 
 def entries_of(model: NativeModel, logits: npt.NDArray[np.float32], tokens: list[int], k: int) -> list[dict[str, Any]]:
@@ -61,30 +54,21 @@ def test_the_shape_is_openais(native: NativeModel) -> None:
     ]
 
 
-def test_no_alternatives(native: NativeModel) -> None:
-    logits = np.zeros((2, native.vocabulary_size), dtype=np.float32)
-    entries = entries_of(native, logits, [7, 8], 0)
-    assert [entry["top_logprobs"] for entry in entries] == [[], []]
+@pytest.mark.parametrize(
+    ("tokens", "written"),
+    [
+        # é is two tokens here: neither is text alone, but the bytes join to it.
+        (list("é".encode()), [("\ufffd", b"\xc3"), ("\ufffd", b"\xa9")]),
+        ([END, START], [("<|im_end|>", b"<|im_end|>"), ("<|im_start|>", b"<|im_start|>")]),
+        (list(range(256)), [(bytes([byte]).decode(errors="replace"), bytes([byte])) for byte in range(256)]),
+    ],
+    ids=["parts of characters", "control tokens", "every byte"],
+)
+def test_tokens_are_spelled_exactly(native: NativeModel, tokens: list[int], written: list[tuple[str, bytes]]) -> None:
+    entries = entries_of(native, np.zeros((len(tokens), native.vocabulary_size), dtype=np.float32), tokens, 0)
+    assert [(entry["token"], bytes(entry["bytes"])) for entry in entries] == written
+    assert [entry["top_logprobs"] for entry in entries] == [[]] * len(tokens)
     assert entries[0]["logprob"] == pytest.approx(-np.log(native.vocabulary_size), abs=1e-6)
-
-
-def test_parts_of_characters_have_exact_bytes(native: NativeModel) -> None:
-    """é is two tokens here: neither is text alone, but the bytes join to it."""
-    tokens = list("é".encode())
-    entries = entries_of(native, np.zeros((2, native.vocabulary_size), dtype=np.float32), tokens, 1)
-    assert [entry["token"] for entry in entries] == ["\ufffd", "\ufffd"]
-    assert bytes(byte for entry in entries for byte in entry["bytes"]).decode() == "é"
-
-
-def test_every_byte_is_given_as_it_is(native: NativeModel) -> None:
-    entries = entries_of(native, np.zeros((256, native.vocabulary_size), dtype=np.float32), list(range(256)), 0)
-    assert [entry["bytes"] for entry in entries] == [[byte] for byte in range(256)]
-
-
-def test_control_tokens_are_spelled_out(native: NativeModel) -> None:
-    entries = entries_of(native, np.zeros((2, native.vocabulary_size), dtype=np.float32), [END, START], 0)
-    assert [entry["token"] for entry in entries] == ["<|im_end|>", "<|im_start|>"]
-    assert entries[0]["bytes"] == list(b"<|im_end|>")
 
 
 def test_the_drawn_token_need_not_be_among_the_likeliest(native: NativeModel) -> None:
@@ -117,17 +101,6 @@ def test_entries_are_json_and_share_nothing(native: NativeModel) -> None:
     assert entries[1]["bytes"] == [5]
 
 
-def test_the_shipped_models_tokens_join_to_its_text(shipped: ChatLlamaCpp) -> None:
-    model = shipped._engine.model
-    text = "Ann has 3 apples → naïve."
-    tokens = model.tokenize(text)
-    logits = np.zeros((len(tokens), model.vocabulary_size), dtype=np.float32)
-    entries = entries_of(model, logits, tokens, 5)
-    raw = bytes(byte for entry in entries for byte in entry["bytes"])
-    assert raw == b"".join(model.piece(token)[0] for token in tokens)
-    assert raw.decode().strip() == text
-
-
 @pytest.mark.parametrize("scale", [0.1, 3, 30])
 def test_the_methods_reader_finds_the_recorded_signals_in_the_payload(shipped: ChatLlamaCpp, scale: float) -> None:
     """What a reader of OpenAI's shape computes from 20 alternatives is what the backend recorded with k = 20."""
@@ -155,12 +128,10 @@ def content_of(message: AIMessage) -> list[dict[str, Any]]:
 def check_response(message: AIMessage, k: int) -> None:
     """One entry per token, which spell the text, with the numbers that the signals have."""
     content = content_of(message)
-    assert message.usage_metadata is not None
-    assert len(content) == message.usage_metadata["output_tokens"]
+    assert len(content) == output_tokens(message)
     assert {len(entry["top_logprobs"]) for entry in content} == {k}
     spelled_out = "".join(entry["token"] for entry in content)
-    assert isinstance(message.content, str)
-    assert spelled_out.startswith(message.content)  # and then the end token or the stop string
+    assert spelled_out.startswith(message.text)  # and then the end token or the stop string
     assert all(entry["logprob"] <= 0 for entry in content)
     recorded = message.response_metadata["token_signals"]
     assert [entry["logprob"] for entry in content] == recorded["token_logprob"]
@@ -177,10 +148,6 @@ def test_a_response_carries_them(face: Face, shipped: ChatLlamaCpp, k: int) -> N
     check_response(face.invoke(shipped, QUESTION, logprobs=True, top_logprobs=k), k)
 
 
-def test_nobody_gets_them_unasked(face: Face, shipped: ChatLlamaCpp) -> None:
-    assert "logprobs" not in face.invoke(shipped, QUESTION).response_metadata
-
-
 @pytest.mark.parametrize("options", [{}, {"max_tokens": 9}, {"stop": ["."]}], ids=["to its end", "length", "stop"])
 def test_a_stream_gives_each_entry_once(face: Face, shipped: ChatLlamaCpp, options: dict[str, Any]) -> None:
     chunks = face.stream(shipped, QUESTION, logprobs=True, top_logprobs=2, seed=5, **options)
@@ -192,8 +159,7 @@ def test_samples_carry_them_cancelled_or_not(face: Face, endless: ChatLlamaCpp) 
     got = face.sample(endless, "hello", n=4, max_tokens=50, cancel_after=1, logprobs=True)
     assert len(got) == 4
     for _, message in got:
-        assert message.usage_metadata is not None
-        assert len(content_of(message)) == message.usage_metadata["output_tokens"]
+        assert len(content_of(message)) == output_tokens(message)
 
 
 def test_requests_beside_each_other_get_what_each_asked_for(face: Face, shipped: ChatLlamaCpp) -> None:

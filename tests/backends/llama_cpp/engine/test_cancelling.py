@@ -2,10 +2,11 @@
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from backends.llama_cpp.faces import Face, output_tokens, texts, wait_until_decoding
@@ -27,14 +28,13 @@ def test_cancelled_samples_come_out_with_what_they_cost(endless: ChatLlamaCpp, f
         assert str(message.content)[:10] == whole[index][:10]
 
 
-def test_samples_that_had_not_begun_do_not_come_out(endless: ChatLlamaCpp, face: Face) -> None:
-    got: list[tuple[int, AIMessage]] = []
+def test_samples_that_had_not_begun_do_not_come_out(endless: ChatLlamaCpp) -> None:
     with endless.sample("hi", n=50, max_tokens=2000) as samples:
         wait_until_decoding(endless)
         samples.cancel()
-        got.extend(samples)
-    assert sorted(i for i, _ in got) == list(range(8))
-    assert {m.response_metadata["finish_reason"] for _, m in got} == {"cancelled"}
+        got = dict(samples)
+    assert sorted(got) == list(range(8))
+    assert {message.response_metadata["finish_reason"] for message in got.values()} == {"cancelled"}
 
 
 def test_cancelling_takes_one_decode_step(endless: ChatLlamaCpp) -> None:
@@ -48,9 +48,20 @@ def test_cancelling_takes_one_decode_step(endless: ChatLlamaCpp) -> None:
             assert context.decoded - at <= 8
 
 
-def test_dropping_or_leaving_a_stream_frees_its_sequences(endless: ChatLlamaCpp) -> None:
-    context = endless._engine.context
-    for leave in ("break", "close", "del"):
+@asynccontextmanager
+async def freed(model: ChatLlamaCpp, *, after: float = 0) -> AsyncIterator[None]:
+    """What is abandoned within decodes no more than the step it is in, so many seconds later."""
+    yield
+    gc.collect()
+    await asyncio.sleep(after)
+    at = model._engine.context.decoded
+    await model.ainvoke("hi", max_tokens=1)  # its turn comes when the abandoned request is over
+    assert model._engine.context.decoded - at <= 8
+
+
+@pytest.mark.parametrize("leave", ["break", "close", "del"])
+async def test_dropping_or_leaving_a_stream_frees_its_sequences(endless: ChatLlamaCpp, leave: str) -> None:
+    async with freed(endless):
         if leave == "break":
             for _chunk in endless.stream("hi", max_tokens=4000):
                 break
@@ -59,28 +70,21 @@ def test_dropping_or_leaving_a_stream_frees_its_sequences(endless: ChatLlamaCpp)
             wait_until_decoding(endless)
             samples.close() if leave == "close" else None
             del samples
-        gc.collect()
-        at = context.decoded
-        endless.invoke("hi", max_tokens=1)  # its turn comes when the abandoned request is over
-        assert context.decoded - at <= 8, leave
 
 
-async def test_a_cancelled_task_frees_its_sequences(endless: ChatLlamaCpp) -> None:
-    context = endless._engine.context
-    for n in (1, 8):
+@pytest.mark.parametrize("n", [1, 8])
+async def test_a_cancelled_task_frees_its_sequences(endless: ChatLlamaCpp, n: int) -> None:
+    async with freed(endless):
         task = asyncio.create_task(endless.ainvoke("hi", n=n, max_tokens=4000))
         await asyncio.to_thread(wait_until_decoding, endless)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        at = context.decoded
-        await endless.ainvoke("hi", max_tokens=1)  # its turn comes when the abandoned request is over
-        assert context.decoded - at <= 8
 
 
-async def test_leaving_an_async_stream_frees_its_sequences(endless: ChatLlamaCpp) -> None:
-    context = endless._engine.context
-    for leave in ("break", "break out of samples", "drop"):
+@pytest.mark.parametrize("leave", ["break", "break out of samples", "drop"])
+async def test_leaving_an_async_stream_frees_its_sequences(endless: ChatLlamaCpp, leave: str) -> None:
+    async with freed(endless, after=0.01):  # an async generator left behind is closed by the loop
         if leave == "break":
             async for _chunk in endless.astream("hi", max_tokens=4000):
                 break
@@ -93,11 +97,6 @@ async def test_leaving_an_async_stream_frees_its_sequences(endless: ChatLlamaCpp
                 await samples.aclose()
             await asyncio.gather(reading, return_exceptions=True)
             del samples, reading
-        gc.collect()
-        await asyncio.sleep(0.01)  # an async generator left behind is closed by the loop
-        at = context.decoded
-        await endless.ainvoke("hi", max_tokens=1)  # its turn comes when the abandoned request is over
-        assert context.decoded - at <= 8, leave
 
 
 async def test_the_event_loop_keeps_running(endless: ChatLlamaCpp) -> None:

@@ -1,14 +1,13 @@
 """Requests that share decode steps: who joins when, who waits for whom, and that nobody's answer depends on it."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from backends.llama_cpp.faces import Face, output_tokens, texts, wait_until_decoding
@@ -81,29 +80,17 @@ def test_the_crowd_changes_no_answer(endless_path: Path, face: Face, options: di
     defaults: dict[str, Any] = {"n_ctx": 4096, "n_cells": 16384, "seed": 3, "max_tokens": 40, **exact}
     with ChatLlamaCpp(model_path=endless_path, **{**defaults, **options}) as model:
         alone = [face.invoke(model, prompt, seed=number) for number, prompt in enumerate(prompts)]
-    with ChatLlamaCpp(model_path=endless_path, **{**defaults, **options}) as model:
-        together: dict[int, AIMessage] = {}
-
-        def ask(number: int) -> None:
-            together[number] = model.invoke(prompts[number], seed=number)
-
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(prompts))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=60)
-    assert [together[number].content for number in range(len(prompts))] == [message.content for message in alone]
-    for number, message in enumerate(alone):
-        wanted, got = (m.response_metadata["token_signals"] for m in (message, together[number]))
+    with (
+        ChatLlamaCpp(model_path=endless_path, **{**defaults, **options}) as model,
+        ThreadPoolExecutor(len(prompts)) as threads,
+    ):
+        asked = [threads.submit(model.invoke, prompt, seed=number) for number, prompt in enumerate(prompts)]
+        together = [answer.result(timeout=60) for answer in asked]
+    assert [message.content for message in together] == [message.content for message in alone]
+    for pair in zip(alone, together, strict=True):
+        wanted, got = (message.response_metadata["token_signals"] for message in pair)
         for name, values in wanted.items():
             assert got[name] == pytest.approx(values, abs=1e-3)
-
-
-async def test_many_inputs_at_once_in_one_loop(shipped: ChatLlamaCpp) -> None:
-    questions = [f"Kira has {n} roses. Kira buys {n + 2} roses. How many roses does Kira have?" for n in range(3, 23)]
-    alone = [(await shipped.ainvoke(question, temperature=0.0)).content for question in questions]
-    together = await shipped.abatch(questions, temperature=0.0)
-    assert [message.content for message in together] == alone
 
 
 async def test_samples_of_many_questions_at_once(model: ChatLlamaCpp) -> None:
@@ -131,17 +118,12 @@ def test_timing_says_where_the_time_went(model: ChatLlamaCpp) -> None:
 
 def test_several_models_in_one_process(endless_path: Path, shipped: ChatLlamaCpp) -> None:
     question = "Kira has 7 roses and buys 12 more. How many roses does Kira have?"
+
+    def ask(model: ChatLlamaCpp) -> list[str]:
+        return [str(model.invoke(question).content) for _ in range(5)]
+
     with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, seed=1, max_tokens=40) as other:
         wanted = [str(model.invoke(question).content) for model in (shipped, other)]
-        got: dict[int, list[str]] = {0: [], 1: []}
-
-        def ask(number: int, model: ChatLlamaCpp) -> None:
-            got[number] += [str(model.invoke(question).content) for _ in range(5)]
-
-        threads = [threading.Thread(target=ask, args=pair) for pair in enumerate((shipped, other))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=60)
-    assert got == {0: [wanted[0]] * 5, 1: [wanted[1]] * 5}
+        with ThreadPoolExecutor(2) as threads:
+            assert list(threads.map(ask, (shipped, other), timeout=60)) == [[text] * 5 for text in wanted]
     assert shipped.invoke(question).content == wanted[0]  # the other one's end is not its own

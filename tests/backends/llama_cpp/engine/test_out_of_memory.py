@@ -1,11 +1,11 @@
 """No memory for the weights or the context: an error, and the process goes on."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from backends.llama_cpp.faces import printed
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the address space")
@@ -31,22 +31,19 @@ with ChatLlamaCpp(model_path=small) as model:
 """
 
 
-def out_of_memory(small: Path, path: Path, **options: object) -> str:
-    """What a process prints that has 100 MB left to load a model with, and goes on afterwards."""
-    command = [sys.executable, "-c", OUT_OF_MEMORY, str(small), str(path), repr(options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("\n2\n")
-    return done.stdout
+UNREAD = "ModelFileError the model file {} cannot be read: Cannot allocate memory"
 
 
-def test_no_memory_for_the_context(tiny_path: Path) -> None:
-    said = out_of_memory(tiny_path, tiny_path, n_ctx=2_000_000)
-    assert said.startswith("ModelError llama.cpp cannot make a context of 2,000,000 tokens")
-
-
-@pytest.mark.slow  # a process that loads a model
-def test_no_memory_for_the_weights(tiny_path: Path, tmp_path: Path) -> None:
-    large = write_tiny_model(tmp_path / "large.gguf", hidden=150_000)
-    said = out_of_memory(tiny_path, large)
-    assert said.startswith(f"ModelFileError the model file {large} cannot be read: Cannot allocate memory")
+@pytest.mark.parametrize(
+    ("hidden", "options", "says"),
+    [
+        (64, {"n_ctx": 2_000_000}, "ModelError llama.cpp cannot make a context of 2,000,000 tokens"),
+        pytest.param(150_000, {}, UNREAD, marks=pytest.mark.slow),
+    ],
+    ids=["for the context", "for the weights"],
+)
+def test_no_memory(tiny_path: Path, tmp_path: Path, hidden: int, options: dict[str, int], says: str) -> None:
+    """A process that has 100 MB left to load a model with says so, and goes on afterwards."""
+    path = write_tiny_model(tmp_path / "model.gguf", hidden=hidden)
+    said = printed(OUT_OF_MEMORY, tiny_path, path, options)
+    assert said.startswith(says.format(path)) and said.endswith("\n2\n")

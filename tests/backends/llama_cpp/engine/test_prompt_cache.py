@@ -1,22 +1,22 @@
 """What is prefilled once: shared beginnings, whole prompts, conversations; and what goes first when room is short."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine.kv_cells import KvCells
 from langchain_reasc_llama_cpp.engine.prompt_cache import CachedPrompt, PromptCache, common_prefix
 
 from backends.llama_cpp.engine.test_kv_cells import Ledger
-from backends.llama_cpp.faces import Face
+from backends.llama_cpp.faces import Face, cache_read
 
 RULES = SystemMessage("Answer in one word, and never say why. " * 10)
 
 
-def prefilled(cache: PromptCache, tokens: list[int]) -> CachedPrompt:
+def prefilled(cache: PromptCache, tokens: Sequence[int]) -> CachedPrompt:
     prompt = cache.open(np.array(tokens, dtype=np.int32))
     assert prompt.slot is not None
     cache._cells.grow(prompt.slot, tokens=len(tokens) - prompt.done)
@@ -28,13 +28,6 @@ def new_cache(*, size: int = 2, whole_only: bool = False, capacity: int = 1000) 
     return PromptCache(KvCells(Ledger(), capacity=capacity, n_sequences=8), size=size, whole_only=whole_only)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "length"), [([], [1], 0), ([1, 2], [1, 2, 3], 2), ([1, 2, 4], [1, 2, 3], 2), ([5], [6], 0)]
-)
-def test_common_prefix(one: list[int], other: list[int], length: int) -> None:
-    assert common_prefix(np.array(one), np.array(other)) == length
-
-
 def test_the_same_prompt_is_found_whole() -> None:
     cache = new_cache()
     first = prefilled(cache, list(range(40)))
@@ -42,24 +35,17 @@ def test_the_same_prompt_is_found_whole() -> None:
     assert cache.open(np.arange(40, dtype=np.int32)) is first
 
 
-def test_a_longer_prompt_shares_what_it_begins_with() -> None:
+@pytest.mark.parametrize(
+    ("tokens", "shared", "used", "kept"),
+    [(range(50), 40, 40, 1), (range(30), 29, 29, 2), ([*range(10), 99], 0, 0, 2), ([], 0, 0, 2)],
+    ids=["all of it", "a prefix, whose last token is decoded for the logits", "too few to be worth sharing", "nothing"],
+)
+def test_a_prompt_shares_what_another_begins_with(tokens: Sequence[int], shared: int, used: int, kept: int) -> None:
     cache = new_cache()
-    cache.release(prefilled(cache, list(range(40))))
-    longer = cache.open(np.arange(50, dtype=np.int32))
-    assert (longer.done, longer.logits) == (40, None)
-    assert cache._cells.used == 40
-
-
-def test_a_prefix_of_a_known_prompt_decodes_its_last_token_for_the_logits() -> None:
-    cache = new_cache()
-    cache.release(prefilled(cache, list(range(40))))
-    assert cache.open(np.arange(30, dtype=np.int32)).done == 29
-
-
-def test_a_templates_first_tokens_are_not_worth_sharing() -> None:
-    cache = new_cache()
-    cache.release(prefilled(cache, list(range(40))))
-    assert cache.open(np.array([*range(10), 99], dtype=np.int32)).done == 0
+    cache.release(prefilled(cache, range(40)))
+    prompt = cache.open(np.array(tokens, dtype=np.int32))
+    assert (prompt.done, prompt.logits) == (shared, None)
+    assert (cache._cells.used, len(cache)) == (used, kept)  # what the new one holds all of is not kept twice
 
 
 def test_a_state_can_only_be_continued_whole() -> None:
@@ -67,14 +53,6 @@ def test_a_state_can_only_be_continued_whole() -> None:
     cache.release(prefilled(cache, list(range(40))))
     assert cache.shared(np.array([*range(39), 99, 98], dtype=np.int32)) == 0
     assert cache.shared(np.arange(41, dtype=np.int32)) == 40
-
-
-def test_what_a_longer_prompt_holds_is_not_kept_twice() -> None:
-    cache = new_cache()
-    cache.release(prefilled(cache, list(range(40))))
-    prefilled(cache, list(range(50)))
-    assert len(cache) == 1
-    assert cache._cells.used == 50
 
 
 def test_idle_prompts_are_swap_out_when_another_comes_in_and_put_back_when_wanted() -> None:
@@ -92,13 +70,11 @@ def test_idle_prompts_are_swap_out_when_another_comes_in_and_put_back_when_wante
 
 def test_a_prompt_that_was_swap_out_is_shared_in_part() -> None:
     cache = new_cache()
-    cache.release(prefilled(cache, list(range(40))))
-    cache.release(prefilled(cache, list(range(500, 540))))
+    cache.release(prefilled(cache, range(40)))
+    cache.release(prefilled(cache, range(500, 540)))
     other = cache.open(np.array([*range(30), 99], dtype=np.int32))
-    assert other.done == 30
     assert other.slot is not None
-    assert other.slot.length == 30
-    assert cache._cells.used == 30
+    assert other.done == other.slot.length == cache._cells.used == 30
 
 
 def test_what_there_is_no_room_for_is_prefilled_again() -> None:
@@ -130,36 +106,15 @@ def test_kept_prompts_hold_no_more_than_the_cache() -> None:
     assert len(cache) == 3
 
 
-@pytest.fixture
-def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, seed=1, max_tokens=8) as model:
-        yield model
-
-
-def cache_read(message: AIMessage) -> int:
-    assert message.usage_metadata is not None
-    return message.usage_metadata["input_token_details"]["cache_read"]
-
-
-def test_a_shared_system_prompt_is_prefilled_once(model: ChatLlamaCpp, face: Face) -> None:
-    context = model._engine.context
-    first, second = ([RULES, HumanMessage(text)] for text in ("What do bees make?", "Who wrote it?"))
-    assert cache_read(face.invoke(model, first)) == 0
-    before = context.decoded
-    shared = common_prefix(np.array(model._prompt(first)), np.array(model._prompt(second)))
-    assert cache_read(face.invoke(model, second)) == shared > 380
-    assert context.decoded - before == len(model._prompt(second)) - shared + 7
-
-
-def test_a_conversation_goes_on_where_it_was(model: ChatLlamaCpp, face: Face) -> None:
-    history = [RULES, HumanMessage("Say something.")]
-    answer = face.invoke(model, history)
-    prompt = len(model._prompt(history))
-    again = [*history, answer, HumanMessage("And now?")]
-    if model._prompt(again)[: prompt + 7] == model._prompt(history) + model.get_token_ids(str(answer.content))[:7]:
-        assert cache_read(face.invoke(model, again)) >= prompt + 7
-    else:  # random bytes that are no text come back as other tokens
-        assert cache_read(face.invoke(model, again)) >= prompt
+def test_a_shared_system_prompt_is_prefilled_once(endless_path: Path, face: Face) -> None:
+    with ChatLlamaCpp(model_path=endless_path, n_ctx=2048, max_tokens=8) as model:
+        context = model._engine.context
+        first, second = ([RULES, HumanMessage(text)] for text in ("What do bees make?", "Who wrote it?"))
+        assert cache_read(face.invoke(model, first)) == 0
+        before = context.decoded
+        shared = common_prefix(np.array(model._prompt(first)), np.array(model._prompt(second)))
+        assert cache_read(face.invoke(model, second)) == shared > 380
+        assert context.decoded - before == len(model._prompt(second)) - shared + 7
 
 
 def test_conversations_of_a_model_that_writes_text_reuse_their_answers(face: Face) -> None:
@@ -167,9 +122,8 @@ def test_conversations_of_a_model_that_writes_text_reuse_their_answers(face: Fac
         question = HumanMessage("Kira has 7 roses and buys 12 more. How many roses does Kira have now?")
         answer = face.invoke(shipped, [question])
         read = cache_read(face.invoke(shipped, [question, answer, question]))
-    assert answer.usage_metadata is not None
     # All but the end token, which was drawn and never decoded.
-    assert read >= answer.usage_metadata["total_tokens"] - 1
+    assert read >= answer.usage_metadata["total_tokens"] - 1  # type: ignore[index]
 
 
 def test_reuse_changes_no_answer(endless_path: Path, face: Face) -> None:
@@ -197,14 +151,3 @@ def test_what_was_swap_out_comes_back_as_it_was(endless_path: Path, face: Face) 
         assert context.decoded - before == 29
         wanted, got = (message.response_metadata["token_signals"]["top_k"] for message in (first, again))
         assert got == pytest.approx(wanted, abs=1e-4)
-
-
-def test_the_cache_is_bounded(endless_path: Path) -> None:
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=512, n_cells=1024, max_tokens=4, cached_prompts=3) as model:
-        for number in range(20):
-            model.invoke(f"{number} " * 40)
-        prompts = model._engine._worker._decoder._prompts
-        assert len(prompts) <= 3
-        assert prompts._cells.used < 512  # of the last one only
-        assert cache_read(model.invoke("19 " * 40)) > 0
-        assert cache_read(model.invoke("3 " * 40)) < 20

@@ -1,15 +1,14 @@
 """A model with a recurrent state: samples share it, requests mix, and only whole prompts are continued."""
 
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from backends.llama_cpp.engine.tiny_mamba import write_tiny_mamba
-from backends.llama_cpp.faces import Face
-from backends.llama_cpp.sampling.test_sampling import cache_read, texts
+from backends.llama_cpp.faces import Face, cache_read, texts
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +44,6 @@ def test_the_same_prompt_is_found_and_a_longer_one_is_not_cut(mamba: ChatLlamaCp
 
 def test_requests_share_steps(mamba: ChatLlamaCpp) -> None:
     prompts = [f"question {number} " * (1 + number % 4) for number in range(12)]
-    alone = [str(mamba.invoke(prompt).content) for prompt in prompts]
-    together: dict[int, str] = {}
-
-    def ask(number: int) -> None:
-        together[number] = str(mamba.invoke(prompts[number]).content)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(prompts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert [together[number] for number in range(len(prompts))] == alone
+    alone = [mamba.invoke(prompt).content for prompt in prompts]
+    with ThreadPoolExecutor(len(prompts)) as threads:
+        assert [message.content for message in threads.map(mamba.invoke, prompts, timeout=60)] == alone

@@ -1,5 +1,6 @@
 """UTF-8 across token borders, and stop strings that straddle tokens."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_llama_cpp import ChatLlamaCpp
@@ -17,26 +18,19 @@ def cut(whole: bytes, borders: list[int]) -> list[bytes]:
     return [*pieces, whole[at:]]
 
 
-@given(st.text(), st.lists(st.integers(0, 3)))
-def test_characters_come_whole_wherever_tokens_cut_them(text: str, borders: list[int]) -> None:
-    raw = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
-    assembler, shown = TextAssembler(), ""
+@pytest.mark.parametrize("raws", [st.text().map(str.encode), st.binary()], ids=["text", "bytes"])
+@given(data=st.data(), borders=st.lists(st.integers(0, 3)))
+def test_characters_come_whole_wherever_tokens_cut_them(
+    raws: st.SearchStrategy[bytes], data: st.DataObject, borders: list[int]
+) -> None:
+    raw = data.draw(raws)
+    assembler, shown, text = TextAssembler(), "", raw.decode("utf-8", "replace")
     for piece in cut(raw, borders):
         assembler.push(piece)
         fresh = assembler.delta()
-        assert "\ufffd" not in fresh or "\ufffd" in raw.decode()
+        assert "\ufffd" not in fresh or "\ufffd" in text
         shown += fresh
-    shown += assembler.delta(final=True)
-    assert shown == assembler.text() == raw.decode()
-
-
-@given(st.binary(), st.lists(st.integers(0, 3)))
-def test_invalid_bytes_stream_as_they_end_up(raw: bytes, borders: list[int]) -> None:
-    assembler, shown = TextAssembler(), ""
-    for piece in cut(raw, borders):
-        assembler.push(piece)
-        shown += assembler.delta()
-    assert shown + assembler.delta(final=True) == assembler.text() == raw.decode("utf-8", "replace")
+    assert shown + assembler.delta(final=True) == assembler.text() == text
 
 
 @given(

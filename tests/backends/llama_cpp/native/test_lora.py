@@ -11,6 +11,7 @@ import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from backends.llama_cpp.faces import Face
+from backends.llama_cpp.tiny_gguf import finished, write_tiny_model
 from langchain_reasc.exceptions import ModelFileError
 
 WIDTH = 32
@@ -42,11 +43,7 @@ def write_adapter(
         for half in halves:
             weights = rng.standard_normal(shapes[half]).astype(np.float32)
             writer.add_tensor(f"{tensor.format(layer)}.lora_{half}", weights)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return finished(writer, path)
 
 
 @pytest.fixture
@@ -101,6 +98,8 @@ def test_a_calibration_knows_it(tiny_path: Path, adapter: Path) -> None:
     [
         (lambda path: path, "LoRA adapter: there is no model file"),
         (lambda path: path.write_bytes(b"not a GGUF") and path, "LoRA adapter: .* is not a GGUF"),
+        (lambda path: path.write_bytes(write_adapter(path).read_bytes()[:-40]) and path, "truncated"),
+        (write_tiny_model, r"is not a LoRA adapter \(general.type is None"),
         (lambda path: write_adapter(path, kind="model"), r"is not a LoRA adapter \(general.type is 'model'"),
         (lambda path: write_adapter(path, architecture="qwen2"), "made for a 'qwen2' model, but this is 'llama'"),
         (lambda path: write_adapter(path, width=48), "cannot load the LoRA adapter .*incorrect shape"),
@@ -116,14 +115,3 @@ def test_what_is_no_adapter_for_this_model(
     with pytest.raises(ModelFileError, match=says):
         ChatLlamaCpp(model_path=tiny_path, lora=make(tmp_path / "x.gguf"))
     assert capfd.readouterr() == ("", "")
-
-
-def test_the_model_itself_is_no_adapter(tiny_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"is not a LoRA adapter \(general.type is None"):
-        ChatLlamaCpp(model_path=tiny_path, lora=tiny_path)
-
-
-def test_an_adapter_cut_short(tiny_path: Path, adapter: Path) -> None:
-    adapter.write_bytes(adapter.read_bytes()[:-40])
-    with pytest.raises(ModelFileError, match="truncated"):
-        ChatLlamaCpp(model_path=tiny_path, lora=adapter)

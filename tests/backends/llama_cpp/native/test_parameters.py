@@ -33,10 +33,7 @@ def answer(shipped: ChatLlamaCpp) -> str:
         ({"type_k": "bf16", "type_v": "f32", "flash_attn": False}, ["K (bf16)", "V (f32)"]),
         ({"rope_freq_base": 10_500.0, "rope_freq_scale": 0.99}, ["freq_base             = 10500.0", "= 0.99\n"]),
         ({"rope_scaling_type": "yarn", "rope_freq_scale": 0.5}, ["n_ctx_train adjusted to 2048"]),
-        (
-            {"rope_scaling_type": "yarn", "rope_freq_scale": 0.5, "yarn_orig_ctx": 600},
-            ["n_ctx_train adjusted to 1200"],
-        ),
+        ({"rope_scaling_type": "yarn", "rope_freq_scale": 0.5, "yarn_orig_ctx": 600}, ["n_ctx_train adjusted to 1200"]),
         ({"use_mmap": False}, ["load_mode = none"]),
         ({"use_mlock": True}, ["load_mode = mmap+mlock"]),
         ({"use_mmap": False, "use_mlock": True}, ["load_mode = mlock"]),
@@ -100,13 +97,8 @@ def test_every_context_field_is_written() -> None:
     given: dict[str, Any] = {
         **{"n_batch": 96, "n_ubatch": 32, "n_threads": 3, "n_threads_batch": 5, "swa_full": False},
         **{"rope_freq_base": 5.0, "rope_freq_scale": 0.5, "yarn_ext_factor": 0.25, "yarn_attn_factor": 2.0},
-        **{
-            "yarn_beta_fast": 30.0,
-            "yarn_beta_slow": 1.5,
-            "yarn_orig_ctx": 77,
-            "offload_kqv": False,
-            "op_offload": False,
-        },
+        **{"yarn_beta_fast": 30.0, "yarn_beta_slow": 1.5, "yarn_orig_ctx": 77},
+        **{"offload_kqv": False, "op_offload": False},
     }
     names = {"flash_attn": True, "type_k": "q4_1", "type_v": "iq4_nl", "rope_scaling_type": "longrope"}
     ContextParameters(**given, **names).apply(written)
@@ -151,7 +143,8 @@ def test_every_model_field_is_written() -> None:
 def test_overridden_metadata_counts_for_us_too(tiny_path: Path, face: Face) -> None:
     with ChatLlamaCpp(model_path=tiny_path, kv_overrides={"general.sampling.temp": 0.0}, max_tokens=5) as model:
         assert model.calibration_fingerprint()["sampling"]["temperature"] == 0.0
-        assert face.invoke(model, "hi").content == face.invoke(model, "hi").content
+        assert face.invoke(model, "hi", seed=1).content == face.invoke(model, "hi", seed=2).content
+        assert face.invoke(model, "hi", seed=1, temperature=1.0).content != face.invoke(model, "hi").content
         assert '"general.sampling.temp": 0.0' in model.calibration_fingerprint()["sampling"]["kv_overrides"]
 
 
@@ -185,6 +178,11 @@ def test_overridden_metadata_counts_for_us_too(tiny_path: Path, face: Face) -> N
         ({"gpu_layers": 100}, "did you mean 'n_gpu_layers'"),
         ({"cache_type_k": "f16"}, "did you mean 'type_k'"),
         ({"rope_freq_bas": 1.0}, "did you mean 'rope_freq_base'"),
+        ({"n_paralel": 4}, "unknown option 'n_paralel'; did you mean 'n_parallel'"),
+        ({"zzz": 4}, "unknown option 'zzz'; choose from"),
+        ({"n_parallel": 256}, "n_parallel: .*96, got 256"),
+        ({"n_ctx": 0}, "n_ctx"),
+        ({"n_ctx": 4_000_000_000}, "n_ctx"),
     ],
 )
 def test_wrong_parameters_are_refused(tiny_path: Path, options: dict[str, Any], says: str) -> None:

@@ -4,8 +4,8 @@ import ctypes
 import logging
 import platform
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,14 @@ else:
 
 
 class Child:
-    """What the trial's child does instead, and how often it was run."""
+    """What the trial's child does instead, how often it was run, and what becomes of a quantised model."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, quantised: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._log, self._program, self._real = folder / "runs.txt", folder / "stand_in.py", safe_kernels._PROGRAM
+        self.cache, self._quantised = folder / "cache" / "langchain-reasc", quantised
         self.does()
         monkeypatch.setattr(safe_kernels, "_PROGRAM", self._program)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
 
     def does(self, **what: str) -> None:
         """Kernels ("all", "plain") -> what happens with them; they work where nothing is said."""
@@ -64,20 +66,17 @@ class Child:
     def runs(self) -> str:
         return self._log.read_text().strip() if self._log.exists() else ""
 
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's cache folder, empty."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "langchain-reasc"
+    def repacks(self, **options: Any) -> bool:
+        """Whether the model is loaded with its weights repacked."""
+        return answer(self._quantised, **options)[1]
 
 
 @pytest.fixture
-def child(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
+def child(tmp_path: Path, quantised: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
     """A build with AMX kernels, as far as it says, and a child to try them in."""
     monkeypatch.setattr(safe_kernels, "_reports_amx", lambda llama: True)
     another_process()
-    yield Child(tmp_path, monkeypatch)
+    yield Child(tmp_path, quantised, monkeypatch)
     another_process()
 
 
@@ -106,8 +105,8 @@ def test_this_build_and_processor_get_on() -> None:
     assert safe_kernels._run(library(), kernels) == ""
 
 
-def test_a_trial_that_works_changes_nothing(child: Child, quantised: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert answer(quantised)[1] is True
+def test_a_trial_that_works_changes_nothing(child: Child, caplog: pytest.LogCaptureFixture) -> None:
+    assert child.repacks() is True
     assert child.runs == "all"
     assert not caplog.records
 
@@ -128,65 +127,49 @@ def test_a_child_that_dies_of_sigill_leaves_a_model_that_works(
     assert "died of SIGILL" in said and "CXXFLAGS=-U__AMX_INT8__" in said
 
 
+@pytest.mark.parametrize(("all_kernels", "options"), [("die", {}), ("work", {"use_extra_bufts": False})])
 def test_without_extra_buffers_llama_cpp_repacks_nothing(
-    child: Child, quantised: Path, capfd: pytest.CaptureFixture[str]
+    child: Child, capfd: pytest.CaptureFixture[str], all_kernels: str, options: dict[str, bool]
 ) -> None:
+    child.does(all=all_kernels)
+    child.repacks(verbose=True, **options)
+    buffers = [line for line in capfd.readouterr().err.splitlines() if "model buffer size" in line]
+    assert buffers and not {"CPU_REPACK", "AMX"} & {line.split()[1] for line in buffers}
+
+
+def test_the_outcome_is_remembered(child: Child) -> None:
     child.does(all="die")
-    answer(quantised, verbose=True)
-    assert not {"CPU_REPACK", "AMX"} & {line.split()[1] for line in _buffers(capfd.readouterr().err)}
-    child.does()
-    another_process()
-    answer(quantised, verbose=True, use_extra_bufts=False)
-    assert not {"CPU_REPACK", "AMX"} & {line.split()[1] for line in _buffers(capfd.readouterr().err)}
-
-
-def _buffers(log: str) -> list[str]:
-    found = [line for line in log.splitlines() if "model buffer size" in line]
-    assert found
-    return found
-
-
-def test_the_outcome_is_remembered(child: Child, cache: Path, quantised: Path) -> None:
-    child.does(all="die")
-    assert answer(quantised)[1] is answer(quantised)[1] is False
+    assert child.repacks() is child.repacks() is False
     assert child.runs == "all plain"
     another_process()
-    assert answer(quantised)[1] is False
+    assert child.repacks() is False
     assert child.runs == "all plain"
-    (memory,) = cache.iterdir()
+    (memory,) = child.cache.iterdir()
     memory.write_text('{"kernels": "al')
     another_process()
-    assert answer(quantised)[1] is False
+    assert child.repacks() is False
     assert child.runs == "all plain all plain"
 
 
-def test_another_processor_or_build_is_tried_anew(
-    child: Child, cache: Path, quantised: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_processor_or_build_is_tried_anew(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
     child.does(all="differ")
-    assert answer(quantised)[1] is False
+    assert child.repacks() is False
     another_process()
     monkeypatch.setattr(safe_kernels, "this_processor", lambda: processor.Processor("another", frozenset({"fpu"})))
-    assert answer(quantised)[1] is False
+    assert child.repacks() is False
     assert child.runs == "all plain all plain"
     another_process()
     monkeypatch.setattr(library(), "__version__", "0.0.1")
-    assert answer(quantised)[1] is False
+    assert child.repacks() is False
     assert child.runs == "all plain all plain all plain"
-    assert len(list(cache.iterdir())) == 3
+    assert len(list(child.cache.iterdir())) == 3
 
 
 def test_threads_that_load_at_once_wait_for_one_trial(child: Child, quantised: Path) -> None:
-    found: list[bool] = []
     header = read_header(quantised)
-    threads = [
-        threading.Thread(target=lambda: found.append(safe_kernels.may_repack(library(), header))) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (found, child.runs) == ([True] * 4, "all")
+    with ThreadPoolExecutor(4) as threads:
+        tried = [threads.submit(safe_kernels.may_repack, library(), header) for _ in range(4)]
+    assert ([each.result() for each in tried], child.runs) == ([True] * 4, "all")
 
 
 @pytest.mark.parametrize(
@@ -198,66 +181,49 @@ def test_threads_that_load_at_once_wait_for_one_trial(child: Child, quantised: P
     ],
 )
 def test_a_trial_that_says_nothing_is_safe_and_not_remembered(
-    does: str,
-    says: str,
-    child: Child,
-    cache: Path,
-    quantised: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    does: str, says: str, child: Child, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     child.does(all=does)
     monkeypatch.setattr(safe_kernels, "_SECONDS", 0.5 if does == "sleep" else 60.0)
-    assert answer(quantised)[1] is answer(quantised)[1] is False
+    assert child.repacks() is child.repacks() is False
     assert child.runs == "all"  # not again in this process
     assert says in caplog.text
     assert "could not be tried" in caplog.text
-    assert not cache.exists()
+    assert not child.cache.exists()
 
 
 @pytest.mark.parametrize("executable", ["", "/nowhere/python"])
 def test_where_no_child_can_be_run(
-    executable: str,
-    child: Child,
-    quantised: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    executable: str, child: Child, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
-    assert answer(quantised)[1] is False
+    assert child.repacks() is False
     assert "could not be tried" in caplog.text
     assert child.runs == ""
 
 
-def test_where_nothing_can_be_remembered(
-    child: Child,
-    quantised: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+def test_where_nothing_can_be_remembered(child: Child, caplog: pytest.LogCaptureFixture) -> None:
+    child.cache.parent.touch()  # a file in place of the folder
     caplog.set_level(logging.INFO, "langchain_reasc")
-    assert answer(quantised)[1] is answer(quantised)[1] is True
+    assert child.repacks() is child.repacks() is True
     assert child.runs == "all"
     assert "cannot be remembered, so each process makes its own" in caplog.text
 
 
-def test_a_build_that_dies_with_plain_kernels_too_is_refused(child: Child, quantised: Path) -> None:
+def test_a_build_that_dies_with_plain_kernels_too_is_refused(child: Child) -> None:
     child.does(all="die", plain="die")
     with pytest.raises(UnsupportedProcessorError, match=r"died of SIGILL, and again without them") as caught:
-        answer(quantised)
+        child.repacks()
     assert isinstance(caught.value, ModelError)
 
 
-def test_who_needs_no_trial(child: Child, quantised: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_needs_no_trial(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
     child.does(all="die")
     assert answer(embedded_model_path())[1] is True  # 16 bits: those kernels use no tiles
-    assert answer(quantised, use_extra_bufts=False)[1] is False  # asked for already
+    assert child.repacks(use_extra_bufts=False) is False  # asked for already
     monkeypatch.undo()  # and this build's own word: no AMX
     if not safe_kernels._reports_amx(library()):
-        assert answer(quantised)[1] is True
+        assert child.repacks() is True
     assert child.runs == ""
 
 
@@ -305,25 +271,24 @@ def test_this_processor_lacks_nothing_that_was_built_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("does", "works"), [({}, True), ({"all": "die"}, True), ({"all": "die", "plain": "die"}, False)]
+    ("does", "executable", "works"),
+    [
+        ({}, sys.executable, True),
+        ({"all": "die"}, sys.executable, True),
+        ({"all": "die", "plain": "die"}, sys.executable, False),
+        ({}, "", False),  # it cannot be tried
+    ],
 )
 @pytest.mark.usefixtures("fresh_library")
 def test_a_build_with_amx_on_a_processor_without(
-    does: dict[str, str], works: bool, child: Child, monkeypatch: pytest.MonkeyPatch
+    does: dict[str, str], executable: str, works: bool, child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """llama.cpp asks for AMX before it uses it, but what was built beside it may be missing too."""
     monkeypatch.setattr(safe_kernels, "lacking", lambda llama: ["AMX_INT8"])
+    monkeypatch.setattr(sys, "executable", executable)
     child.does(**does)
     if works:
         ChatLlamaCpp().close()
     else:
         with pytest.raises(UnsupportedProcessorError, match="built for a processor with AMX_INT8"):
             ChatLlamaCpp()
-
-
-@pytest.mark.usefixtures("fresh_library", "child")
-def test_what_is_lacking_and_cannot_be_tried_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(safe_kernels, "lacking", lambda llama: ["AMX_INT8"])
-    monkeypatch.setattr(sys, "executable", "")
-    with pytest.raises(UnsupportedProcessorError, match="AMX_INT8"):
-        ChatLlamaCpp()

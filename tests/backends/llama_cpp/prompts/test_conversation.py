@@ -1,6 +1,5 @@
 """Conversations as chat templates see them."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +128,13 @@ def test_blocks_that_are_no_text() -> None:
         ([HumanMessage("x"), RemoveMessage(id="1")], r"message 2 \(remove\) cannot be shown"),
     ],
 )
-def test_conversations_that_make_no_sense(messages: list[BaseMessage], says: str) -> None:
+def test_conversations_that_make_no_sense(
+    tiny: ChatLlamaCpp, face: Face, messages: list[BaseMessage], says: str
+) -> None:
     with pytest.raises(ConfigurationError, match=says):
-        template_messages(messages)
+        face.invoke(tiny, messages)
+    with pytest.raises(ConfigurationError, match=says):
+        face.sample(tiny, messages, n=1)
 
 
 def test_a_role_the_template_leaves_out_is_not_lost_silently(tiny_path: Path, face: Face) -> None:
@@ -162,15 +165,3 @@ def test_old_function_messages_are_results() -> None:
 def test_a_template_that_raises(template: str, tools: Any) -> None:
     with pytest.raises(ConfigurationError, match="the chat template refuses messages with the roles"):
         prompt(template, [HumanMessage("hi")], tools)
-
-
-def test_the_template_is_the_users_choice(tiny_path: Path, face: Face, capfd: pytest.CaptureFixture[str]) -> None:
-    lengths: list[int] = []
-    count: Callable[[ChatLlamaCpp], int] = lambda model: model.get_num_tokens_from_messages(ROUND, tools=[weather])  # noqa: E731
-    for template in (None, HERMES, LLAMA):
-        with ChatLlamaCpp(model_path=tiny_path, chat_template=template) as model:
-            lengths.append(count(model))
-            usage: Any = face.invoke(model, ROUND, tools=[weather], max_tokens=1).usage_metadata
-            assert usage["input_tokens"] == lengths[-1]
-    assert len(set(lengths)) == 3
-    assert capfd.readouterr() == ("", "")

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.prompts.overflow import newest_turns
 
-from backends.llama_cpp.faces import Face
+from backends.llama_cpp.faces import Face, output_tokens
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
 
 
@@ -48,7 +48,7 @@ def test_the_oldest_turns_go(endless_path: Path, face: Face) -> None:
         dropped = message.response_metadata["dropped_messages"]
         kept = [SYSTEM, *TALK[dropped + 1 :]]
         assert usage["input_tokens"] == model.get_num_tokens_from_messages(kept) <= 340
-        assert usage["output_tokens"] == 60
+        assert output_tokens(message) == 60
         assert isinstance(kept[1], HumanMessage)
         [chunk] = [c for c in face.stream(model, TALK, max_tokens=60) if c.response_metadata]
         assert chunk.response_metadata["dropped_messages"] == dropped
@@ -67,6 +67,8 @@ def test_the_newest_turn_must_fit(endless_path: Path, face: Face) -> None:
         message = face.invoke(model, long)
         assert message.response_metadata["dropped_messages"] == len(TALK) - 2
         assert cast(Any, message.usage_metadata)["total_tokens"] == 400
+        assert message.response_metadata["finish_reason"] == "length"
+        assert {output_tokens(one) for _, one in face.sample(model, long, n=3)} == {output_tokens(message)}
         with pytest.raises(ContextOverflowError, match="the context holds 400"):
             face.invoke(model, [*long, AIMessage("y"), HumanMessage("x" * 400)])
 
@@ -76,6 +78,8 @@ def test_by_default_nothing_goes(endless_path: Path, face: Face) -> None:
         whole = model.get_num_tokens_from_messages(TALK)
         with pytest.raises(ContextOverflowError, match=f"the prompt has {whole} tokens, but the context holds 400"):
             face.invoke(model, TALK)
+        with pytest.raises(ContextOverflowError):
+            face.sample(model, TALK, n=2)
         assert face.invoke(model, TALK, on_overflow="truncate", max_tokens=2).response_metadata["dropped_messages"]
         with pytest.raises(ConfigurationError, match=r"on_overflow: .*'drop'"):
             face.invoke(model, TALK, on_overflow="drop")

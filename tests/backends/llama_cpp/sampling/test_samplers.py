@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_llama_cpp import embedded_model_path
+from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.native.candidates import Logits
 from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain, SamplingParameters
@@ -19,10 +19,8 @@ OPEN: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0
 
 
 @pytest.fixture(scope="module")
-def native() -> Iterator[NativeModel]:
-    model = NativeModel(embedded_model_path())
-    yield model
-    model.close()
+def native(shipped: ChatLlamaCpp) -> NativeModel:
+    return shipped._engine.model
 
 
 @pytest.fixture
@@ -34,11 +32,8 @@ def row(native: NativeModel) -> Logits:
 
 
 def draws(native: NativeModel, row: Logits, n: int = 400, *, seed: int = 3, **parameters: Any) -> list[int]:
-    chain = SamplerChain(SamplingParameters(**parameters), seed, native)
-    try:
+    with closing(SamplerChain(SamplingParameters(**parameters), seed, native)) as chain:
         return [chain.draw(row) for _ in range(n)]
-    finally:
-        chain.close()
 
 
 def probabilities(row: Logits) -> np.ndarray:
@@ -174,14 +169,11 @@ def test_frequency_penalty(native: NativeModel) -> None:
 
 def cycled(native: NativeModel, **parameters: Any) -> list[int]:
     """Draws from a model that wants to say tokens 300, 301, 302 over and over, and 400 otherwise."""
-    chain = SamplerChain(SamplingParameters(temperature=0.0, **parameters), 1, native)
-    tokens = []
-    for step in range(30):
-        row = np.zeros(native.vocabulary_size, dtype=np.float32)
-        row[[300 + step % 3, 400]] = [10.0, 5.0]
-        tokens.append(chain.draw(row))
-    chain.close()
-    return tokens
+    rows = np.zeros((3, native.vocabulary_size), dtype=np.float32)
+    rows[:, 400] = 5
+    rows[[0, 1, 2], [300, 301, 302]] = 10
+    with closing(SamplerChain(SamplingParameters(temperature=0.0, **parameters), 1, native)) as chain:
+        return [chain.draw(rows[step % 3]) for step in range(30)]
 
 
 def test_dry(native: NativeModel) -> None:

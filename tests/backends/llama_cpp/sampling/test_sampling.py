@@ -1,7 +1,6 @@
 """Parallel samples: one prefill, slots, cancellation, determinism, several callers at once."""
 
-import asyncio
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +63,6 @@ def test_the_same_calls_give_the_same_responses_to_the_last_bit(face: Face) -> N
         assert told(face.sample(model, QUESTIONS[0], n=8)) != courses[0][0]
 
 
-def test_without_cached_prompts_a_response_depends_on_its_request_alone(face: Face) -> None:
-    with ChatLlamaCpp(seed=1, cached_prompts=0) as model:
-        first = told(face.sample(model, QUESTIONS[0], n=8))
-        face.sample(model, QUESTIONS[1], n=3)
-        face.invoke(model, "Something else in between?")
-        assert told(face.sample(model, QUESTIONS[0], n=8)) == first
-
-
 def test_the_same_seed_gives_the_same_texts(shipped: ChatLlamaCpp, face: Face) -> None:
     first = face.sample(shipped, QUESTIONS[0], n=8)
     face.invoke(shipped, "Something else in between?")
@@ -80,7 +71,7 @@ def test_the_same_seed_gives_the_same_texts(shipped: ChatLlamaCpp, face: Face) -
 
 
 def test_samples_come_in_the_order_they_end(shipped: ChatLlamaCpp, face: Face) -> None:
-    samples = face.sample(shipped, "Kira has 7 roses and buys 12 more. How many roses does Kira have?", n=8)
+    samples = face.sample(shipped, QUESTIONS[0], n=8)
     lengths = [output_tokens(message) for _, message in samples]
     assert lengths == sorted(lengths)
     assert len(set(lengths)) > 1
@@ -88,7 +79,7 @@ def test_samples_come_in_the_order_they_end(shipped: ChatLlamaCpp, face: Face) -
 
 
 def test_more_samples_than_slots_run_in_turns(shipped: ChatLlamaCpp, face: Face) -> None:
-    samples = dict(face.sample(shipped, "Kira has 7 roses and buys 12 more. How many roses does Kira have?", n=21))
+    samples = dict(face.sample(shipped, QUESTIONS[0], n=21))
     assert sorted(samples) == list(range(21))
     assert {m.response_metadata["finish_reason"] for m in samples.values()} == {"stop"}
     assert all(len(m.response_metadata["token_signals"]["top_k"]) == output_tokens(m) for m in samples.values())
@@ -110,44 +101,15 @@ def test_a_full_cache_makes_the_youngest_wait(endless_path: Path, face: Face) ->
         assert {len(m.response_metadata["token_signals"]["top_k"]) for _, m in drawn} == {150}
 
 
-def test_a_response_ends_where_the_context_does(endless_path: Path, face: Face) -> None:
-    with ChatLlamaCpp(model_path=endless_path, n_ctx=64) as model:
-        prompt = len(model._prompt("hi"))
-        for _, message in face.sample(model, "hi", n=3, max_tokens=1000):
-            assert output_tokens(message) == 64 - prompt
-            assert message.response_metadata["finish_reason"] == "length"
-
-
-def test_threads_take_turns_and_get_their_own_answers(shipped: ChatLlamaCpp) -> None:
+def test_threads_and_their_event_loops_get_their_own_answers(shipped: ChatLlamaCpp, face: Face) -> None:
     questions = [f"Kira has {n} roses. Kira buys 2 roses. How many roses does Kira have?" for n in range(3, 9)]
-    wanted = {q: texts(list(shipped.sample(q, n=4))) for q in questions}
-    got: dict[str, dict[int, str]] = {}
 
-    def ask(question: str) -> None:
-        got[question] = texts(list(shipped.sample(question, n=4)))
+    def ask(question: str) -> dict[int, str]:
+        return texts(face.sample(shipped, question, n=4))
 
-    threads = [threading.Thread(target=ask, args=(question,)) for question in questions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
-    assert got == wanted
-
-
-def test_several_event_loops_at_once(shipped: ChatLlamaCpp) -> None:
-    question = "Kira has 7 roses and buys 12 more. How many roses does Kira have?"
-    wanted = shipped.invoke(question).content
-    got: list[object] = []
-
-    async def ask() -> None:
-        got.extend(m.content for m in await asyncio.gather(*(shipped.ainvoke(question) for _ in range(3))))
-
-    threads = [threading.Thread(target=lambda: asyncio.run(ask())) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
-    assert got == [wanted] * 9
+    wanted = [ask(question) for question in questions]
+    with ThreadPoolExecutor(len(questions)) as threads:
+        assert list(threads.map(ask, questions, timeout=30)) == wanted
 
 
 @pytest.mark.parametrize("n", [0, -1, 1025])

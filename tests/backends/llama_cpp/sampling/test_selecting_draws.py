@@ -1,6 +1,7 @@
 """With a large vocabulary few tokens go through the chain, and the draws are those of the whole vocabulary."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from itertools import cycle, islice
 from typing import Any
 
@@ -46,6 +47,12 @@ def rows(size: int, n: int) -> Iterator[Logits]:
         yield shape().astype(np.float32)
 
 
+def chain(
+    large: NativeModel, options: Mapping[str, Any], grammar: Grammar | None = None, *, seed: int = 2
+) -> closing[SamplerChain]:
+    return closing(SamplerChain(SamplingParameters(**options), seed, large, grammar))
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -65,23 +72,19 @@ def rows(size: int, n: int) -> Iterator[Logits]:
 def test_both_ways_draw_the_same(
     large: NativeModel, ordinary_and_odd: list[Logits], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    parameters = SamplingParameters(**options)
-    selecting = SamplerChain(parameters, 9, large)
-    monkeypatch.setattr(sampler, "_SELECTS", 1 << 30)
-    whole = SamplerChain(parameters, 9, large)
-    assert selecting._selects and not whole._selects
-    drawn = [(selecting.draw(row), whole.draw(row)) for row in islice(cycle(ordinary_and_odd), DRAWS)]
+    with chain(large, options, seed=9) as selecting:
+        monkeypatch.setattr(sampler, "_SELECTS", 1 << 30)
+        with chain(large, options, seed=9) as whole:
+            assert selecting._selects and not whole._selects
+            drawn = [(selecting.draw(row), whole.draw(row)) for row in islice(cycle(ordinary_and_odd), DRAWS)]
     assert [a for a, _ in drawn] == [b for _, b in drawn]
     assert len({a for a, _ in drawn}) > 1
-    selecting.close()
-    whole.close()
 
 
 def test_equal_logits_come_in_the_order_of_their_ids(large: NativeModel) -> None:
     row = np.zeros(large.vocabulary_size, dtype=np.float32)
-    chain = SamplerChain(SamplingParameters(top_k=5, top_p=1.0, min_p=0.0), 2, large)
-    assert {chain.draw(row) for _ in range(200)} == {0, 1, 2, 3, 4}
-    chain.close()
+    with chain(large, {"top_k": 5, "top_p": 1.0, "min_p": 0.0}) as five:
+        assert {five.draw(row) for _ in range(200)} == {0, 1, 2, 3, 4}
 
 
 def test_a_grammar_draws_among_what_it_allows(large: NativeModel) -> None:
@@ -89,20 +92,17 @@ def test_a_grammar_draws_among_what_it_allows(large: NativeModel) -> None:
     digits = [large.tokenize(digit)[0] for digit in "0123456789"]
     best = digits[int(row[digits].argmax())]
     for options in ({"temperature": 0.0}, {}, {"top_k": 0, "temperature": 0.0}, {"repeat_penalty": 1.1, "top_k": 1}):
-        chain = SamplerChain(SamplingParameters(**options), 2, large, Grammar(gbnf="root ::= [0-9]*"))
-        first = chain.draw(row)
-        assert first in digits
+        with chain(large, options, Grammar(gbnf="root ::= [0-9]*")) as held:
+            first, *others = (held.draw(row) for _ in range(21))
+        assert {first, *others} <= set(digits)
         assert options == {} or first == best
-        assert {chain.draw(row) for _ in range(20)} <= set(digits)
-        chain.close()
 
 
 def test_a_row_that_is_not_finite_ends_nothing(large: NativeModel) -> None:
     row = np.full(large.vocabulary_size, np.nan, dtype=np.float32)
     for options in ({}, {"temperature": 0.0}, {"typical_p": 0.5, "top_k": 0}, {"mirostat": 1}, {"top_n_sigma": 1.0}):
-        chain = SamplerChain(SamplingParameters(**options), 2, large)
-        assert 0 <= chain.draw(row) < large.vocabulary_size
-        chain.close()
+        with chain(large, options) as any_chain:
+            assert 0 <= any_chain.draw(row) < large.vocabulary_size
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"repeat_penalty": 1.3}])
@@ -113,8 +113,7 @@ def test_a_grammar_draws_the_same_both_ways(
     drawn = []
     for selects in (sampler._SELECTS, 1 << 30):
         monkeypatch.setattr(sampler, "_SELECTS", selects)
-        chain = SamplerChain(SamplingParameters(**options), 2, large, grammar)
-        drawn.append([chain.draw(row) for row in rows(large.vocabulary_size, 40)])
-        chain.close()
+        with chain(large, options, grammar) as held:
+            drawn.append([held.draw(row) for row in rows(large.vocabulary_size, 40)])
     assert drawn[0] == drawn[1]
     assert not any(b"5" in large.written(token) for token in drawn[0])

@@ -11,11 +11,10 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from pydantic import BaseModel, Field
 
 from backends.llama_cpp.faces import Face, merged
-from backends.llama_cpp.tiny_gguf import write_tiny_model
 from backends.llama_cpp.tools.tool_templates import HERMES, LLAMA
+from backends.llama_cpp.tools.weather import Weather
 from langchain_reasc import Measure, ReASCRunnable, calibrate
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.models.logprobs import read_signals
@@ -23,19 +22,6 @@ from langchain_reasc.models.logprobs.deciding import deciding_tokens, spelled_by
 from langchain_reasc.pools.record import record_pool
 
 MEAN = Measure("token_logprob", "mean")
-
-
-class Weather(BaseModel):
-    """The weather at a place."""
-
-    city: str = Field(max_length=6, description="where")
-    days: int = Field(ge=1, le=9)
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    words = ["<tool_call>", '{"name": "Weather"']
-    return write_tiny_model(tmp_path_factory.mktemp("deciding") / "tools.gguf", words=words, context=4096, ends=False)
 
 
 @pytest.fixture(scope="module", params=["hermes", "llama", "instructed", "shipped"])
@@ -47,17 +33,23 @@ def model(request: pytest.FixtureRequest, path: Path) -> Iterator[Any]:
         yield made.bind_tools([Weather], tool_choice="Weather", max_tokens=200)
 
 
+def deciding(message: AIMessage) -> tuple[np.ndarray, str]:
+    """Which tokens decide, and what they spell."""
+    spelled = spelled_by(message.response_metadata)
+    assert spelled is not None
+    mask = deciding_tokens(spelled, message.tool_calls)
+    assert b"".join(spelled).decode() == message.response_metadata["generated_text"]["text"]
+    assert mask is not None
+    return mask, b"".join(piece for piece, keep in zip(spelled, mask, strict=True) if keep).decode()
+
+
 def check(message: AIMessage) -> None:
     """The tokens that decide spell the name and the arguments, and their signals are what is read."""
     [call] = message.tool_calls
-    spelled, text = spelled_by(message.response_metadata), message.response_metadata["generated_text"]["text"]
-    assert spelled is not None and b"".join(spelled).decode() == text
-    mask = deciding_tokens(spelled, message.tool_calls)
-    assert mask is not None
+    (mask, kept), text = deciding(message), message.response_metadata["generated_text"]["text"]
     begin = next(re.finditer(r'"(?:arguments|parameters)"\s*:\s*', text)).end()
     arguments, end = json.JSONDecoder(strict=False).raw_decode(text, begin)
     assert arguments == call["args"]
-    kept = b"".join(piece for piece, keep in zip(spelled, mask, strict=True) if keep).decode()
     assert kept.endswith(text[begin:end])
     assert kept.removesuffix(text[begin:end]) in ("Weather", '{"name": "Weather"')  # which is one token
     signals = np.array(message.response_metadata["token_signals"]["token_logprob"])
@@ -75,11 +67,8 @@ def test_the_tokens_of_a_call_are_told_from_the_others(model: Any, face: Face) -
 def test_several_calls(path: Path, face: Face) -> None:
     with ChatLlamaCpp(model_path=path, chat_template=HERMES, max_tokens=1000) as made:
         message = face.invoke(made.bind_tools([Weather], tool_choice="any"), "Will it rain?")
-    spelled = spelled_by(message.response_metadata)
-    assert spelled is not None and len(message.tool_calls) > 1
-    mask = deciding_tokens(spelled, message.tool_calls)
-    assert mask is not None
-    kept = b"".join(piece for piece, keep in zip(spelled, mask, strict=True) if keep).decode()
+    _, kept = deciding(message)
+    assert len(message.tool_calls) > 1
     assert kept.count("Weather") == kept.count('"city"') == len(message.tool_calls)
     assert "<tool_call>" not in kept
 

@@ -6,39 +6,26 @@ from typing import Any, cast
 
 import gguf
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.tools.tools import Tools
-from pydantic import BaseModel, Field
 
 from backends.llama_cpp.faces import Face, merged
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from backends.llama_cpp.tools.tool_templates import HERMES, LLAMA
+from backends.llama_cpp.tools.weather import HERMES_WORD, LLAMA_WORD, Weather
 from langchain_reasc.exceptions import ConfigurationError
 
-HERMES_WORD, LLAMA_WORD = "<tool_call>", '{"name": "Weather"'
 LIKELY = {"hermes": {259: 100.0}, "llama": {260: 100.0}}
-
-
-class Weather(BaseModel):
-    """The weather at a place."""
-
-    city: str = Field(max_length=6, description="where")
-    days: int = Field(ge=1, le=9)
+PATTERN = {"type": "string", "pattern": "(?=y)"}
+LOOKS_AROUND = {"name": "a", "description": "", "parameters": {"properties": {"x": PATTERN}, "type": "object"}}
 
 
 @tool
 def ping() -> str:
     """See whether anybody is there."""
     return "pong"
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random model with one token for what begins a call, so that a test can make it likely."""
-    words = [HERMES_WORD, LLAMA_WORD]
-    return write_tiny_model(tmp_path_factory.mktemp("tools") / "tools.gguf", words=words, context=4096, ends=False)
 
 
 @pytest.fixture(scope="module", params=["hermes", "llama", "none"])
@@ -69,10 +56,11 @@ def check(message: AIMessage, names: set[str], most: int = 8) -> None:
             assert call["args"] == {}
 
 
-def test_a_model_that_must_call_does(model: ChatLlamaCpp, face: Face) -> None:
-    bound = model.bind_tools([Weather, ping], tool_choice="any")
+@pytest.mark.parametrize(("parallel", "most"), [({}, 8), ({"parallel_tool_calls": False}, 1)], ids=["several", "one"])
+def test_a_model_that_must_call_does(model: ChatLlamaCpp, face: Face, parallel: dict[str, bool], most: int) -> None:
+    bound = model.bind_tools([Weather, ping], tool_choice="any", **parallel)
     for seed in range(2):
-        check(face.invoke(bound, "Will it rain?", seed=seed), {"Weather", "ping"})
+        check(face.invoke(bound, "Will it rain?", seed=seed), {"Weather", "ping"}, most)
 
 
 @pytest.mark.parametrize("choice", ["required", True])
@@ -85,11 +73,6 @@ def test_must_has_other_names(choice: Any) -> None:
 def test_a_model_that_must_call_one_tool_calls_it_once(model: ChatLlamaCpp, face: Face, choice: Any) -> None:
     bound = model.bind_tools([ping, Weather], tool_choice=choice)
     check(face.invoke(bound, "Will it rain?"), {"Weather"}, most=1)
-
-
-def test_calls_can_be_kept_to_one(model: ChatLlamaCpp, face: Face) -> None:
-    bound = model.bind_tools([Weather, ping], tool_choice="any", parallel_tool_calls=False)
-    check(face.invoke(bound, "Will it rain?"), {"Weather", "ping"}, most=1)
 
 
 def test_calls_are_streamed(model: ChatLlamaCpp, face: Face) -> None:
@@ -190,17 +173,7 @@ def test_an_agent_goes_round(model: ChatLlamaCpp, face: Face) -> None:
         ([], {"tool_choice": "any"}, "needs tools"),
         ([3], {}, r"tool 1 \(3\) cannot be used"),
         ([{"name": "a b", "description": "", "parameters": {}}], {}, "called 'a b'"),
-        (
-            [
-                {
-                    "name": "a",
-                    "description": "",
-                    "parameters": {"properties": {"x": {"type": "string", "pattern": "(?=y)"}}, "type": "object"},
-                }
-            ],
-            {},
-            "tool 'a': .*arguments/properties/x.*look-around",
-        ),
+        ([LOOKS_AROUND], {}, "tool 'a': .*arguments/properties/x.*look-around"),
     ],
 )
 def test_wrong_tools_are_refused(
@@ -216,8 +189,3 @@ def test_two_tools_of_one_name_are_refused(hermes: ChatLlamaCpp, face: Face) -> 
     bound = hermes.bind_tools([Weather, Weather])  # LangChain's own tests bind such
     with pytest.raises(ConfigurationError, match="two tools are called 'Weather'"):
         face.invoke(bound, "hi")
-
-
-def test_a_result_without_its_call_is_refused(model: ChatLlamaCpp, face: Face) -> None:
-    with pytest.raises(ConfigurationError, match="message 2 is the result of the tool call 'c1', but no message"):
-        face.invoke(model, [HumanMessage("hi"), ToolMessage("4", tool_call_id="c1")])
