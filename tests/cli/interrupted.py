@@ -21,7 +21,7 @@ def interrupted(*arguments: object, begun: Callable[[], bool]) -> str:
     until = time.monotonic() + 60
     while not begun():
         assert running.poll() is None and time.monotonic() < until
-        time.sleep(0.01)
+        time.sleep(0.02)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=30)
     assert running.returncode == 130 and "Traceback" not in said, said

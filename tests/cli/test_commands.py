@@ -131,7 +131,6 @@ def test_an_error_is_one_line_and_code_1(tmp_path: Path, arguments: tuple[str, .
         ("grade", "p.sqlite", "--grader", "exact", "--timeout", "5"),
         ("grade", "p.sqlite", "--grader", "judge", "--model", "a.gguf", "--timeout", "0"),
         ("grade", "p.sqlite", "--grader", "judge", "--model", "a.gguf", "--judge-reads", "all"),
-        ("grade", "p.sqlite", "--grader", "judge", "--model", "a.gguf", "--concurrency", "0"),
         ("report",),
         ("report", "p.jsonl", "--out", "/"),
         ("report", "p.jsonl", "--out", f"{__file__}/a.html"),

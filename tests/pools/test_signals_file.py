@@ -12,9 +12,13 @@ from langchain_reasc.pools.signals_file import signals_in, signals_path
 from pools.synthetic import append_signals, question, response, write_lines
 
 
+def drawn(rng: np.random.Generator) -> list[dict[str, np.ndarray]]:
+    """Signals of two responses."""
+    return [{name: rng.normal(size=size) for name in ("top_k", "neg_entropy")} for size in (4, 2)]
+
+
 def test_signals_come_back_per_response_and_one_without_any_has_none(tmp_path: Path) -> None:
-    path, rng = tmp_path / "p.signals.gz", np.random.default_rng(0)
-    written = [{name: rng.normal(size=size) for name in ("top_k", "neg_entropy")} for size in (4, 2)]
+    path, written = tmp_path / "p.signals.gz", drawn(np.random.default_rng(0))
     append_signals(path, "q0", [written[0], {}, written[1]])
     [(_, [first, without, last])] = signals_in(path)
     assert without == {}
@@ -40,8 +44,9 @@ def test_a_cut_at_any_byte_loses_only_what_follows(tmp_path: Path) -> None:
 
 def test_damage_before_the_end_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "p.signals.gz"
+    rng = np.random.default_rng(0)
     for number in range(3):
-        append_signals(path, f"q{number}", [{"top_k": np.arange(4.0)}])
+        append_signals(path, f"q{number}", drawn(rng))
     data = bytearray(path.read_bytes())
     data[40] ^= 0xFF
     path.write_bytes(data)
