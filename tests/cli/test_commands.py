@@ -129,7 +129,7 @@ def test_an_error_is_one_line_and_code_1(tmp_path: Path, arguments: tuple[str, .
         ("grade", "p.sqlite", "--grader", "alias", "--tolerance", "0.1"),
         ("grade", "p.sqlite", "--grader", "alias", "--model", "a.gguf"),
         ("grade", "p.sqlite", "--grader", "exact", "--timeout", "5"),
-        ("grade", "p.sqlite", "--grader", "judge", "--model", "a.gguf", "--timeout", "0"),
+        ("grade", "p.sqlite", "--grader", "judge", "--model", "a.gguf", "--concurrency", "0"),
         ("grade", "p.sqlite", "--grader", "judge", "--model", "a.gguf", "--judge-reads", "all"),
         ("report",),
         ("report", "p.jsonl", "--out", "/"),

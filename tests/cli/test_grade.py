@@ -198,8 +198,8 @@ def test_an_error_is_one_line_and_code_1(tmp_path: Path, arguments: tuple[str, .
     assert result.stdout == "" and "grader" not in read_pool(pool).metadata
 
 
-def test_none_at_once_is_wrong_usage(tmp_path: Path) -> None:
-    reasc("grade", a_pool(tmp_path), "--grader", "judge", "--model", "a.gguf", "--concurrency", "0", code=2)
+def test_no_time_at_all_is_wrong_usage(tmp_path: Path) -> None:
+    reasc("grade", a_pool(tmp_path), "--grader", "judge", "--model", "a.gguf", "--timeout", "0", code=2)
 
 
 def test_lines_are_not_written(tmp_path: Path) -> None:
