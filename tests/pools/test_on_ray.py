@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -125,7 +126,7 @@ def test_a_question_that_is_too_long_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_model_that_cannot_be_sent_is_made_by_each_worker(tmp_path: Path) -> None:
-    model, path = Guesser(hears=lambda text, seed: None), tmp_path / "p.sqlite"
+    model, path = Guesser(hears=threading.Lock().acquire), tmp_path / "p.sqlite"  # no other process can have the lock
     with pytest.raises(ConfigurationError, match=r"Guesser cannot be sent to workers.*make_model"):
         record_pool(model, QUESTIONS[:4], path, samples=1, workers=ON_TWO)
     pool = record_pool(model, QUESTIONS[:4], path, samples=1, workers=RayWorkers(make_model=Guesser))
