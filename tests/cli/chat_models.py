@@ -12,6 +12,11 @@ from pydantic import ConfigDict, Field, SecretStr
 _FAILED: set[int] = set()
 
 
+def said(text: str, usage: Any) -> ChatResult:
+    message = AIMessage(text, usage_metadata=usage, response_metadata={"finish_reason": "stop"})
+    return ChatResult(generations=[ChatGeneration(message=message)])
+
+
 class Scripted(BaseChatModel):
     """Says the same of every question; what that costs, and what goes wrong, is told by its fields."""
 
@@ -53,12 +58,7 @@ class Scripted(BaseChatModel):
         told: Any = {"input_tokens": 20, "output_tokens": 8, "total_tokens": 28}
         if self.details:
             told |= {"input_token_details": {"cache_read": 15}, "output_token_details": {"reasoning": 6}}
-        message = AIMessage(
-            "It is \\boxed{5}.",
-            usage_metadata=told if self.usage else None,
-            response_metadata={"finish_reason": "stop"},
-        )
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        return said("It is \\boxed{5}.", told if self.usage else None)
 
 
 class Unseeded(BaseChatModel):
@@ -72,7 +72,7 @@ class Unseeded(BaseChatModel):
 
     def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
         usage: Any = {"input_tokens": 1, "output_tokens": self.size, "total_tokens": 1 + self.size}
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("\\boxed{5}", usage_metadata=usage))])
+        return said("\\boxed{5}", usage)
 
 
 class Fragile(Unseeded):

@@ -22,12 +22,20 @@ def reasc(*arguments: object, code: int = 0) -> Result:
     return result
 
 
-def test_help_teaches_with_examples() -> None:
-    assert "reasc calibrate data.jsonl --model my.gguf" in reasc("--help").stdout
-    for command in ("demo", "ask", "calibrate", "record", "replay"):
-        shown = reasc(command, "--help").stdout
-        assert "Examples" in shown
-        assert f"reasc {command} " in shown
+def test_help_names_the_commands() -> None:
+    shown = reasc("--help").stdout
+    assert "reasc calibrate data.jsonl --model my.gguf" in shown and "reasc pool show" in shown
+    assert all(name in reasc("pool", "--help").stdout for name in ("show", "merge", "export", "import", "convert"))
+
+
+COMMANDS = ["demo", "ask", "calibrate", "record", "replay", "grade"]
+OF_POOLS = ["pool show", "pool merge", "pool export", "pool import", "pool convert"]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *OF_POOLS])
+def test_help_teaches_with_examples(command: str) -> None:
+    shown = reasc(*command.split(), "--help").stdout
+    assert "Examples" in shown and f"reasc {command} " in shown
 
 
 def test_version() -> None:
@@ -55,25 +63,16 @@ def test_replay_prints_data(tmp_path: Path) -> None:
     assert json.loads(reasc(*arguments).stdout) == data  # the same seed, the same numbers
 
 
-def test_replay_has_control_rows_where_asked_to(tmp_path: Path) -> None:
+def test_replay_has_rows_of_controls_and_other_rules_where_asked_to(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=60)
-    data = json.loads(reasc("replay", path, "--json", "--calibration-size", 40, "--controls").stdout)
+    shown = reasc(
+        "replay", path, "--json", "--calibration-size", 40, "--controls", "--rules", "all", "--max-samples", 4
+    )
+    data = json.loads(shown.stdout)
     controls = {row["method"]: row["confidences"] for row in data["rows"] if row["confidences"]}
     assert list(controls) == [f"ASC at equal cost ({name})" for name in ("offline", "online", "mixture")]
     assert all(0.5 < confidence < 1 for [confidence] in controls.values())
-    assert "ASC (4 at once)" in [row["method"] for row in data["rows"]]
-
-
-def test_replay_has_rows_of_the_other_rules_where_asked_to(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.jsonl", questions=30, samples=4)
-    data = json.loads(reasc("replay", path, "--json", "--calibration-size", 20, "--rules", "all").stdout)
-    assert {"L = 3", "Cannot catch up", "CISC"} <= {row["method"] for row in data["rows"]}
-
-
-def test_replay_takes_the_pools_own_scores_where_there_are_no_signals(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.jsonl", questions=60, signals=False, scores=True)
-    data = json.loads(reasc("replay", path, "--json", "--calibration-size", 40).stdout)
-    assert {row["measure"] for row in data["rows"] if row["method"].startswith("ReASC")} == {"recorded"}
+    assert {"ASC (4 at once)", "L = 3", "Cannot catch up", "CISC"} <= {row["method"] for row in data["rows"]}
 
 
 def test_replay_draws_into_a_new_folder_too(tmp_path: Path) -> None:
@@ -125,9 +124,26 @@ def test_an_error_is_one_line_and_code_1(tmp_path: Path, arguments: tuple[str, .
         ("calibrate",),
         ("record", "data.jsonl"),
         ("ask", " "),
+        ("grade", "p.sqlite"),
+        ("grade", "p.sqlite", "--grader", "vibes"),
+        ("grade", "p.sqlite", "--grader", "alias", "--tolerance", "0.1"),
+        ("grade", "p.sqlite", "--grader", "alias", "--model", "a.gguf"),
+        ("grade", "p.sqlite", "--grader", "exact", "--timeout", "5"),
+        ("grade", "p.sqlite", "--grader", "judge", "--model", "a.gguf", "--concurrency", "0"),
+        ("grade", "p.sqlite", "--grader", "judge", "--model", "a.gguf", "--judge-reads", "all"),
+        ("report",),
+        ("report", "p.jsonl", "--out", "/"),
+        ("report", "p.jsonl", "--out", f"{__file__}/a.html"),
+        ("report", "p.jsonl", "--json", "a.json", "--markdown", "a.json"),
+        ("report", "p.jsonl", "--json", "-", "--markdown", "-"),
+        ("report", "p.jsonl", "--csv", "p.jsonl"),
+        ("report", "p.jsonl", "--p-target", "90"),
+        ("report", "p.jsonl", "--parameters", "0"),
+        ("report", "p.jsonl", "--tokens-per-second", "-1"),
+        ("report", "p.jsonl", "--calibration-size", "1"),
     ],
 )
-def test_wrong_usage_is_code_2(arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_is_code_2_before_anything_is_read(arguments: tuple[str, ...]) -> None:
     assert "Usage: reasc" in reasc(*arguments, code=2).stderr
 
 

@@ -1,10 +1,5 @@
 """What a recording is expected to cost, may cost, and has cost, as the command tells it."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -13,6 +8,7 @@ import pytest
 from pools.synthetic import write_lines
 from typer.testing import Result
 
+from cli.interrupted import held, interrupted
 from cli.test_commands import reasc
 from langchain_reasc.cli.cost_lines import duration
 from langchain_reasc.cli.costs import Costs, Limits
@@ -21,7 +17,6 @@ from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.bill import Bill
 from langchain_reasc.pools.store import PoolStore
 
-TESTS = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])  # where Scripted is
 PRICES = '{"currency": "EUR", "models": {"scripted-1": {"input": 1000, "output": 10000, "cached": 100}}}'
 
 
@@ -134,8 +129,8 @@ def test_what_has_cost_as_much_as_it_may_ends_and_goes_on_with_as_much_again(dat
 
 def test_questions_in_flight_are_recorded_when_the_limit_is_reached(data: Path) -> None:
     told = record(data, "--max-tokens-total", 500, "--concurrency", 4, "--model-kwargs", "seconds=0.05", code=1).stderr
-    held = len(read_pool(data.with_name("p.sqlite")).questions)
-    assert f"Drawn      {2 * held} responses in " in told, "all that was paid for is there"
+    kept = len(read_pool(data.with_name("p.sqlite")).questions)
+    assert f"Drawn      {2 * kept} responses in " in told, "all that was paid for is there"
 
 
 def test_what_asks_elsewhere_is_ended_at_the_limit() -> None:
@@ -178,29 +173,14 @@ def test_a_cost_needs_prices(data: Path) -> None:
 
 
 def test_ctrl_c_in_the_middle_leaves_a_bill_and_goes_on(data: Path) -> None:
-    out = data.with_name("p.sqlite")
-    command = ["record", str(data), "--out", str(out), "--samples", "2", "--prices", str(data.with_name("prices.json"))]
-    command += ["--model-class", "cli.chat_models.Scripted", "--model-kwargs", "seconds=0.2"]
-    start = [sys.executable, "-c", "from langchain_reasc.cli import main; main()", *command]
-    running = subprocess.Popen(start, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": TESTS})
-    until = time.monotonic() + 60
-    while not (out.exists() and _held(out) >= 2):
-        assert running.poll() is None and time.monotonic() < until
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    _, told = running.communicate(timeout=30)
-    held = _held(out)
-    assert running.returncode == 130 and "Traceback" not in told and "interrupted" in told, told
-    assert f"Drawn      {2 * held} responses in " in told and 2 <= held < 10
-    reasc(*command[:-2], *command[-2:-1], "seconds=0")
-    assert _held(out) == 10
-
-
-def _held(path: Path) -> int:
-    try:
-        return len(PoolStore.open(path).ids())
-    except Exception:  # it is just being made
-        return 0
+    out, prices = data.with_name("p.sqlite"), data.with_name("prices.json")
+    command = ["record", data, "--out", out, "--samples", 2, "--prices", prices]
+    command += ["--model-class", "cli.chat_models.Scripted", "--model-kwargs"]
+    told = interrupted(*command, "seconds=0.2", begun=lambda: held(out) >= 2)
+    kept = held(out)
+    assert "interrupted" in told and f"Drawn      {2 * kept} responses in " in told and 2 <= kept < 10
+    reasc(*command, "seconds=0")
+    assert held(out) == 10
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from langchain_reasc.evaluation import read_pool
 
 FILES = Path(__file__).parents[1] / "data" / "files"
 MODEL = embedded_model_path()
-needs_model = pytest.mark.skipif(not MODEL.exists(), reason="the shipped model is not built yet")
+pytestmark = pytest.mark.skipif(not MODEL.exists(), reason="the shipped model is not built yet")
 SHORT = ("--samples", 1, "--max-tokens", 12)
 
 
@@ -26,7 +26,6 @@ def asked_of(pool: Path) -> tuple[object, dict[str, object]]:
     return metadata["template"], metadata["fingerprint"]["sampling"]
 
 
-@needs_model
 def test_generated_questions_are_asked_as_the_papers_models_are(tmp_path: Path) -> None:
     named, pool = tmp_path / "qwen2.5-tiny.gguf", tmp_path / "p.sqlite"
     named.symlink_to(MODEL)
@@ -47,7 +46,6 @@ def test_generated_questions_are_asked_as_the_papers_models_are(tmp_path: Path) 
     assert "Recording: 3 of 3" in reasc(*arguments).stderr, "the same command goes on"
 
 
-@needs_model
 def test_what_is_given_goes_before_a_preset(tmp_path: Path) -> None:
     named, pool = tmp_path / "Llama-3.2-tiny.gguf", tmp_path / "p.sqlite"
     named.symlink_to(MODEL)
@@ -62,7 +60,6 @@ def test_what_is_given_goes_before_a_preset(tmp_path: Path) -> None:
     assert [one.references for one in read_pool(pool).questions][1] == ("3 may 1931", "may 1931", "1931")
 
 
-@needs_model
 @pytest.mark.slow
 def test_a_calibration_by_a_preset_is_used_by_the_same(tmp_path: Path) -> None:
     named, out = tmp_path / "gemma-3-tiny.gguf", tmp_path / "c.json"
@@ -76,7 +73,6 @@ def test_a_calibration_by_a_preset_is_used_by_the_same(tmp_path: Path) -> None:
     assert "--allow-mismatch" in reasc(*arguments, code=1).stderr, "without it, something else is asked"
 
 
-@needs_model
 @pytest.mark.slow
 def test_questions_without_answers_are_asked_by_a_preset(tmp_path: Path) -> None:
     arguments = ("calibrate", "--unlabelled", "last-letters:36", "--preset", "auto", "--max-tokens", 24, "--limit", 36)
@@ -129,12 +125,9 @@ def test_a_question_alone_names_its_preset() -> None:
     assert "--preset auto is for data sets" in reasc("ask", "?", "--preset", "auto", code=1).stderr
 
 
-CALIBRATION = embedded_model_path().with_name("calibration.jsonl")
-pytestmark = pytest.mark.skipif(not CALIBRATION.exists(), reason="the shipped model is not built yet")
-
-
 def test_questions_in_a_text_are_calibrated_on_and_the_file_can_be_used(tmp_path: Path) -> None:
-    asked = [json.loads(line)["question"] for line in CALIBRATION.read_text(encoding="utf-8").splitlines()[:40]]
+    lines = MODEL.with_name("calibration.jsonl").read_text(encoding="utf-8").splitlines()
+    asked = [json.loads(line)["question"] for line in lines[:40]]
     data, out = tmp_path / "questions.txt", tmp_path / "new" / "calibration.json"
     data.write_text("\n".join(asked) + "\n", encoding="utf-8")
     shown = reasc("calibrate", "--unlabelled", data, "--out", out, "--limit", 36)
@@ -149,7 +142,7 @@ def test_questions_in_a_text_are_calibrated_on_and_the_file_can_be_used(tmp_path
 
 
 def test_it_says_what_was_known_and_what_was_left_out() -> None:
-    made = load_calibration(embedded_model_path().with_name("calibration.json"))
+    made = load_calibration(MODEL.with_name("calibration.json"))
     [first, *_] = explained_consensus(made, asked=made.n + 2, known=5)
     assert first == f"Questions    {made.n}, with the right answers to 5 of them; 2 were left out"
 

@@ -4,28 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
-from pools.synthetic import Guesser, question, response, write_lines, write_pool
+from pools.synthetic import Guesser, labelled, question, response, write_lines, write_pool
 
 from cli.test_commands import reasc
-from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.record import record_pool
 
-QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
+QUESTIONS = labelled(4)
 
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
     record_pool(Guesser(), QUESTIONS, tmp_path / "pool.sqlite", samples=3)
     return tmp_path / "pool.sqlite"
-
-
-def test_help_teaches_with_examples() -> None:
-    assert "reasc pool show" in reasc("--help").stdout
-    for name in ("show", "merge", "export", "import", "convert"):
-        assert name in reasc("pool", "--help").stdout
-        shown = reasc("pool", name, "--help").stdout
-        assert "Examples" in shown and f"reasc pool {name} " in shown
 
 
 def test_show_in_a_terminal_of_80_columns(pool: Path) -> None:

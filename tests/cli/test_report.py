@@ -89,26 +89,6 @@ def test_an_error_is_one_line_and_code_1(pools: list[Path], arguments: tuple[str
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (),
-        ("{one}", "--out", "/"),
-        ("{one}", "--out", f"{__file__}/a.html"),
-        ("{one}", "--json", "a.json", "--markdown", "a.json"),
-        ("{one}", "--json", "-", "--markdown", "-"),
-        ("{one}", "--csv", "{one}"),
-        ("{one}", "--p-target", "90"),
-        ("{one}", "--parameters", "0"),
-        ("{one}", "--tokens-per-second", "-1"),
-        ("{one}", "--calibration-size", "1"),
-    ],
-)
-def test_wrong_usage_is_code_2_before_anything_is_computed(pools: list[Path], arguments: tuple[str, ...]) -> None:
-    done = reasc("report", *(one.format(one=pools[0]) for one in arguments), code=2)
-    assert "Usage: reasc report" in done.stderr
-
-
 def test_without_jinja2_the_extra_is_named_before_anything_is_computed(
     pools: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

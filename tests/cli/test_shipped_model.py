@@ -1,11 +1,8 @@
 """The commands on the model that comes with the package, and as processes of their own."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,30 +10,17 @@ from langchain_reasc_llama_cpp import embedded_model_path
 from pools.synthetic import write_lines
 from runnable.fakes import calibration
 
+from cli.interrupted import held, interrupted
 from cli.test_commands import reasc
 from langchain_reasc.calibration import Fingerprint, load_calibration, save_calibration
 from langchain_reasc.calibration.asked import confidence_part
 from langchain_reasc.cli import main
 from langchain_reasc.models.stated import instruction
 from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.store import PoolStore
 
 TEST = embedded_model_path().with_name("test.jsonl")
 pytestmark = pytest.mark.skipif(not TEST.exists(), reason="the shipped model is not built yet")
 QUESTION = json.loads(TEST.read_text(encoding="utf-8").splitlines()[0])["question"] if TEST.exists() else ""
-
-
-def _process(*arguments: object) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", "from langchain_reasc.cli import main; main()", *map(str, arguments)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ
-    )
-
-
-def _finished(*arguments: object) -> tuple[int, str, str]:
-    process = _process(*arguments)
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
 
 
 def test_ask_answers_and_says_what_it_spent_and_why_it_stopped() -> None:
@@ -165,10 +149,10 @@ def test_demo_says_how_many_problems_there_are(tmp_path: Path) -> None:
 
 
 def test_exit_codes_of_a_real_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, out, err = _finished("replay", tmp_path / "missing.jsonl")
-    assert (code, out) == (1, "")
-    assert err.startswith("error: no pool at")
-    assert "Traceback" not in err
+    command = [sys.executable, "-c", "from langchain_reasc.cli import main; main()", "replay", "missing.jsonl"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: no pool at") and "Traceback" not in ended.stderr
     monkeypatch.setattr(sys, "argv", ["reasc", "replay", "--wrong-flag"])
     with pytest.raises(SystemExit, match=r"^2$"):
         main()
@@ -176,18 +160,7 @@ def test_exit_codes_of_a_real_process(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_ctrl_c_is_clean_and_recording_goes_on_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "p.sqlite"
-    process = _process("record", TEST, "--out", path)
-    deadline = time.monotonic() + 60
-    while (
-        not (path.exists() and path.stat().st_size and len(PoolStore.create(path).ids()) >= 2)
-        and time.monotonic() < deadline
-    ):
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == 130, err
-    assert "interrupted" in err
-    assert "Traceback" not in err
+    assert "interrupted" in interrupted("record", TEST, "--out", path, begun=lambda: held(path) >= 2)
     done = len(read_pool(path).questions)
     assert done >= 2
     reasc("record", TEST, "--out", path, "--limit", done + 1)

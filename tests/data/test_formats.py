@@ -104,19 +104,6 @@ def test_questions_of_a_data_set_without_their_answers() -> None:
     assert asked == [(question.input, None) for question in read_questions(GPQA, limit=2)]
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"format": "gsm9k"}, "unknown format 'gsm9k'; choose auto, any, gsm8k, math500"),
-        ({"format": "gpqa", "answer_field": "level"}, "--format gpqa settles the fields"),
-        ({"format": "gpqa"}, r"math500\.jsonl, line 1 has no question \(looked for Question; it has problem"),
-    ],
-)
-def test_a_format_that_does_not_fit_is_named(options: dict[str, str], says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
-        read_questions(FILES / "math500.jsonl", **options)  # type: ignore[arg-type]
-
-
 def test_named_fields_go_before_what_is_recognized() -> None:
     by_subject = read_data_set(FILES / "math500.jsonl", question_field="subject", answer_field="level")
     assert by_subject.format.name == "any"

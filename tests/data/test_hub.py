@@ -3,20 +3,19 @@
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from pools.synthetic import write_lines
+from servers.exchange import refuses
+from servers.fake_server import Served, serving
 
 from langchain_reasc.data.questions import read_questions
 from langchain_reasc.exceptions import ConfigurationError
 
 FILES = Path(__file__).with_name("files")
+NO_DATA_SET = refuses(404, x_error_code="RepoNotFound")
 
 OF_A_FOLDER = """
 import sys
@@ -59,30 +58,8 @@ def ran(program: str, *arguments: object, home: Path, **variables: str) -> list[
     return done.stdout.splitlines()
 
 
-@contextmanager
-def hub(asked: list[str]) -> Iterator[str]:
-    """A hub that knows no data set, and keeps what it was asked."""
-
-    class Empty(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(404)
-            self.send_header("X-Error-Code", "RepoNotFound")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        do_HEAD = do_POST = do_GET
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = HTTPServer(("127.0.0.1", 0), Empty)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+def asked_of(hub: Served) -> list[str]:
+    return [*hub.gets, *(one.path for one in hub.exchanges)]
 
 
 @pytest.mark.skipif(find_spec("datasets") is None, reason="datasets is not installed")
@@ -95,11 +72,11 @@ def test_splits_configs_and_slices(tmp_path: Path) -> None:
     sums.mkdir()
     write_lines(sums / "h.jsonl", {"question": "3 + 4?", "answer": "seven\n#### 7"})
     (sums / "README.md").write_text("---\nconfigs:\n- config_name: hard\n  data_files: h.jsonl\n---\n")
-    asked: list[str] = []
-    with hub(asked) as endpoint:
+    with serving(NO_DATA_SET, get=NO_DATA_SET) as hub:
         read, format, train, only, unnamed, dev, easy, elsewhere = ran(
-            OF_A_FOLDER, tmp_path, home=tmp_path / "home", HF_ENDPOINT=endpoint
+            OF_A_FOLDER, tmp_path, home=tmp_path / "home", HF_ENDPOINT=hub.root
         )
+    asked = asked_of(hub)
     assert any("someone/elsewhere" in path for path in asked), "what is nowhere on disk is looked for there"
     assert not [path for path in asked if "trivia" in path or "sums" in path], "what lies on disk is read there"
     assert elsewhere.startswith("ConfigurationError cannot read hf:someone/elsewhere/test from the hub: ")
@@ -118,10 +95,9 @@ def test_no_file_makes_anybody_ask_the_hub(tmp_path: Path) -> None:
 
     parquet.write_table(arrow.table({"question": ["1?"], "answer": ["1"]}), tmp_path / "q.parquet")
     names = [*FILES.glob("*.json*"), *FILES.glob("*.csv"), tmp_path / "q.parquet", "last-letters:3"]
-    asked: list[str] = []
-    with hub(asked) as endpoint:
-        ran(OF_NONE, *names, home=tmp_path / "home", HF_ENDPOINT=endpoint)
-    assert asked == []
+    with serving(NO_DATA_SET, get=NO_DATA_SET) as hub:
+        ran(OF_NONE, *names, home=tmp_path / "home", HF_ENDPOINT=hub.root)
+    assert asked_of(hub) == []
     assert len(names) > 7
     assert not (tmp_path / "home").exists()
 

@@ -157,8 +157,3 @@ def test_the_sampling_is_the_papers() -> None:
     assert llama.parameters == {"temperature": 0.6, "top_p": 0.9}
     assert qwen.parameters == {"temperature": 0.7, "top_p": 0.8, "top_k": 20}
     assert gemma.parameters == {"temperature": 1.0, "top_p": 0.95, "top_k": 64}
-
-
-def test_an_unknown_preset_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="unknown preset 'essay'; choose auto, number, maths"):
-        preset_of("essay")

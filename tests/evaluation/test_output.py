@@ -5,6 +5,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pools.synthetic import write_pool
@@ -65,21 +66,24 @@ def test_the_table_fits_with_nothing_cut_off(run: Replay, parameters: float | No
     assert "A live run" in text
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_the_controls_fit_too(pool: Pool, width: int) -> None:
-    run = replay(pool, [Measure()], calibration_size=40, controls=True)
-    table = _printed(run, summarize(run, resamples=50), width).split("20 questions")[0]
-    assert max(map(len, table.splitlines())) <= width
-    names = {80: (" ASC at equal", "   cost (offline)", " ASC (4 at once)")}
-    assert all(name in table for name in names.get(width, (" ASC at equal cost (offline)", " ASC (4 at once)")))
+CONTROLS = (" ASC (4 at once)", " ASC at equal")
+OTHERS = (" Cannot catch up", " DistriVoting")
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_the_other_rules_fit_too(pool: Pool, width: int) -> None:
-    run = replay(pool, [Measure()], calibration_size=40, rules="all")
+@pytest.mark.parametrize(
+    ("width", "options", "names"),
+    [
+        (80, {"controls": True}, (*CONTROLS, "   cost (offline)")),
+        (100, {"controls": True}, (*CONTROLS, " ASC at equal cost (offline)")),
+        (80, {"rules": "all"}, OTHERS),
+        (100, {"rules": "all"}, OTHERS),
+    ],
+)
+def test_controls_and_other_rules_fit_too(pool: Pool, width: int, options: Any, names: tuple[str, ...]) -> None:
+    run = replay(pool, [Measure()], calibration_size=40, **options)
     table = _printed(run, summarize(run, resamples=50), width).split("20 questions")[0]
-    assert max(map(len, table.splitlines())) <= width
-    assert " Cannot catch up" in table and " DistriVoting" in table and "..." not in table and "…" not in table
+    assert max(map(len, table.splitlines())) <= width and "..." not in table and "…" not in table
+    assert all(name in table for name in names)
 
 
 def test_a_terminal_that_is_narrower_breaks_lines_and_loses_nothing(run: Replay, rows: list[Row]) -> None:

@@ -49,12 +49,6 @@ def test_a_tiny_pool_by_hand(tmp_path: Path) -> None:
     assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
 
 
-def test_esc_looks_at_disjoint_windows_of_four(tmp_path: Path) -> None:
-    agreeing = question("a", *[response("1")] * 2, *[response("7")] * 14)  # 1 1 7 7 | 7 7 7 7
-    row = _rows(replay(read_pool(write_lines(tmp_path / "p.jsonl", agreeing))))["ESC (w=4)"]
-    assert (row.samples.value, row.accuracy.value) == (8, 1)
-
-
 def test_recorded_calls_are_decided_on_by_kind_as_they_were_live(tmp_path: Path) -> None:
     calls = [json.dumps([{"args": {"q": q}, "name": "search"}]) for q in "abc"]
     asked = question("a", response("5"), response(calls[0]), response(calls[1]), response("5"), reference=calls[0])
@@ -165,14 +159,6 @@ def test_results_are_averaged_over_shuffles(tmp_path: Path) -> None:
     assert cells.shape == (4, 30, 6)
     assert (~np.isnan(cells[:, :, 0])).sum(axis=1).tolist() == [20] * 4
     assert _rows(run)["ASC"].accuracy.value == pytest.approx(np.nanmean(cells[:, :, 0]))
-
-
-def test_intervals_are_those_of_a_mean_over_questions(tmp_path: Path) -> None:
-    run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=400, signals=False)))
-    accuracy = summarize(run)[0].accuracy
-    half = 1.96 * np.sqrt(accuracy.value * (1 - accuracy.value) / 400)
-    assert accuracy.high - accuracy.value == pytest.approx(half, rel=0.15)
-    assert accuracy.value - accuracy.low == pytest.approx(half, rel=0.15)
 
 
 def test_a_calibration_that_is_impossible_counts_votes_and_says_so(tmp_path: Path) -> None:

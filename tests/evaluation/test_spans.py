@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from pools.synthetic import Guesser, append_signals, write_lines, write_pool
+from pools.synthetic import Guesser, append_signals, labelled, write_lines, write_pool
 from pydantic import Field
 
 from langchain_reasc.answers import extractor, places_of, vote_of
-from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.evaluation import read_pool
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import PoolError
@@ -20,7 +19,7 @@ from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.signals_file import signals_in, signals_path
 from langchain_reasc.pools.store import PoolStore
 
-QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(12)]
+QUESTIONS = labelled(12)
 ANSWER, STEP = Measure("token_logprob", "answer_span"), Measure("token_logprob", "last_step")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from backends.openai.fake_server import serving, vllm
 from langchain_core.messages import AIMessage, HumanMessage
-from test_examples import EXAMPLES, run, run_here
+from test_examples import EXAMPLES, run, run_here, shown
 
 pytest.importorskip("langchain.agents")
 SCRIPTED = ["agent_with_tools.py", "agent_structured_output.py", "agent_middleware.py"]
@@ -30,12 +30,11 @@ def examples_import_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tools_are_called_as_the_votes_say_and_every_sample_is_billed_once() -> None:
-    done = run_here("agent_with_tools.py")
-    assert done.returncode == 0, done.stderr
-    assert "decided after 6 of 9 samples: agreement" in done.stdout
-    assert re.search(r"1\.0 .*42.*\n +5\.0 .*14", done.stdout), "what was voted"
-    assert "14 euros of order 1042 were paid back" in done.stdout and "42 euros of" not in done.stdout
-    [(asked, said)] = re.findall(r"scripted: (\d+) tokens in, (\d+) out", done.stdout)
+    told = shown(run_here("agent_with_tools.py"))
+    assert "decided after 6 of 9 samples: agreement" in told
+    assert re.search(r"1\.0 .*42.*\n +5\.0 .*14", told), "what was voted"
+    assert "14 euros of order 1042 were paid back" in told and "42 euros of" not in told
+    [(asked, said)] = re.findall(r"scripted: (\d+) tokens in, (\d+) out", told)
     example, scripted = importlib.import_module("agent_with_tools"), importlib.import_module("scripted_model")
     model = scripted.ScriptedModel(script=example.script)
     plain = example.create_agent(model, tools=[example.refund], system_prompt="You settle complaints.")
@@ -47,28 +46,25 @@ def test_tools_are_called_as_the_votes_say_and_every_sample_is_billed_once() -> 
 
 
 def test_structured_output_is_decided_field_by_field() -> None:
-    done = run_here("agent_structured_output.py")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("Invoice(supplier='Lamps & Sons', euros=103.5, due=datetime.date(2026, 6, 17))\n")
-    assert "decided after 6 of 8 samples: agreement" in done.stdout
+    told = shown(run_here("agent_structured_output.py"))
+    assert told.endswith("Invoice(supplier='Lamps & Sons', euros=103.5, due=datetime.date(2026, 6, 17))\n")
+    assert "decided after 6 of 8 samples: agreement" in told
     example = importlib.import_module("agent_structured_output")
     objects = [message.tool_calls[0]["args"] for message in example.script([])]
     assert objects.count(objects[-1]) == 4 and len({repr(one) for one in objects}) == 4
 
 
 def test_the_middleware_votes_on_what_cannot_be_taken_back() -> None:
-    done = run_here("agent_middleware.py")
-    assert done.returncode == 0, done.stderr
-    decided = re.findall(r"decided after (\d+) of \d+ samples: (\w+)", done.stdout)
+    told = shown(run_here("agent_middleware.py"))
+    decided = re.findall(r"decided after (\d+) of \d+ samples: (\w+)", told)
     assert decided == [("1", "alone"), ("6", "agreement"), ("1", "alone")]
-    assert "Booked: Rosa's, 2026-05-01" in done.stdout and "tokens of 20000" in done.stdout
+    assert "Booked: Rosa's, 2026-05-01" in told and "tokens of 20000" in told
 
 
 def test_a_budget_ends_the_votes(caplog: pytest.LogCaptureFixture) -> None:
-    done = run_here("agent_middleware.py", "--max-run-tokens", "50")
-    assert done.returncode == 0, done.stderr
-    assert re.findall(r"decided after (\d+) of \d+ samples: (\w+)", done.stdout) == [("1", "alone")]
-    assert "Booked: Rosa's, 2026-05-08" in done.stdout, "asked plainly, it is mistaken"
+    told = shown(run_here("agent_middleware.py", "--max-run-tokens", "50"))
+    assert re.findall(r"decided after (\d+) of \d+ samples: (\w+)", told) == [("1", "alone")]
+    assert "Booked: Rosa's, 2026-05-08" in told, "asked plainly, it is mistaken"
     assert "the budget of this run is spent" in caplog.text
 
 
@@ -119,9 +115,8 @@ def test_a_database_that_is_none_is_one_line(content: str | None, tmp_path: Path
 @pytest.mark.parametrize("name", ["agent_with_tools.py", "agent_middleware.py"])
 def test_it_asks_a_server_with_its_tools(name: str) -> None:
     with serving(vllm(models=("tiny",))) as server:
-        done = run_here(name, "--model", "tiny", "--base-url", f"{server.url}/v1")
-    assert done.returncode == 0, done.stderr
-    assert "So it is" in done.stdout and "decided after 1 of 1 samples: alone" in done.stdout
+        told = shown(run_here(name, "--model", "tiny", "--base-url", f"{server.url}/v1"))
+    assert "So it is" in told and "decided after 1 of 1 samples: alone" in told
     [asked] = server.requests
     assert asked["model"] == "tiny" and asked["tools"]
 

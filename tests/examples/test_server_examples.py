@@ -4,32 +4,22 @@ import ast
 import importlib.util
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from backends.openai.fake_server import Fake, serving, sglang, vllm
-from test_examples import run_here
+from test_examples import EXAMPLES, run, run_here, shown
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVERS = ["llama_server.py", "vllm_server.py", "sglang_server.py", "ollama_chat.py"]
 HOSTED = {"openai_api.py": "OPENAI_API_KEY", "azure_openai.py": "AZURE_OPENAI_ENDPOINT"}
-
-
-def run(name: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "AZURE_"))}
-    command = [sys.executable, str(EXAMPLES / name), *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.slow  # a whole calibration; make test runs the same steps in tests/servers
 def test_llama_server_calibrates_and_decides(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
-    done = run("llama_server.py", "--start", "--calibrate", "8", "--questions", "2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    first, calibrated, *decided = done.stdout.splitlines()
+    told = shown(run("llama_server.py", "--start", "--calibrate", "8", "--questions", "2", cwd=tmp_path))
+    first, calibrated, *decided = told.splitlines()
     assert first.startswith("llama-server") and "alternatives per token" in first
     assert calibrated.startswith("offline on 8 responses: top_k/bottom_group/W=16")
     assert len(decided) == 2 and all(" samples, by " in line for line in decided)
@@ -38,10 +28,9 @@ def test_llama_server_calibrates_and_decides(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "make"), [("vllm_server.py", vllm), ("sglang_server.py", sglang)])
 def test_it_answers_over_a_server_of_its_kind(name: str, make: Callable[..., Fake], tmp_path: Path) -> None:
     with serving(make(models=("tiny",))) as one, serving(make(models=("tiny",))) as other:
-        done = run(name, "--model", "tiny", "--base-url", one.url, other.url, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{name.partition('_')[0]} 0.") and ": up to 20 alternatives" in done.stdout
-    assert "4 " in done.stdout and " samples" in done.stdout
+        told = shown(run(name, "--model", "tiny", "--base-url", one.url, other.url, cwd=tmp_path))
+    assert told.startswith(f"{name.partition('_')[0]} 0.") and ": up to 20 alternatives" in told
+    assert "4 " in told and " samples" in told
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -72,8 +61,3 @@ def test_it_says_what_needs_to_be_running(name: str) -> None:
     said = ast.get_docstring(ast.parse((EXAMPLES / name).read_text()))
     assert said is not None and f"python examples/{name}" in said
     assert "to be running" in said and "pip install" in said
-
-
-@pytest.mark.parametrize("name", [*SERVERS, *HOSTED])
-def test_no_example_is_named_like_a_package_that_it_would_hide(name: str) -> None:
-    assert name.removesuffix(".py") not in {"vllm", "sglang", "ollama", "openai", "llama_cpp"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.pools_by_hand import synthetic
+from lab.studies import synthetic
 from langchain_reasc.lab.study import Study
 
 

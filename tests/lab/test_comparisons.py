@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pools.synthetic import question, response, write_lines, write_pool
 
-from lab.pools_by_hand import by_hand, cell, made, row, study, synthetic
+from lab.studies import by_hand, cell, made, row, study, synthetic
 from langchain_reasc.evaluation import Estimate, replay, summarize
 from langchain_reasc.evaluation.bootstrap import exact
 from langchain_reasc.evaluation.methods import EQUAL_COST, MIXTURE, OFFLINE, ONLINE

@@ -10,7 +10,7 @@ from pools.synthetic import question, response, write_lines, write_pool
 
 from langchain_reasc.lab.durations import durations
 
-from .studies import made, notes, study
+from .studies import notes, rows_of, study
 
 METHODS = ["pass@1", "SC@16", "ESC (w=4)", "ASC"]
 
@@ -27,7 +27,7 @@ def by_method(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any
 
 def test_recorded_times_by_hand(tmp_path: Path) -> None:
     path = timed(tmp_path / "p.jsonl", [3, 1, 2, 5, 9, 9], [1, 1, 1, 1, 1, 1])
-    rows = by_method(made("latency", study(path, None)))
+    rows = by_method(rows_of("latency", study(path, None)))
     assert (rows["ASC", 1]["Latency"], rows["ASC", 1]["Waves"], rows["ASC", 1]["Tokens"]) == ((11 + 4) / 2, 4, 40)
     assert (rows["ASC", 4]["Latency"], rows["ASC", 4]["Waves"]) == ((5 + 1) / 2, 1)
     assert rows["ASC", 16]["Latency"] == (5 + 1) / 2  # decided after four; the two that take 9 are cut off at 5
@@ -39,15 +39,15 @@ def test_recorded_times_by_hand(tmp_path: Path) -> None:
 
 def test_the_95th_percentile_is_of_questions(tmp_path: Path) -> None:
     path = timed(tmp_path / "p.jsonl", *([float(n)] for n in range(101)))
-    assert made("latency", study(path, None))[0]["95th"] == pytest.approx(95)
+    assert rows_of("latency", study(path, None))[0]["95th"] == pytest.approx(95)
 
 
 def test_without_times_latencies_are_in_tokens_or_at_a_rate(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "p.jsonl", question("q", response("7", 30), response("7", 10), response("7", 20)))
-    rows = by_method(made("latency", study(path, None)))
+    rows = by_method(rows_of("latency", study(path, None)))
     assert (rows["SC@16", 1]["Latency"], rows["SC@16", 16]["Latency"]) == (60, 30)
     assert "so latencies are in tokens; --tokens-per-second R" in notes("latency", study(path, None))
-    rows = by_method(made("latency", study(path, None, tokens_per_second=10.0)))
+    rows = by_method(rows_of("latency", study(path, None, tokens_per_second=10.0)))
     assert (rows["SC@16", 1]["Latency"], rows["SC@16", 16]["Latency"]) == (6, 3)
 
 
@@ -74,7 +74,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_methods_that_weigh_are_timed_too(pool: Path) -> None:
-    rows = by_method(made("latency", study(pool, calibration_size=40)))
+    rows = by_method(rows_of("latency", study(pool, size=40)))
     names = {name for name, _ in rows}
     assert names >= {*METHODS, "Finite horizon (0.97)", "Agreement (0.975)"} and any("ReASC" in name for name in names)
     for name in names:
@@ -87,8 +87,8 @@ def test_methods_that_weigh_are_timed_too(pool: Path) -> None:
 
 def test_where_asc_takes_less_time_the_table_says_so(pool: Path) -> None:
     """To send the first response alone costs a wave where all could go at once."""
-    one = study(pool, calibration_size=40)
-    rows, told = by_method(made("latency", one)), notes("latency", one)
+    one = study(pool, size=40)
+    rows, told = by_method(rows_of("latency", one)), notes("latency", one)
     for at_once in (1, 16):
         more = [name for name, at in rows if at == at_once and rows[name, at]["Latency"] > rows["ASC", at]["Latency"]]
         ours = [name for name in more if "ReASC" in name]
@@ -97,7 +97,7 @@ def test_where_asc_takes_less_time_the_table_says_so(pool: Path) -> None:
 
 
 def test_the_batched_variant_decides_alike_and_pays_for_its_batch(pool: Path) -> None:
-    rows = made("batched", study(pool, calibration_size=40, parameters=1e9))
+    rows = rows_of("batched", study(pool, size=40, parameters=1e9))
     assert [(row["Method"], row["At once"]) for row in rows[:2]] == [("ASC", 1), ("ESC (w=4)", 4)]
     weighing = [row for row in rows if row["Method"].startswith("ReASC")]
     assert weighing
@@ -112,18 +112,18 @@ def test_the_batched_variant_decides_alike_and_pays_for_its_batch(pool: Path) ->
 
 def test_a_pool_without_scores_has_the_rows_that_count(tmp_path: Path) -> None:
     path = timed(tmp_path / "p.jsonl", [1, 1, 1, 1])
-    assert [row["Method"] for row in made("batched", study(path, None))] == ["ASC", "ESC (w=4)"]
+    assert [row["Method"] for row in rows_of("batched", study(path, None))] == ["ASC", "ESC (w=4)"]
     assert "There are no rows of ReASC" in notes("batched", study(path, None))
-    assert made("batched", study(path, None))[0]["TFLOPs"] is None
+    assert rows_of("batched", study(path, None))[0]["TFLOPs"] is None
 
 
 def test_too_few_questions_to_test(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", 5)
-    assert not [row for row in made("latency", study(path)) if row["Method"].startswith("ReASC")]
-    assert "here holds 5 questions; a calibration on 10 leaves none to test" in notes("batched", study(path))
+    assert not [row for row in rows_of("latency", study(path)) if row["Method"].startswith("ReASC")]
+    assert "p holds 5 questions; a calibration on 10 leaves none to test" in notes("batched", study(path))
 
 
 def test_questions_of_one_response_without_an_answer(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "p.jsonl", *(question(f"q{n}", response(None, 0, cut_off=True)) for n in range(3)))
-    rows = made("latency", study(path, None))
+    rows = rows_of("latency", study(path, None))
     assert all((row["Waves"], row["Latency"], row["Tokens"]) == (1, 0, 0) for row in rows)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pools.synthetic import question, response, write_lines, write_pool
 
-from lab.pools_by_hand import cell, made, row, study
+from lab.studies import cell, made, row, study
 from langchain_reasc.evaluation import Estimate
 from langchain_reasc.evaluation.methods import OFFLINE
 from langchain_reasc.exceptions import PoolError

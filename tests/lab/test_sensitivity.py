@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pools.synthetic import question, response, write_lines, write_pool
 
-from lab.pools_by_hand import by_hand, cell, made, row, study, synthetic
+from lab.studies import by_hand, cell, made, row, study, synthetic
 from langchain_reasc.evaluation import replay, summarize
 from langchain_reasc.evaluation.methods import OFFLINE, MethodSettings
 from langchain_reasc.exceptions import PoolError

@@ -6,7 +6,7 @@ import pytest
 from pools.synthetic import question, response, write_lines
 
 from lab.paper_checks import combined
-from lab.pools_by_hand import by_hand, cell, made, row, study
+from lab.studies import by_hand, cell, made, row, study
 from langchain_reasc.evaluation import Estimate
 from langchain_reasc.evaluation.bootstrap import exact
 from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE, ONLINE, SAFEGUARDED

@@ -5,24 +5,14 @@ import signal
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
-from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
-from pools.synthetic import Guesser
+from pools.synthetic import Guesser, labelled
 
 __all__ = ["QUESTIONS", "die_while_writing", "record"]
 
 QUESTIONS = 16
-
-
-class Hurried(Guesser):
-    """Takes as long as it takes to write what it said, so that kills come during either."""
-
-    def _generate(self, *arguments: Any, **options: Any) -> Any:
-        time.sleep(0.001)
-        return super()._generate(*arguments, **options)
 
 
 def record(
@@ -39,9 +29,11 @@ def record(
         if told is not None:
             told.send(done)
 
-    questions = [LabelledQuestion(f"q{number}", f"question {number}", label) for number in range(QUESTIONS)]
+    # It takes as long as it takes to write what it said, so that kills come during either.
+    model = Guesser(hears=lambda text, seed: time.sleep(0.001))
+    questions = labelled(QUESTIONS, label)
     tell(-1)
-    record_pool(Hurried(), questions, path, samples=samples, answer=answer, concurrency=concurrency, on_question=tell)
+    record_pool(model, questions, path, samples=samples, answer=answer, concurrency=concurrency, on_question=tell)
     tell(None)
 
 

@@ -16,8 +16,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.pools.json_lines import take_in
-from langchain_reasc.pools.pool import Pool, PoolQuestion
+from langchain_reasc.pools.pool import Pool
 from langchain_reasc.pools.signals_file import signals_path
 from langchain_reasc.pools.store import PoolStore
 
@@ -94,6 +95,11 @@ def question(name: str, *responses: dict[str, Any], reference: str = "7") -> dic
     return {"id": name, "reference": reference, "responses": list(responses)}
 
 
+def labelled(count: int, label: str = "6") -> list[LabelledQuestion]:
+    """Questions to record."""
+    return [LabelledQuestion(f"q{number}", f"question {number}", label) for number in range(count)]
+
+
 class Guesser(BaseChatModel):
     """Answers from the question and the seed alone; ``hears`` them first, and fails on those it was told to."""
 
@@ -134,17 +140,12 @@ class Guesser(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def untimed(question: PoolQuestion) -> PoolQuestion:
-    """A question without what no two recordings have in common."""
-    return replace(question, responses=tuple(replace(one, seconds=None) for one in question.responses))
-
-
 def content(pool: Pool) -> dict[str, Any]:
     """All that two recordings of the same have in common, by question, whatever order the questions are in."""
     assert pool.signals is not None
     return {
         question.id: (
-            untimed(question),
+            replace(question, responses=tuple(replace(one, seconds=None) for one in question.responses)),
             pool.messages(question.id),
             [{name: values.tolist() for name, values in one.items()} for one in pool.signals.of(question.id)],
         )

@@ -92,10 +92,6 @@ def told(model: object = None, **options: object) -> Estimate:
     return estimate(model or Guesser(), QUESTIONS, ALL, Template(), **options)  # type: ignore[arg-type]
 
 
-class Limited(Guesser):
-    max_tokens: int | None = 50
-
-
 class Counting(Guesser):
     def get_num_tokens_from_messages(self, messages: object, tools: object = None) -> int:
         return 11
@@ -114,10 +110,10 @@ def test_the_template_is_part_of_each_prompt() -> None:
 
 
 def test_a_limit_is_an_upper_bound() -> None:
-    bound = told(Limited())
+    bound = told(Guesser(max_tokens=50))
     assert (bound.completion, bound.completion_by, bound.is_expected) == (40 * 50, "limit", False)
     assert told(Guesser().bind(max_tokens=7)).completion == 40 * 7
-    assert told(Limited(max_tokens=None)).completion is None
+    assert told(Guesser(max_tokens=None)).completion is None
 
 
 def test_the_models_own_tokenizer_counts() -> None:
@@ -134,7 +130,7 @@ def test_a_registered_class_counts_and_another_is_not_asked(monkeypatch: pytest.
 
 def test_what_was_recorded_tells_best() -> None:
     costs = [QuestionCost(f"q{at}", 2, 20.0, mean) for at, mean in enumerate((90.0, 100.0, 110.0))]
-    best = told(Limited(), costs=costs)
+    best = told(Guesser(max_tokens=50), costs=costs)
     assert (best.completion, best.completion_by, best.basis) == (40 * 100, "recorded", 3)
     assert (best.prompt, best.prompt_by) == (40 * 20, "recorded")
     assert best.spread == pytest.approx(4.303 * (10 / 3**0.5) / 100, rel=1e-3)  # Student's t with 2 degrees of freedom
@@ -152,9 +148,9 @@ def test_recorded_questions_that_are_not_asked_tell_of_responses_alone() -> None
 
 
 def test_only_what_is_missing_counts() -> None:
-    left = estimate(Limited(), QUESTIONS, {"q0": 1, "q1": 0}, Template())
+    left = estimate(Guesser(max_tokens=50), QUESTIONS, {"q0": 1, "q1": 0}, Template())
     assert (left.questions, left.responses, left.prompt, left.completion) == (1, 1, 10, 50)
-    none = estimate(Limited(), QUESTIONS, {}, Template())
+    none = estimate(Guesser(max_tokens=50), QUESTIONS, {}, Template())
     assert (none.responses, none.prompt, none.is_expected) == (0, 0, True)
 
 

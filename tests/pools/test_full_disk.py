@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools import Pool, read_pool
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
 from pools.killed import die_while_writing
-from pools.synthetic import Guesser
+from pools.synthetic import Guesser, labelled
 
-QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(24)]
+QUESTIONS = labelled(24)
 
 
 class Talkative(Guesser):

@@ -159,9 +159,8 @@ def test_a_pool_that_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None
     pool = a_pool(tmp_path)
     grading = grade_pool(pool, Exact())
     store = PoolStore.open(pool.path)
-    store.add(
-        StoredQuestion("a", None, ["7.5"], [StoredResponse({"answer": "8", "completion_tokens": 1, "cut_off": 0})])
-    )
+    more = StoredResponse({"answer": "8", "completion_tokens": 1, "cut_off": 0})
+    store.add(StoredQuestion("a", None, ["7.5"], [more]))
     with pytest.raises(PoolError, match="has changed while it was graded"):
         write_verdicts(pool, grading)
     assert "grader" not in store.about()

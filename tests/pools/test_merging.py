@@ -7,21 +7,18 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.pools.merging import Merged, merge_pools
 from langchain_reasc.pools.pool import Pool
 from langchain_reasc.pools.reading import read_pool
 from langchain_reasc.pools.record import record_pool
-from pools.synthetic import Guesser, content, question, response, write_lines
+from pools.synthetic import Guesser, content, labelled, question, response, write_lines
 
-QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
+QUESTIONS = labelled(4)
 
 
-def recorded(
-    path: Path, questions: slice = slice(None), *, seed: int | None = 0, samples: int = 2, **more: Any
-) -> Path:
-    record_pool(Guesser(seed=seed), QUESTIONS[questions], path, samples=samples, **more)
+def recorded(path: Path, questions: slice = slice(None), *, seed: int = 0, samples: int = 2, **more: Any) -> Path:
+    record_pool(more.pop("model", Guesser(seed=seed)), QUESTIONS[questions], path, samples=samples, **more)
     return path
 
 
@@ -112,6 +109,7 @@ def test_the_same_seed_and_other_responses_are_refused(tmp_path: Path) -> None:
     [
         ({"system": "Be brief."}, "differ in system: None and 'Be brief.'; "),
         ({"answer": "boxed"}, "differ in answer: 'auto' and 'boxed'"),
+        ({"model": Guesser(name_="other")}, "differ in model: 'guesser' and 'other'"),
     ],
 )
 def test_another_recording_is_not_mixed_in(change: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -120,13 +118,6 @@ def test_another_recording_is_not_mixed_in(change: dict[str, Any], says: str, tm
         merge_pools(a, b, tmp_path / "c.sqlite")
     assert says in str(refused.value) and "a.sqlite and" in str(refused.value)
     assert not (tmp_path / "c.sqlite").exists()
-
-
-def test_another_model_is_not_mixed_in(tmp_path: Path) -> None:
-    a = recorded(tmp_path / "a.sqlite", slice(1))
-    record_pool(Guesser(name_="other"), QUESTIONS[1:2], tmp_path / "b.sqlite", samples=2)
-    with pytest.raises(PoolError, match="differ in model: 'guesser' and 'other'"):
-        merge_pools(a, tmp_path / "b.sqlite", tmp_path / "c.sqlite")
 
 
 def test_one_id_for_two_questions_or_two_labels(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from langchain_reasc.cli.models import open_model
-from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
 from langchain_reasc.pools import read_pool
@@ -22,14 +21,14 @@ from langchain_reasc.pools.on_ray import RayWorkers
 from langchain_reasc.pools.ray_cluster import LOCAL, ray_cluster
 from langchain_reasc.pools.record import record_pool
 from pools.ray_processes import workers
-from pools.synthetic import Guesser, content
+from pools.synthetic import Guesser, content, labelled
 
 pytestmark = [
     pytest.mark.slow,  # a cluster's start
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found as Linux tells them"),
 ]
 
-QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(40)]
+QUESTIONS = labelled(40)
 ON_TWO = RayWorkers(count=2, concurrency=2)
 
 
@@ -43,43 +42,24 @@ def cluster() -> Iterator[Any]:
             yield ray
 
 
-class Slow(Guesser):
+def slow(text: str, seed: int, *, slowest: str = "", log: Path | None = None) -> None:
     """Takes its time, and more of it for one question."""
-
-    seconds: float = 0.1
-    slowest: str = ""
-    log: Path | None = None
-
-    def _generate(self, messages: Any, *rest: Any, **kwargs: Any) -> Any:
-        if self.log is not None:
-            with self.log.open("a") as file:
-                file.write(f"{messages[-1].content}\n")
-        time.sleep(self.seconds * (20 if messages[-1].content == self.slowest else 1))
-        return super()._generate(messages, *rest, **kwargs)
+    if log is not None:
+        with log.open("a") as file:
+            file.write(f"{text}\n")
+    time.sleep(2 if text == slowest else 0.1)
 
 
-class Deadly(Guesser):
+def deadly(text: str, seed: int) -> None:
     """Takes the process with it that asks one of the questions."""
-
-    def _generate(self, messages: Any, *rest: Any, **kwargs: Any) -> Any:
-        if messages[-1].content == "question 3":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super()._generate(messages, *rest, **kwargs)
+    if text == "question 3":
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Short(Guesser):
+def short(text: str, seed: int) -> None:
     """Finds one question too long."""
-
-    def _generate(self, messages: Any, *rest: Any, **kwargs: Any) -> Any:
-        if messages[-1].content == "question 1":
-            raise ContextOverflowError("5,000 tokens")
-        return super()._generate(messages, *rest, **kwargs)
-
-
-class Unsendable(Guesser):
-    """Holds what no other process can have."""
-
-    lock: Any = None
+    if text == "question 1":
+        raise ContextOverflowError("5,000 tokens")
 
 
 def broken(name: str) -> Guesser:
@@ -109,14 +89,16 @@ def test_a_killed_worker_costs_nothing_that_was_written(
             killed.append(workers()[0])
             os.kill(killed[0], signal.SIGKILL)
 
-    pool = record_pool(Slow(), QUESTIONS, tmp_path / "p.sqlite", samples=2, workers=ON_TWO, on_question=kill)
+    on_ray: Any = {"workers": ON_TWO, "on_question": kill}
+    pool = record_pool(Guesser(hears=slow), QUESTIONS, tmp_path / "p.sqlite", samples=2, **on_ray)
     assert killed and killed[0] not in workers()
     assert content(pool) == content(record_pool(Guesser(), QUESTIONS, tmp_path / "alone.sqlite", samples=2))
 
 
 def test_a_failing_question_costs_none_that_was_in_flight(tmp_path: Path) -> None:
     path = tmp_path / "p.sqlite"
-    model = Slow(fails_on="question 0", slowest="question 1")  # question 1 is in flight when question 0 has failed
+    # Question 1 is in flight when question 0 has failed.
+    model = Guesser(fails_on="question 0", hears=partial(slow, slowest="question 1"))
     with pytest.raises(SamplingError, match=r"2 of 2 samples of question 'q0' failed.*run the same command") as failed:
         record_pool(model, QUESTIONS, path, samples=2, workers=ON_TWO)
     assert isinstance(failed.value.failures[0], ConnectionError)
@@ -128,7 +110,7 @@ def test_a_failing_question_costs_none_that_was_in_flight(tmp_path: Path) -> Non
 def test_a_question_that_kills_its_worker_ends_the_run_and_leaves_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "p.sqlite"
     with pytest.raises(SamplingError, match=r"the workers on Ray ended: .*run the same command again"):
-        record_pool(Deadly(), QUESTIONS, path, samples=1, workers=RayWorkers(count=1))
+        record_pool(Guesser(hears=deadly), QUESTIONS, path, samples=1, workers=RayWorkers(count=1))
     before = content(read_pool(path))
     assert before and "q3" not in before
     after = content(record_pool(Guesser(), QUESTIONS, path, samples=1, workers=ON_TWO))
@@ -137,14 +119,15 @@ def test_a_question_that_kills_its_worker_ends_the_run_and_leaves_what_there_is(
 
 def test_a_question_that_is_too_long_is_left_out(tmp_path: Path) -> None:
     said: list[str] = []
-    pool = record_pool(Short(), QUESTIONS[:4], tmp_path / "p.sqlite", samples=2, workers=ON_TWO, on_notice=said.append)
+    on_ray: Any = {"workers": ON_TWO, "on_notice": said.append}
+    pool = record_pool(Guesser(hears=short), QUESTIONS[:4], tmp_path / "p.sqlite", samples=2, **on_ray)
     assert {question.id for question in pool.questions} == {"q0", "q2", "q3"}
     assert "question 'q1'" in said[0] and "1 of 4 questions do not fit" in said[1]
 
 
 def test_a_model_that_cannot_be_sent_is_made_by_each_worker(tmp_path: Path) -> None:
-    model, path = Unsendable(lock=threading.Lock()), tmp_path / "p.sqlite"
-    with pytest.raises(ConfigurationError, match=r"Unsendable cannot be sent to workers.*make_model"):
+    model, path = Guesser(hears=threading.Lock().acquire), tmp_path / "p.sqlite"  # no other process can have the lock
+    with pytest.raises(ConfigurationError, match=r"Guesser cannot be sent to workers.*make_model"):
         record_pool(model, QUESTIONS[:4], path, samples=1, workers=ON_TWO)
     pool = record_pool(model, QUESTIONS[:4], path, samples=1, workers=RayWorkers(make_model=Guesser))
     assert len(pool.questions) == 4
@@ -181,7 +164,8 @@ def test_nothing_more_is_asked_after_an_interruption(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        record_pool(Slow(log=log), QUESTIONS, tmp_path / "p.sqlite", samples=2, workers=ON_TWO, on_question=interrupt)
+        model = Guesser(hears=partial(slow, log=log))
+        record_pool(model, QUESTIONS, tmp_path / "p.sqlite", samples=2, workers=ON_TWO, on_question=interrupt)
     assert len(read_pool(tmp_path / "p.sqlite").questions) == 5
     time.sleep(2)  # what was in flight ends
     asked = log.read_text()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools import read_pool
 from pools.synthetic import question, response, write_lines, write_pool
@@ -105,6 +106,12 @@ def test_a_cut_inside_a_character_is_a_cut_off_line_too(tmp_path: Path) -> None:
         ([question("a", response("7", score="high"))], "responses[0].score: Input should be a valid number"),
         ([question("a", response("7", score=float("nan")))], "responses[0].score: Input should be a finite number"),
         ([question("a", response("7", correct="perhaps"))], "responses[0].correct: Input should be a valid boolean"),
+        ([GOOD, json.dumps(GOOD)[:-9], GOOD], "line 2 is not valid JSON: Invalid control"),
+        ([question("a", response("7", 10**30))], "line 1: responses[0].completion_tokens: "),
+        ([question("a", response("7", seconds="long"))], "line 1: responses[0].seconds: "),
+        ([GOOD | {"id": "half \ud83d"}], r"line 1: id 'half \ud83d' has half a character in it"),
+        (["[" * 100_000], "line 1 is no JSON that can be read: maximum recursion depth"),
+        (['{"id": ' + "1" * 5000 + "}"], "line 1 is no JSON that can be read: Exceeds the limit"),
     ],
 )
 def test_a_malformed_pool_is_refused_with_line_and_field(tmp_path: Path, lines: list[Any], says: str) -> None:
@@ -132,14 +139,10 @@ def test_pools_add_up_unless_they_share_a_question(tmp_path: Path) -> None:
         first + first
 
 
-@pytest.mark.parametrize(("metadata", "right"), [({}, False), ({"answer": "auto", "extraction_version": None}, True)])
+@pytest.mark.parametrize(
+    ("metadata", "right"), [({}, False), ({"answer": "auto", "extraction_version": EXTRACTION_VERSION}, True)]
+)
 def test_labels_are_spelled_as_by_the_rules_that_found_the_answers(tmp_path: Path, metadata: Any, right: bool) -> None:
-    from langchain_reasc.answers import EXTRACTION_VERSION
-
-    if metadata:
-        metadata["extraction_version"] = EXTRACTION_VERSION
-    response = {"text": "It costs 18 dollars.", "answer": "18", "completion_tokens": 5}
-    question = {"id": "a", "reference": "18 dollars", "responses": [response]}
-    path = tmp_path / "pool.jsonl"
-    path.write_text("\n".join(map(json.dumps, [{"metadata": metadata}, question])) + "\n")
+    line = question("a", response("18", 5, text="It costs 18 dollars."), reference="18 dollars")
+    path = write_lines(tmp_path / "pool.jsonl", {"metadata": metadata}, line)
     assert read_pool(path).questions[0].responses[0].correct is right

@@ -19,9 +19,9 @@ from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.store import PoolStore
-from pools.synthetic import Guesser, content, write_pool
+from pools.synthetic import Guesser, content, labelled, write_pool
 
-QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
+QUESTIONS = labelled(4)
 
 
 def test_a_recorded_pool_holds_everything(tmp_path: Path) -> None:
@@ -130,14 +130,6 @@ def test_what_is_no_file_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(PoolError, match="is no file"):
         record_pool(Guesser(), QUESTIONS, tmp_path / "pipe.sqlite", samples=2)
     assert [one.name for one in tmp_path.iterdir()] == ["pipe.sqlite"]
-
-
-def test_more_questions_join_and_complete_ones_are_not_asked_again(tmp_path: Path) -> None:
-    path = tmp_path / "p.sqlite"
-    before = record_pool(Guesser(), QUESTIONS[:2], path, samples=2)
-    pool = record_pool(Guesser(fails_on="question 0"), QUESTIONS, path, samples=2)
-    assert [question.id for question in pool.questions] == ["q0", "q1", "q2", "q3"]
-    assert pool.questions[:2] == before.questions
 
 
 def test_a_failing_model_keeps_what_was_complete(tmp_path: Path) -> None:

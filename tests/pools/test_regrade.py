@@ -10,7 +10,6 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, vote_of
-from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.evaluation.scoring import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.evidence import Standardizer
@@ -19,9 +18,9 @@ from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.extraction import kept_of, message_of
 from langchain_reasc.pools.record import record_pool
 from langchain_reasc.pools.store import PoolStore
-from pools.synthetic import Guesser, question, response, stored, write_lines, write_pool
+from pools.synthetic import Guesser, labelled, question, response, stored, write_lines, write_pool
 
-QUESTIONS = [LabelledQuestion(f"q{number}", f"question {number}", "6") for number in range(4)]
+QUESTIONS = labelled(4)
 OTHERS = [replace(question, reference="5") for question in QUESTIONS[:2]] + QUESTIONS[2:]
 
 

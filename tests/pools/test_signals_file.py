@@ -1,5 +1,6 @@
 """Token signals beside a pool of JSON Lines: exact, and safe against what a kill left."""
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -8,37 +9,23 @@ import pytest
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.signals_file import signals_in, signals_path
-from pools.synthetic import append_signals, question, response, write_lines, write_pool
+from pools.synthetic import append_signals, question, response, write_lines
 
 
-def _write(path: Path, count: int = 3) -> list[dict[str, np.ndarray]]:
-    rng = np.random.default_rng(0)
-    for number in range(count):
-        held = [{"top_k": rng.normal(size=4), "neg_entropy": rng.normal(size=4)}, {"top_k": rng.normal(size=2)}]
-        held[1]["neg_entropy"] = rng.normal(size=2)
-        append_signals(path, f"q{number}", held)
-    return held
+def drawn(rng: np.random.Generator) -> list[dict[str, np.ndarray]]:
+    """Signals of two responses."""
+    return [{name: rng.normal(size=size) for name in ("top_k", "neg_entropy")} for size in (4, 2)]
 
 
-def test_signals_come_back_per_response(tmp_path: Path) -> None:
-    written = _write(tmp_path / "p.signals.gz")
-    signals = dict(signals_in(tmp_path / "p.signals.gz"))
-    assert [one["top_k"].size for one in signals["q2"]] == [4, 2]
-    for held, expected in zip(signals["q2"], written, strict=True):
+def test_signals_come_back_per_response_and_one_without_any_has_none(tmp_path: Path) -> None:
+    path, written = tmp_path / "p.signals.gz", drawn(np.random.default_rng(0))
+    append_signals(path, "q0", [written[0], {}, written[1]])
+    [(_, [first, without, last])] = signals_in(path)
+    assert without == {}
+    for held, expected in zip((first, last), written, strict=True):
         assert list(held) == ["top_k", "neg_entropy"]
         for name, values in expected.items():
             np.testing.assert_array_equal(held[name], values.astype(np.float32))
-
-
-def test_a_response_without_signals_has_none(tmp_path: Path) -> None:
-    path = tmp_path / "p.signals.gz"
-    append_signals(path, "a", [{"top_k": np.ones(3)}, {}, {"top_k": np.zeros(2)}])
-    [(_, held)] = signals_in(path)
-    assert [{name: values.tolist() for name, values in one.items()} for one in held] == [
-        {"top_k": [1, 1, 1]},
-        {},
-        {"top_k": [0, 0]},
-    ]
 
 
 def test_a_cut_at_any_byte_loses_only_what_follows(tmp_path: Path) -> None:
@@ -57,7 +44,9 @@ def test_a_cut_at_any_byte_loses_only_what_follows(tmp_path: Path) -> None:
 
 def test_damage_before_the_end_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "p.signals.gz"
-    _write(path)
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        append_signals(path, f"q{number}", drawn(rng))
     data = bytearray(path.read_bytes())
     data[40] ^= 0xFF
     path.write_bytes(data)
@@ -74,8 +63,6 @@ def test_damage_before_the_end_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_line_of_signals_is_refused(tmp_path: Path, line: bytes, says: str) -> None:
-    import gzip
-
     path = tmp_path / "p.signals.gz"
     path.write_bytes(gzip.compress(line))
     with pytest.raises(PoolError, match=says):
@@ -103,9 +90,3 @@ def test_of_two_members_with_one_id_the_later_counts(tmp_path: Path) -> None:
     append_signals(signals_path(path), "a", [{"top_k": [2.0]}])
     signals = read_pool(path).signals
     assert signals is not None and signals.of("a")[0]["top_k"].tolist() == [2.0]
-
-
-def test_a_pool_finds_its_signals(tmp_path: Path) -> None:
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=2, samples=3))
-    assert pool.signals is not None
-    assert pool.signals.lengths("q0") == [held.completion_tokens for held in pool.questions[0].responses]

@@ -19,7 +19,7 @@ from langchain_reasc.pools.asking import Answered, Asked, Asking
 from langchain_reasc.pools.on_ray import RayWorkers
 from langchain_reasc.pools.ray_cluster import ray_cluster
 from langchain_reasc.pools.record import record_pool
-from pools.synthetic import Guesser
+from pools.synthetic import Guesser, labelled, write_lines
 
 QUESTION = LabelledQuestion("q0", "Ada has 3 pens and 4 cups. How many things has Ada?", "7", ("seven",))
 
@@ -64,21 +64,10 @@ def test_what_is_answered() -> None:
             np.testing.assert_array_equal(one.reading.signals[name], values)
 
 
-@pytest.mark.parametrize(
-    ("error", "name"),
-    [
-        (exceptions.ContextOverflowError("5,000 tokens"), "is_retryable"),
-        (exceptions.SamplingError("failed", [ConnectionError("gone"), ValueError("odd")]), "failures"),
-        (exceptions.SampleTimeout("late", [TimeoutError("12 s")]), "failures"),
-        (exceptions.NoVote("none", [AIMessage("I do not know.")]), "responses"),
-        (exceptions.Undecided("spent", {"answer": "7"}), "result"),
-        (exceptions.missing_extra("ray", "ray"), "name"),
-    ],
-)
-def test_errors_keep_what_they_know(error: exceptions.ReASCError, name: str) -> None:
+def test_an_error_without_a_vote_keeps_the_responses() -> None:
+    error = exceptions.NoVote("none", [AIMessage("I do not know.")])
     copy = again(error)
-    assert type(copy) is type(error) and str(copy) == str(error)
-    assert repr(getattr(copy, name)) == repr(getattr(error, name))
+    assert type(copy) is exceptions.NoVote and str(copy) == "none" and copy.responses == error.responses
 
 
 def test_any_error_can_be_sent() -> None:
@@ -91,7 +80,9 @@ def test_any_error_can_be_sent() -> None:
     assert isinstance(exceptions.portable(ValueError("fine")), ValueError)
 
 
-QUESTIONS = [LabelledQuestion("q0", "question 0", "6")]
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_lines(tmp_path / "q.jsonl", {"question": "How much is 2 + 2?", "answer": 4})
 
 
 @pytest.mark.parametrize(
@@ -112,20 +103,16 @@ def test_rays_client_is_refused() -> None:
         pass
 
 
-def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, data: Path, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"ray is not installed.*langchain-reasc\[ray\]"):
-        record_pool(Guesser(), QUESTIONS, tmp_path / "p.sqlite", samples=1, workers=RayWorkers())
-    data = tmp_path / "q.csv"
-    data.write_text("question,answer\nHow much is 2 + 2?,4\n")
+        record_pool(Guesser(), labelled(1), tmp_path / "p.sqlite", samples=1, workers=RayWorkers())
     refused = reasc("record", data, "--out", tmp_path / "c.sqlite", "--ray", "local", code=1)
     assert "langchain-reasc[ray]" in refused.stderr and not (tmp_path / "c.sqlite").exists()
 
 
-def test_workers_without_ray_are_refused(tmp_path: Path) -> None:
-    data = tmp_path / "q.csv"
-    data.write_text("question,answer\nHow much is 2 + 2?,4\n")
-    refused = reasc("record", data, "--out", tmp_path / "c.sqlite", "--ray-workers", "2", code=1)
+def test_workers_without_ray_are_refused(data: Path) -> None:
+    refused = reasc("record", data, "--out", data.with_name("c.sqlite"), "--ray-workers", "2", code=1)
     assert refused.stderr == "error: --ray-workers goes with --ray\n"
 
 
