@@ -109,7 +109,7 @@ class Decoder:
         self._report.close()
 
     def _start(self, plan: Plan) -> None:
-        """Draw first tokens from prompts' own logits; whoever ends with it takes no part in the decode."""
+        """Draw first tokens from prompts' own logits; whoever ends with it, or fails, takes no part in the decode."""
         for sequence in plan.starting:
             group = sequence.group
             if sequence.status is not Status.RUNNING or group in self._failures or group.prompt is None:
@@ -131,6 +131,7 @@ class Decoder:
             self._draw(logits[None], [sequence], decoded=False)
         self._end_failed(plan)
         plan.rows = [sequence for sequence in plan.rows if sequence.status is Status.RUNNING]
+        plan.chunks = [(prefill, size) for prefill, size in plan.chunks if not prefill.group.left]
 
     def _run(self, plan: Plan) -> Logits:
         """Decode; returns a row of logits for each of the plan's rows, then for each prompt that is whole now."""
