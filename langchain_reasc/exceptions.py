@@ -30,6 +30,7 @@ but SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingError one of who
 """
 
 import pickle
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ __all__ = [
     "ServerUnreachable",
     "Undecided",
     "UnsupportedProcessorError",
+    "is_control_flow",
     "missing_extra",
     "portable",
 ]
@@ -205,6 +207,12 @@ def missing_extra(extra: str, package: str) -> MissingExtraError:
     return MissingExtraError(
         f"{package} is not installed. Install it with: pip install 'langchain-reasc[{extra}]'", name=package
     )
+
+
+def is_control_flow(error: BaseException) -> bool:
+    """Whether this is how LangGraph leaves a node, by ``interrupt()`` say, and so no failure of what raised it."""
+    langgraph = sys.modules.get("langgraph.errors")  # who raises such has imported it
+    return langgraph is not None and isinstance(error, langgraph.GraphBubbleUp)
 
 
 def _is_retryable(failure: BaseException) -> bool:

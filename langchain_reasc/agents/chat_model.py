@@ -1,7 +1,7 @@
 """``ChatReASC``: a chat model around any chat model, for wherever a chat model is asked for."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -54,9 +54,10 @@ class ChatReASC(StandIn):
     answer: AnswerSpec = "message"
     """What responses vote for: ``"message"`` for tool calls and structured output alone, or where the answer is in a
     text: see :func:`langchain_reasc.answers.extractor`."""
-    when: Callable[[AIMessage], bool] | None = Field(default=None, repr=False)
+    when: Callable[[AIMessage], bool | Awaitable[bool]] | None = Field(default=None, repr=False)
     """Whether a first response is to be put to the vote. It is then launched alone, and what does not deserve a vote is
-    given back as it is. None for every response with tool calls, and with ``answer="message"`` for no other."""
+    given back as it is. An async function is awaited, and refused in a synchronous call. None for
+    every response with tool calls, and with ``answer="message"`` for no other."""
     on_spent: SpendingListener | None = Field(default=None, repr=False, exclude=True)
     """Told, when a call has ended or failed, how many tokens, prompt and generated, and how many samples it cost."""
 

@@ -37,7 +37,7 @@ __all__ = ["ReASCMiddleware"]
 
 logger = logging.getLogger(__name__)
 
-When = Callable[[ModelRequest[Any], AIMessage], bool]
+When = Callable[[ModelRequest[Any], AIMessage], bool | Awaitable[bool]]
 
 
 class SpendingState(AgentState[Any]):
@@ -97,7 +97,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         Args:
             when: given the request and the first response, says whether to put it to the vote. None for every response
                 that calls tools, and for structured output; text alone is then passed on, unless ``answer`` says where
-                an answer is in it.
+                an answer is in it. An async function is awaited, and refused in a synchronous run. Where it fails, the
+                response is put to the vote; LangGraph's ``interrupt()`` in it interrupts the agent.
             read_only: names of tools that change nothing. A response that calls only such is passed on.
             max_run_tokens: prompt and generated tokens that the samples of a run may cost.
             max_run_samples: samples that a run may launch.

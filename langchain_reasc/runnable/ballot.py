@@ -1,21 +1,40 @@
 """What the responses to one question vote for, and which of them vote for the same."""
 
+import inspect
+import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
 from langchain_reasc.answers import Classes, Extractor, ToolVotes, Vote, can_refuse, vote_of, with_answer
 from langchain_reasc.answers.tool_calls import Schemas
-from langchain_reasc.exceptions import ReASCError
+from langchain_reasc.exceptions import ConfigurationError, ReASCError, is_control_flow
 from langchain_reasc.method.stopping import Response, StoppingRule
 from langchain_reasc.runnable.meanings import Meanings
 
-__all__ = ["Ballot", "DeservesVote"]
+__all__ = ["Ballot", "DeservesVote", "refuse_async"]
 
-DeservesVote = Callable[[AIMessage], bool]
+logger = logging.getLogger(__name__)
+
+DeservesVote = Callable[[AIMessage], bool | Awaitable[bool]]
 """Whether a first response is to be put to the vote; what is not is taken as it is."""
+
+
+def refuse_async(deserves_vote: Any) -> None:
+    """Refuse an async function where nobody can await it.
+
+    Raises:
+        ConfigurationError: it is one.
+    """
+    if inspect.iscoroutinefunction(deserves_vote) or inspect.isawaitable(deserves_vote):
+        raise ConfigurationError(
+            "when= is an async function, which only asynchronous calls can await: call ainvoke, astream or abatch, or "
+            "give a function that is not async"
+        )
 
 
 class Ballot:
@@ -40,6 +59,7 @@ class Ballot:
     ) -> None:
         self.extract, self._tools, self._schemas = extract, tools, schemas
         self._meanings, self._deserves_vote = meanings, deserves_vote
+        self._deserved = True
         self._near = Classes(self._is_near)
         self._without: Counter[str] = Counter()  # why -> responses
         self._notices: dict[str, None] = {}  # an ordered set
@@ -49,15 +69,42 @@ class Ballot:
         """Whether the first response is looked at before any other is launched."""
         return self._deserves_vote is not None
 
-    def needs_none(self, first: AIMessage) -> bool:
+    @property
+    def needs_none(self) -> bool:
         """Whether the first response is taken as it is."""
-        if self._deserves_vote is None:
-            return False
+        return not self._deserved
+
+    def judge(self, first: AIMessage) -> None:
+        """Ask whether the first response deserves a vote; where that fails, it does.
+
+        Raises:
+            ConfigurationError: an async function was to tell it.
+        """
+        if self._deserves_vote is not None:
+            with self._voted_on_if_failed():
+                deserved = self._deserves_vote(first)
+                if inspect.iscoroutine(deserved):
+                    deserved.close()
+                refuse_async(deserved)
+                self._deserved = bool(deserved)
+
+    async def ajudge(self, first: AIMessage) -> None:
+        """The asynchronous :meth:`judge`, which awaits an async function."""
+        if self._deserves_vote is not None:
+            with self._voted_on_if_failed():
+                deserved = self._deserves_vote(first)
+                self._deserved = bool(await deserved if inspect.isawaitable(deserved) else deserved)
+
+    @contextmanager
+    def _voted_on_if_failed(self) -> Iterator[None]:
         try:
-            return not self._deserves_vote(first)
+            yield
         except Exception as error:  # the user's function, asked of a response that is paid for
-            self._notices[f"{getattr(self._deserves_vote, '__name__', 'when')} failed on a response: {error!r}"] = None
-            return False
+            if isinstance(error, ReASCError) or is_control_flow(error):
+                raise
+            failure = f"{getattr(self._deserves_vote, '__name__', 'when')} failed on a response: {error!r}"
+            logger.warning("%s; the response is put to the vote", failure, exc_info=error)
+            self._notices[failure] = None
 
     def rule(self, rule: StoppingRule) -> StoppingRule:
         """The rule as it decides on such answers: by field, or as it is."""
@@ -68,9 +115,9 @@ class Ballot:
         vote = Vote(None)
         try:
             vote = vote_of(message, self.extract, self._tools, self._schemas)
-        except ReASCError:
-            raise
         except Exception as error:  # the user's extractor: one odd response must not lose the others
+            if isinstance(error, ReASCError) or is_control_flow(error):
+                raise
             self._notices[f"the answer extractor failed on a response: {error!r}"] = None
         if vote.why_none:
             self._without[vote.why_none] += 1

@@ -15,6 +15,7 @@ from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.answers.equivalence import Classes, Equivalence, Unclear
 from langchain_reasc.answers.free_text import spelling
+from langchain_reasc.exceptions import is_control_flow
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.daemons import start_daemon
 from langchain_reasc.models.usage import estimated_usage, is_estimated, reported_usage, tokens_of_text
@@ -106,6 +107,8 @@ class Meanings:
                 self._in_a_row = 0
                 return same
             except Exception as error:  # whatever a judge or a user's function may raise: no sample is lost for it
+                if is_control_flow(error):
+                    raise
                 self._first_failure = self._first_failure or error
                 self._in_a_row += self._equivalence.kind != "same" and not isinstance(error, Unclear)
         self._failed += 1

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage
 
 from langchain_reasc.calibration import Calibration, Correctness
 from langchain_reasc.exceptions import ReASCError, SamplingError
@@ -126,6 +127,16 @@ class Session:
         self._launched = begin + count
         return range(begin, self._launched)
 
+    def judge(self, sample: Sample) -> None:
+        """Ask of the first response, before it is added, whether it is put to the vote."""
+        if (first := self._first(sample)) is not None:
+            self._ballot.judge(first)
+
+    async def ajudge(self, sample: Sample) -> None:
+        """The asynchronous :meth:`judge`."""
+        if (first := self._first(sample)) is not None:
+            await self._ballot.ajudge(first)
+
     def add(self, sample: Sample) -> bool:
         """Take a finished sample; True once the decision has fallen."""
         self._samples[sample.index] = sample
@@ -232,6 +243,9 @@ class Session:
             return True  # until one is there to be judged
         return launched == 0 and self._gated
 
+    def _first(self, sample: Sample) -> AIMessage | None:
+        return sample.message if sample.status == "complete" and not self._responses else None
+
     def _consider(self, sample: Sample) -> None:
         self._responses[sample.index] = self._read(sample)
         decision = decide(self._capped, list(self._responses.values()))
@@ -241,7 +255,7 @@ class Session:
 
     def _read(self, sample: Sample) -> Response:
         assert sample.message is not None
-        if not self._responses and self._ballot.needs_none(sample.message):
+        if not self._responses and self._ballot.needs_none:
             return Response(None, alone=True)
         vote = self._ballot.vote(sample.message)
         score = self._scorer.score(sample.message, vote)

@@ -9,6 +9,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.runnable.ballot import refuse_async
 from langchain_reasc.runnable.question import Question, Start
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import Session
@@ -52,6 +53,7 @@ class Solver(Terms):
         Raises:
             ReASCError: as :meth:`~langchain_reasc.ReASCRunnable.invoke`.
         """
+        refuse_async(question.deserves_vote)
         session = self.session(question, start, config)
         with _accounted(session, question):
             if start and start.sample.status == "complete":
@@ -82,6 +84,7 @@ class Solver(Terms):
         """Draw up to ``wanted`` samples, as many as there are places for, and decide on them."""
         with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
             for sample, wave in samples:
+                session.judge(sample)
                 if _considered(session, sample, question.model):
                     wave.cutoff.stop()
         self.limit(session, question)
@@ -92,6 +95,7 @@ class Solver(Terms):
         """The asynchronous :meth:`advance`."""
         async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
             async for sample, wave in samples:
+                await session.ajudge(sample)
                 if await self._aconsidered(session, sample, question):
                     wave.cutoff.stop()
         self.limit(session, question)

@@ -1,5 +1,7 @@
 """ChatReASC wherever a chat model is asked for."""
 
+import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,10 +11,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tools import tool
+from langgraph.errors import GraphInterrupt, ParentCommand
 from pydantic import BaseModel
+from runnable.conftest import AsyncRunner
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
 
 from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided
 
 VOTES = {"answer": "auto", "concurrency": 1}
@@ -73,13 +78,58 @@ def test_what_a_first_response_deserves_may_be_said(runner: Any) -> None:
     assert (len(asked), len(model.log.calls)) == (1, 1)
 
 
-def test_a_function_that_fails_on_it_costs_nothing(runner: Any) -> None:
+def test_a_function_that_fails_on_it_costs_nothing(runner: Any, caplog: pytest.LogCaptureFixture) -> None:
     def when(message: AIMessage) -> bool:
         raise KeyError("nope")
 
     message = runner.invoke(ChatReASC(model=calling("cat"), when=when).bind_tools([look]), "q")
     assert message.tool_calls and account(message)["samples"] >= 4
     assert "when failed on a response: KeyError('nope')" in account(message)["notices"]
+    assert "when failed on a response: KeyError('nope'); the response is put to the vote" in caplog.messages
+
+
+class Asking:
+    """An object whose call is asynchronous."""
+
+    def __init__(self, deserves: bool) -> None:
+        self.deserves = deserves
+
+    async def __call__(self, message: AIMessage) -> bool:
+        await asyncio.sleep(0)
+        return self.deserves
+
+
+async def _asked(deserves: bool, message: AIMessage) -> bool:
+    return await Asking(deserves)(message)
+
+
+@pytest.mark.parametrize("deserves", [True, False])
+@pytest.mark.parametrize(
+    "made", [Asking, lambda deserves: partial(_asked, deserves), lambda deserves: lambda one: _asked(deserves, one)]
+)
+def test_an_async_function_is_awaited(made: Any, deserves: bool) -> None:
+    model = calling("cat", "dog", "dog", "dog", "dog", "dog")
+    chat = ChatReASC(model=model, when=made(deserves), concurrency=1).bind_tools([look])
+    message = AsyncRunner().invoke(chat, "q")
+    assert message.tool_calls[0]["args"] == {"at": "dog" if deserves else "cat"}
+    assert (account(message)["reason"] == "alone") is not deserves
+    asked = len(model.log.calls)
+    with pytest.raises(ConfigurationError, match="only asynchronous calls can await: call ainvoke"):
+        chat.invoke("q")
+    assert len(model.log.calls) - asked <= 1  # none, where the function itself is known to be asynchronous
+
+
+@pytest.mark.parametrize("kind", [GraphInterrupt, ParentCommand])
+def test_what_leaves_a_node_is_no_failure(runner: Any, kind: Any) -> None:
+    def leaving(*given: Any) -> Any:
+        raise kind(())
+
+    for chat in (ChatReASC(model=calling("cat"), when=leaving), ChatReASC(model=saying("1"), answer=leaving)):
+        with pytest.raises(kind):
+            runner.invoke(chat, "q")
+    compared = ReASCRunnable(model=saying("1", "2"), answer=free_text(same=leaving))
+    with pytest.raises(kind):
+        runner.invoke(compared, "q")
 
 
 def test_it_speaks_for_the_model_inside() -> None:

@@ -1,17 +1,21 @@
 """What an agent's model is about to do is put to the vote, where it deserves that."""
 
+import asyncio
 import importlib
 import sys
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
 from runnable.fakes import TOP_K, Reply, Scripted
 
 from agents.acting import (
     ASKED,
     ONE_BY_ONE,
     SUNNY,
+    THREAD,
     Agents,
     Overriding,
     acting,
@@ -90,6 +94,38 @@ def test_a_function_of_the_request_and_the_first_response_decides(agents: Agents
     state = agents.ask(agent_of(acting({ASKED: [weather("Rome")], "": [SUNNY]}), ReASCMiddleware(when=when)))
     assert asked == [(["get_weather"], True), (["get_weather"], False)]
     assert [launched > 1 for launched in samples_of(state)] == [True, False]
+
+
+def is_approved(request: Any, response: AIMessage) -> bool:
+    return bool(interrupt(response.tool_calls)) if response.tool_calls else False
+
+
+async def ais_approved(request: Any, response: AIMessage) -> bool:
+    await asyncio.sleep(0)
+    return is_approved(request, response)
+
+
+@pytest.mark.parametrize("when", [is_approved, ais_approved])
+@pytest.mark.parametrize("approved", [True, False])
+def test_what_decides_may_interrupt_the_agent(agents: Agents, when: Any, approved: bool) -> None:
+    if when is ais_approved and not agents.is_async:
+        pytest.skip("refused, see below")
+    middleware = ReASCMiddleware(when=when, max_run_samples=50, **ONE_BY_ONE)
+    agent = agent_of(two_cities(), middleware, checkpointer=InMemorySaver())
+    [asked] = agents.ask(agent, config=THREAD)["__interrupt__"]
+    assert asked.value[0]["args"] == {"city": "Rome"}
+    state = agents.ask(agent, Command(resume=approved), THREAD)
+    assert state["messages"][1].tool_calls[0]["args"] == {"city": "Paris" if approved else "Rome"}
+    assert samples_of(state) == [6 if approved else 1, 1]
+    spent = agent.get_state(THREAD).values["reasc_spent"]["samples"]
+    assert spent == sum(samples_of(state)) + 1  # the response on which it was interrupted was paid for, too
+
+
+def test_an_async_function_is_refused_in_a_synchronous_run() -> None:
+    model = two_cities()
+    with pytest.raises(ConfigurationError, match="when= is an async function, which only asynchronous calls can await"):
+        agent_of(model, ReASCMiddleware(when=ais_approved)).invoke({"messages": [HumanMessage(ASKED)]})
+    assert not model.log.calls
 
 
 def test_texts_vote_where_it_is_said_where_their_answer_is(agents: Agents) -> None:
