@@ -19,7 +19,7 @@ from langchain_core.utils.utils import LC_ID_PREFIX
 from pydantic import Field
 
 from langchain_reasc.agents.below import announced, remember_config, remember_run, taken
-from langchain_reasc.agents.chunks import chunks_of
+from langchain_reasc.agents.chunks import chunk_of
 from langchain_reasc.agents.inner import demands_call, rebound, unbound, wants_structure, with_inside
 from langchain_reasc.agents.stand_in import StandIn
 from langchain_reasc.answers import AnswerSpec
@@ -45,7 +45,7 @@ class ChatReASC(StandIn):
     model's run, so that nobody counts its tokens a second time.
 
     By default (``answer="message"``) tool calls and structured output are voted on; text alone is given back after one
-    response, which is launched alone. The winner is streamed at the end.
+    response, which is launched alone. The winner is streamed at the end, as one chunk.
 
     Example:
         >>> agent = create_agent(ChatReASC(model=llm), tools=[get_weather])
@@ -99,7 +99,7 @@ class ChatReASC(StandIn):
     def stream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[AIMessageChunk]:
-        """The winning response in chunks, once it is known."""
+        """The winning response as one chunk, once it is known."""
         yield from super().stream(input, announced(CallbackManager, config), **kwargs)
 
     async def astream(
@@ -157,8 +157,7 @@ class ChatReASC(StandIn):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for chunk in chunks_of(self._answered(messages, stop, run_manager, kwargs)):
-            yield ChatGenerationChunk(message=chunk)
+        yield ChatGenerationChunk(message=chunk_of(self._answered(messages, stop, run_manager, kwargs)))
 
     async def _astream(
         self,
@@ -167,8 +166,7 @@ class ChatReASC(StandIn):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in chunks_of(await self._aanswered(messages, stop, run_manager, kwargs)):
-            yield ChatGenerationChunk(message=chunk)
+        yield ChatGenerationChunk(message=chunk_of(await self._aanswered(messages, stop, run_manager, kwargs)))
 
     def _answered(
         self, messages: Messages, stop: list[str] | None, run: CallbackManagerForLLMRun | None, kwargs: dict[str, Any]

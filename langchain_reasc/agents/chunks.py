@@ -1,34 +1,27 @@
-"""A whole message as the chunks of a stream, which add up to it."""
-
-import json
-from collections.abc import Iterator
+"""A whole message as a chunk of a stream."""
 
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.messages.tool import tool_call_chunk
 
-__all__ = ["chunks_of"]
+__all__ = ["chunk_of"]
 
 
-def chunks_of(message: AIMessage) -> Iterator[AIMessageChunk]:
-    """The text or each content block, each tool call, and last what is said of the whole: usage, metadata."""
-    empty: str | list[str | dict[str, object]] = "" if isinstance(message.content, str) else []
-    if isinstance(message.content, str):
-        if message.content:
-            yield AIMessageChunk(content=message.content, id=message.id)
-    else:
-        for block in message.content:
-            yield AIMessageChunk(content=[block], id=message.id)
-    made = [(call["name"], json.dumps(call["args"], ensure_ascii=False), call["id"]) for call in message.tool_calls]
-    failed = [(call["name"], call["args"], call["id"]) for call in message.invalid_tool_calls]
-    for index, (name, args, call_id) in enumerate([*made, *failed]):
-        call = tool_call_chunk(name=name, args=args, id=call_id, index=index)
-        yield AIMessageChunk(content=empty, tool_call_chunks=[call], id=message.id)
-    yield AIMessageChunk(
-        content=empty,
+def chunk_of(message: AIMessage) -> AIMessageChunk:
+    """The only chunk of a stream that is this message.
+
+    It is not cut in pieces: how content blocks, tool calls and provider metadata belong together differs from provider
+    to provider, and LangChain reads a chunk that is marked as the last as it reads a whole message.
+    """
+    chunk = AIMessageChunk(
+        content=message.content,
         id=message.id,
         name=message.name,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
         additional_kwargs=message.additional_kwargs,
         response_metadata=message.response_metadata,
         usage_metadata=message.usage_metadata,
         chunk_position="last",
     )
+    for index, call in enumerate(chunk.tool_call_chunks):
+        call["index"] = index
+    return chunk

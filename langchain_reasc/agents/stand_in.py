@@ -32,7 +32,7 @@ class StandIn(Face, BaseChatModel):
     stop: list[str] | None = None
     """Strings that end a response."""
     streaming: bool = False
-    """Whether ``invoke`` tells handlers of the winner chunk by chunk, as ``stream`` does."""
+    """Whether ``invoke`` tells handlers what ``stream`` would."""
 
     @model_validator(mode="after")
     def _set_model_profile(self) -> Self:

@@ -1,4 +1,4 @@
-"""The chunks of a message add up to it, whatever is in it."""
+"""A message as a chunk is that message, whatever is in it."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata
 
-from langchain_reasc.agents.chunks import chunks_of
+from langchain_reasc.agents.chunks import chunk_of
 
 USAGE = UsageMetadata(input_tokens=3, output_tokens=4, total_tokens=7)
 ANTHROPIC: list[Any] = [
@@ -33,15 +33,8 @@ CALLS = st.lists(
 )
 
 
-def added(message: AIMessage) -> AIMessage:
-    first, *rest = chunks_of(message)
-    whole = message_chunk_to_message(sum(rest, first))
-    assert isinstance(whole, AIMessage)
-    return whole
-
-
 @given(content=st.text(max_size=30) | st.just(ANTHROPIC), calls=CALLS)
-def test_they_add_up(content: Any, calls: Any) -> None:
+def test_it_is_the_message(content: Any, calls: Any) -> None:
     message = AIMessage(
         content,
         tool_calls=calls,
@@ -50,23 +43,22 @@ def test_they_add_up(content: Any, calls: Any) -> None:
         response_metadata={"model_name": "m", "reasc": {"samples": 3}},
         usage_metadata=USAGE,
     )
-    assert added(message) == message
+    chunk = chunk_of(message)
+    assert message_chunk_to_message(chunk) == message
+    assert chunk.chunk_position == "last"
+    assert [call["index"] for call in chunk.tool_call_chunks] == [*range(len(calls))]
 
 
-def test_the_last_one_says_so_and_only_that_one() -> None:
-    chunks = list(chunks_of(AIMessage("hi", tool_calls=[{"name": "f", "args": {}, "id": "1", "type": "tool_call"}])))
-    assert [chunk.chunk_position for chunk in chunks] == [None, None, "last"]
-    assert all(isinstance(chunk, AIMessageChunk) for chunk in chunks)
+@given(content=st.text(max_size=30) | st.just(ANTHROPIC), calls=CALLS)
+def test_it_is_so_once_it_is_added_to_others(content: Any, calls: Any) -> None:
+    message = AIMessage(content, tool_calls=calls, response_metadata={"model_provider": "anthropic"})
+    whole = AIMessageChunk(content="" if isinstance(content, str) else []) + chunk_of(message)
+    assert (whole.content, whole.tool_calls) == (content, calls)
 
 
-def test_a_message_without_anything_is_one_chunk() -> None:
-    [chunk] = chunks_of(AIMessage("", usage_metadata=USAGE))
-    assert chunk.usage_metadata == USAGE
-
-
-@pytest.mark.parametrize("args", ["not json", "[1]"])
+@pytest.mark.parametrize("args", ["not json", "[1]", '{"at": "/tm'])
 def test_calls_that_could_not_be_read_stay_so(args: str) -> None:
     broken = {"name": "f", "args": args, "id": "1", "error": "no JSON", "type": "invalid_tool_call"}
-    whole = added(AIMessage("", invalid_tool_calls=[broken]))
-    assert [(call["name"], call["args"]) for call in whole.invalid_tool_calls] == [("f", args)]
-    assert not whole.tool_calls
+    fine = {"name": "g", "args": {}, "id": "2", "type": "tool_call"}
+    chunk = chunk_of(AIMessage("", tool_calls=[fine], invalid_tool_calls=[broken]))
+    assert (chunk.tool_calls, chunk.invalid_tool_calls) == ([fine], [broken])

@@ -54,7 +54,7 @@ def test_a_step_is_one_model_run_whose_samples_are_steps_below_it(agents: Agents
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_stream_of_messages_has_the_winners_alone_in_chunks(agents: Agents, concurrency: int) -> None:
+def test_a_stream_of_messages_has_the_winners_alone(agents: Agents, concurrency: int) -> None:
     agent = agent_of(two_cities(), ReASCMiddleware(concurrency=concurrency))
     chunks = [chunk for chunk, _ in agents.stream(agent, stream_mode="messages")]
     said = [chunk for chunk in chunks if isinstance(chunk, AIMessage)]
@@ -95,8 +95,8 @@ def test_the_events_of_version_3_have_the_winners_and_lose_no_logprobs(agents: A
     events = asyncio.run(collected()) if agents.is_async else list(agent.stream_events(INPUT, version="v3"))
     told = [event["params"]["data"][0] for event in events if event["method"] == "messages"]
     finished = [event for event in told if event["event"] == "message-finish"]
-    calls = [event["content"] for event in told if event.get("content", {}).get("type") == "tool_call"]
-    assert [call["args"] for call in calls] == [{"city": "Paris"}]
+    blocks = [event["content"] for event in told if event["event"] == "content-block-finish"]
+    assert [block["args"] for block in blocks if block["type"] == "tool_call"] == [{"city": "Paris"}]
     assert [event["metadata"]["reasc"]["launched"] for event in finished] == [7, 1]
     assert sum(event["usage"]["total_tokens"] for event in finished) == billed(model)
     [last] = [event["params"]["data"] for event in events if event["method"] == "values"][-1:]

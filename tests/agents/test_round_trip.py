@@ -1,0 +1,112 @@
+"""What a provider is sent back after a step that was voted on is what plain LangChain sends."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from servers.fake_server import serving
+
+from agents.acting import ASKED, Agents, agent_of
+from langchain_reasc import ChatReASC, ReASCMiddleware
+
+from . import provider_steps as steps
+
+INPUT = {"messages": [HumanMessage(ASKED)]}
+STREAMING = {"stream", "stream_options"}
+DRAWN = re.compile(r"\w{8}(-\w{4}){3}-\w{12}")
+pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+
+
+def chat(path: str, base: str = "/v1", **fields: Any) -> Callable[[str], Any]:
+    def made(url: str) -> Any:
+        package, _, name = path.rpartition(".")
+        kind = getattr(pytest.importorskip(package), name)
+        return kind(**{"model": "m", "api_key": "none", "base_url": url + base, **fields})
+
+    return made
+
+
+THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000}
+DETAILS = [{"type": "reasoning.text", "text": "two cities", "signature": "S==", "index": 0, "format": "any"}]
+PROVIDERS: dict[str, tuple[Any, Callable[[str], Any]]] = {
+    "Anthropic": (steps.Anthropic(), chat("langchain_anthropic.ChatAnthropic", base="", max_retries=0, **THINKING)),
+    "Gemini": (
+        steps.Gemini(),
+        chat("langchain_google_genai.ChatGoogleGenerativeAI", base="", model="gemini-2.5-flash", max_retries=1),
+    ),
+    "Mistral": (steps.Mistral(), chat("langchain_mistralai.ChatMistralAI")),
+    "OpenAI": (steps.OpenAI(), chat("langchain_openai.ChatOpenAI")),
+    "DeepSeek": (steps.OpenAI(reasoning_content="two cities"), chat("langchain_deepseek.ChatDeepSeek")),
+    "Groq": (steps.OpenAI(reasoning="two cities"), chat("langchain_groq.ChatGroq", base="")),
+    "Fireworks": (
+        steps.OpenAI(reasoning_content="two cities"),
+        chat("langchain_fireworks.ChatFireworks", base="/inference/v1"),
+    ),
+    "OpenRouter": (
+        steps.OpenAI(reasoning="two cities", reasoning_details=DETAILS),
+        chat("langchain_openrouter.ChatOpenRouter", base="/api/v1"),
+    ),
+    "Ollama": (steps.Ollama(), chat("langchain_ollama.ChatOllama", base="", reasoning=True)),
+}
+
+
+def by_invoke(agents: Agents, agent: Any) -> None:
+    agents.ask(agent)
+
+
+def by_messages(agents: Agents, agent: Any) -> None:
+    agents.stream(agent, stream_mode="messages")
+
+
+def by_events_of_version_2(agents: Agents, agent: Any) -> None:
+    async def collected() -> list[Any]:
+        return [event async for event in agent.astream_events(INPUT, version="v2")]
+
+    asyncio.run(collected())
+
+
+def by_events_of_version_3(agents: Agents, agent: Any) -> None:
+    async def collected() -> list[Any]:
+        return [event async for event in await agent.astream_events(INPUT, version="v3")]
+
+    if agents.is_async:
+        asyncio.run(collected())
+    else:
+        list(agent.stream_events(INPUT, version="v3"))
+
+
+WAYS = [by_invoke, by_messages, by_events_of_version_2, by_events_of_version_3]
+
+
+def sent_back(wire: Any, make: Callable[[str], Any], run: Callable[[Any], None], face: str) -> Any:
+    """The last request of an agent's run, but for ids that LangChain draws."""
+    with serving(wire) as served:
+        model = make(served.root)
+        if face == "ChatReASC":
+            agent = agent_of(ChatReASC(model=model))
+        else:
+            agent = agent_of(model, *([ReASCMiddleware()] if face == "ReASCMiddleware" else []))
+        run(agent)
+        *_, last = (request for request in served.requests if len(request[wire.history]) > 1)
+    sent = json.dumps({name: value for name, value in last.items() if name not in STREAMING})
+    ids: dict[str, str] = {}
+    return json.loads(DRAWN.sub(lambda found: ids.setdefault(found[0], f"id {len(ids)}"), sent))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_it_is_what_plain_langchain_sends(agents: Agents, provider: str, way: Callable[[Agents, Any], None]) -> None:
+    if way is by_events_of_version_2 and not agents.is_async:
+        pytest.skip("LangChain has them in an event loop only")
+    wire, make = PROVIDERS[provider]
+    plain, *voted = (
+        sent_back(wire, make, lambda agent: way(agents, agent), face)
+        for face in ("plain", "ChatReASC", "ReASCMiddleware")
+    )
+    for arguments in steps.ARGUMENTS:
+        assert arguments["city"] in json.dumps(plain, ensure_ascii=False)
+    assert voted == [plain, plain]
