@@ -4,6 +4,7 @@ So nobody waits for a server that is silent: neither a decision, nor a time limi
 """
 
 import asyncio
+import atexit
 import queue
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from langchain_reasc.models.daemons import start_daemon
 from langchain_reasc.models.waiting import taken_from
@@ -22,6 +24,7 @@ _WAKE: Final = object()
 _END: Final = object()
 _AHEAD: Final = 8  # items that are read before they are wanted
 _MOMENT: Final = 0.05  # seconds in which a stream that is cut off comes to its next item, if it is not silent
+_registering: Final = threading.Lock()
 
 
 class Cutoff:
@@ -38,6 +41,8 @@ class Cutoff:
         self._stopped = self._given_up = False
         self.error: Exception | None = None
         self.prompt_tokens: int | None = None
+        with _registering:
+            _alive.add(self)
 
     @property
     def stopped(self) -> bool:
@@ -86,6 +91,18 @@ class Cutoff:
             listeners = list(self._listeners.values())
         for listener in listeners:
             listener()
+
+
+_alive: Final[WeakSet[Cutoff]] = WeakSet()
+
+
+@atexit.register
+def _give_up_at_exit() -> None:
+    """What still runs then runs in daemon threads for nobody: close its requests, so that servers stop generating."""
+    with _registering:
+        cutoffs = tuple(_alive)
+    for cutoff in cutoffs:
+        cutoff.give_up()
 
 
 CUTOFF: Final[ContextVar[Cutoff | None]] = ContextVar("langchain_reasc_cutoff", default=None)

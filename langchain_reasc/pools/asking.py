@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,7 @@ from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ContextOverflowError, LogprobsUnavailable, SamplingError
 from langchain_reasc.models.contract import TOKEN_SIGNALS_INFO
+from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import output_tokens
@@ -133,7 +134,7 @@ def each_question(
     if concurrency == 1:  # in this thread, where Ctrl-C reaches it
         yield from ((one, ask(one)) for one in asked)
         return
-    threads = ThreadPoolExecutor(concurrency, "reasc-record")
+    threads = DaemonExecutor(concurrency, "reasc-record")
     waiting, running = iter(asked), dict[Future[Answered | ContextOverflowError], Asked]()
     try:
         while True:

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import get_config_list, get_executor_for_config
+from langchain_core.runnables.config import get_config_list
 from langchain_core.runnables.utils import gated_coro
 
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.mixture_batch import starts
 from langchain_reasc.runnable.progress import Progress, shown
@@ -78,7 +79,7 @@ class Batch:
             return
         slots, begun = Slots(self._limit), self._nothing_begun()
         try:
-            with get_executor_for_config(self._configs[0]) as threads, shown(self._progress, len(begun)) as move:
+            with DaemonExecutor(self._limit) as threads, shown(self._progress, len(begun)) as move:
                 try:
                     if self._solver.mixture:
                         beginning = [threads.submit(self._begin, slots, index) for index in range(len(begun))]

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from langchain_reasc.calibration import Calibration
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.labelled import Labelled, LabelledInput
 from langchain_reasc.runnable.progress import Progress, shown
@@ -81,7 +81,7 @@ def calibrate(
         tool_votes=tool_votes,
     )
     cutoff = Cutoff()
-    with ThreadPoolExecutor(concurrency, "calibrate") as threads, shown(progress, len(asked.prompts)) as move:
+    with DaemonExecutor(concurrency, "calibrate") as threads, shown(progress, len(asked.prompts)) as move:
         try:
             drawing = [threads.submit(asked.first, cutoff, prompt) for prompt in asked.prompts]
             for _ in as_they_end(drawing):

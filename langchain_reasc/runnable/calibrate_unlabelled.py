@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.progress import Progress, shown
 from langchain_reasc.runnable.unlabelled import Drawn, QuestionInput, Unlabelled
@@ -82,7 +82,7 @@ def calibrate_unlabelled(
         max_samples=max_samples,
     )
     cutoff = Cutoff()
-    with ThreadPoolExecutor(concurrency, "calibrate") as threads, shown(progress, len(asked.prompts)) as move:
+    with DaemonExecutor(concurrency, "calibrate") as threads, shown(progress, len(asked.prompts)) as move:
         try:
             asking = [threads.submit(asked.drawn, cutoff, prompt) for prompt in asked.prompts]
             for _ in as_they_end(asking):

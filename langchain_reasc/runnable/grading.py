@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -12,6 +11,7 @@ from langchain_reasc.answers import Extractor, ToolVotes, vote_of
 from langchain_reasc.answers.tool_calls import Schemas
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.sampling.time_limit import QuestionClock
@@ -81,7 +81,7 @@ def graded(
 
     if extract.equivalence is None:
         return [grade(one) for one in responses]
-    with ThreadPoolExecutor(concurrency, "grade") as threads:
+    with DaemonExecutor(concurrency, "grade") as threads:
         grading = [threads.submit(grade, one) for one in responses]
         try:
             for _ in as_they_end(grading):

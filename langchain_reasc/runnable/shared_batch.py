@@ -7,9 +7,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import get_executor_for_config
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.batch import Batch, Outcome, RunT, unanswered
 from langchain_reasc.runnable.progress import shown
@@ -63,7 +63,7 @@ class SharedBatch(Batch):
             return
         slots = Slots(self._limit)
         try:
-            with get_executor_for_config(self._configs[0]) as threads, shown(self._progress, len(self._inputs)) as move:
+            with DaemonExecutor(self._limit) as threads, shown(self._progress, len(self._inputs)) as move:
                 try:
                     while sampled := self._budget.next():
                         jobs = [threads.submit(self._sample, slots, asked) for asked in self._of(Run, sampled)]

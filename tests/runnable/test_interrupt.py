@@ -159,3 +159,42 @@ def test_a_process_that_ends_waits_a_moment_for_samples_that_were_given_up() -> 
     environment = os.environ | {"PYTHONPATH": PATH}
     done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, env=environment, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "42\n[]\n", "")
+
+
+UNREAD = """
+import atexit, threading, time
+from langchain_reasc import ReASCRunnable
+from runnable.fakes import Reply, Scripted
+
+drawing = threading.Event()
+
+def script(question, index):
+    if question == "endless":
+        drawing.set()
+    return Reply("a 42", endless=question == "endless")
+
+reasc = ReASCRunnable(model=Scripted(script=script), max_samples=2)
+questions = ["quick", "endless"]
+{call}
+assert drawing.wait(30)
+ends = time.monotonic()
+atexit.register(lambda: print("waited", time.monotonic() - ends))
+"""
+IN_BACKGROUND = "threading.Thread(target=reasc.batch, args=[questions], kwargs=dict({options}), daemon=True).start()"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "outcomes = reasc.batch_as_completed(questions); print(next(outcomes)[0])",
+        IN_BACKGROUND.format(options=""),
+        IN_BACKGROUND.format(options="total_samples=4"),
+    ],
+    ids=["read in part", "in the background", "one budget in the background"],
+)
+def test_a_process_that_ends_waits_for_no_batch_that_nobody_reads(call: str) -> None:
+    environment = os.environ | {"PYTHONPATH": PATH}
+    script = [sys.executable, "-c", UNREAD.format(call=call)]
+    done = subprocess.run(script, stdout=subprocess.PIPE, text=True, env=environment, timeout=30)
+    assert done.returncode == 0
+    assert float(done.stdout.split("waited")[1]) < 5
