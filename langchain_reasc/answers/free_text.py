@@ -57,8 +57,9 @@ def free_text(
             ``usage_metadata``: the judge is another model, with another price.
         prompt: what the judge is asked instead of
             :data:`~langchain_reasc.answers.judge.JUDGE_PROMPT`: a text with ``{first}``, ``{second}`` and, if wanted,
-            ``{question}`` (the last human message). The judge must reply yes or no: as a word at the beginning or end,
-            or in JSON as ``{"same": true}``.
+            ``{question}`` (the last human message), each best between tags of its own, as in ``<a>{first}</a>``: what
+            an answer itself writes of the prompt's tags is escaped. The judge must reply yes or no: as a word at the
+            beginning or end, or in JSON as ``{"same": true}``.
         timeout: seconds that a comparison may take. That of the question ends comparing too.
 
     Raises:
