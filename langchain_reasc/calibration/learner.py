@@ -2,9 +2,10 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, decide
 
-__all__ = ["GROWTH", "KEPT", "MINIMUM", "ConsensusLearner", "Fit", "MadeOf", "calibrate_observed"]
+__all__ = ["GROWTH", "KEPT", "MINIMUM", "ConsensusLearner", "Fit", "MadeOf", "Taken", "calibrate_observed"]
 
 MINIMUM: Final = 32
 KEPT: Final = 512
@@ -24,6 +25,22 @@ GROWTH: Final = 1.25
 
 MadeOf = dict[str, dict[str, int | None]]
 """Signal -> the ``top_k`` and ``vocabulary_size`` that its scores are made of."""
+
+
+class Taken(NamedTuple):
+    """A question to learn from.
+
+    Attributes:
+        question: its answers and scores.
+        decided: responses that the decision rests on; those after it are audits.
+        answer: the one that was decided on.
+        learned: whether the rule that was learned decided, and not plain ASC.
+    """
+
+    question: Observed
+    decided: int
+    answer: int | None
+    learned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +111,7 @@ class ConsensusLearner:
         self._monitors = {decided: DriftMonitor() for decided in (False, True)}
 
     def observe(self, question: Observed, *, decided: int, answer: int | None, learned: bool) -> bool:
-        """Take in a question; True where what was learned no longer holds, and all is forgotten.
-
-        Args:
-            question: its answers and scores.
-            decided: responses that the decision rests on; those after it are audits.
-            answer: the one that was decided on.
-            learned: whether the rule that was learned decided, and not plain ASC.
-        """
+        """Take in a question, see :class:`Taken`; True where what was learned no longer holds, and all is forgotten."""
         coming = list(next_responses(question.answers, decided, answer)) if learned and self.calibration else []
         if any([self._surprised(one) for one in coming]):
             self._begin()
@@ -167,6 +177,25 @@ class ConsensusLearner:
         self.calibration = state.calibration
         for decided, monitor in zip(self._monitors, state.drift, strict=False):
             self._monitors[decided] = DriftMonitor(state=monitor)
+
+    def on_top_of(self, others: OnlineState | None, own: Iterable[Taken]) -> Self:
+        """What others have learned, if anything, and then these questions; the later calibration of both.
+
+        Scores of these questions whose signal is made of another k or V there are left out.
+        """
+        together = copy(self)
+        together._begin()
+        if others is not None:
+            together.restore(others)
+        if together._fitted < self._fitted:
+            together.calibration, together._rates, together._fitted = self.calibration, self._rates, self._fitted
+        there = {**self.made_of, **together.made_of}
+        odd = [there.get(one.signal) != self.made_of.get(one.signal) for one in self.measures]
+        together.made_of = there
+        for question, decided, answer, learned in own:
+            scores = np.where(np.array(odd)[:, None], np.nan, question.scores)
+            together.observe(replace(question, scores=scores), decided=decided, answer=answer, learned=learned)
+        return together
 
     def _surprised(self, one: NextResponse) -> bool:
         if self._rates is None and self.calibration:  # which was read from a file

@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -16,9 +18,10 @@ from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import CalibrationFileError
 from langchain_reasc.method.confidence import Measure
 
-__all__ = ["ObservedQuestion", "OnlineState", "load_online_state", "save_online_state"]
+__all__ = ["ObservedQuestion", "OnlineState", "OnlineStateFile", "load_online_state", "save_online_state"]
 
 _DIGITS: Final = 6  # significant ones, of a score
+_WAIT: Final = 30.0  # seconds, for another process that writes
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -82,8 +85,78 @@ class OnlineState(_Record):
         return self
 
 
+class OnlineStateFile:
+    """The file where online learning is kept; several processes may write it, each after reading what others wrote.
+
+    Beside it lies an empty file, ``NAME.lock``. The lock is SQLite's, which the operating system takes back from a
+    process that is killed.
+
+    Args:
+        path: the file; it need not exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._known: tuple[int, ...] | None = None  # the version last read or written
+
+    def load(self) -> OnlineState | None:
+        """As :func:`load_online_state`."""
+        self._known = self._version()
+        return load_online_state(self.path)
+
+    def update(self, merged: Callable[[OnlineState | None], OnlineState]) -> None:
+        """Write what ``merged`` makes of what others have written since; of None where nobody has.
+
+        Raises:
+            CalibrationFileError: the file cannot be locked, read or written; what was there before is untouched.
+        """
+        with self._locked():
+            now = self._version()
+            others = load_online_state(self.path) if now not in (None, self._known) else None
+            save_online_state(merged(others), self.path)
+            self._known = self._version()
+
+    def _version(self) -> tuple[int, ...] | None:
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        import sqlite3
+
+        target = self.path.resolve()
+        lock = target.with_name(f"{target.name}.lock")
+        with _NOT_WHILE_FORKING:
+            try:
+                connection = sqlite3.connect(lock, timeout=_WAIT, isolation_level=None)
+            except sqlite3.Error as error:
+                raise CalibrationFileError(f"cannot write online_state to {self.path}: {lock}: {error}") from error
+            with closing(connection):
+                try:
+                    connection.execute("BEGIN EXCLUSIVE")
+                except sqlite3.Error as error:
+                    raise CalibrationFileError(
+                        f"cannot write online_state to {self.path}: another process has locked it by {lock} for "
+                        f"{_WAIT:g} seconds, or it cannot be locked ({error}); it is tried again"
+                    ) from error
+                yield
+
+
+# A child that is forked while SQLite holds a lock would take it for its own connection's, and wait for ever.
+_NOT_WHILE_FORKING: Final = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_NOT_WHILE_FORKING.acquire,
+        after_in_parent=_NOT_WHILE_FORKING.release,
+        after_in_child=_NOT_WHILE_FORKING.release,
+    )
+
+
 def save_online_state(state: OnlineState, path: str | os.PathLike[str]) -> None:
-    """Write it, a question a line. A reader sees the old file or the new one; of several writers the last one wins.
+    """Write it, a question a line. A reader sees the old file or the new one.
 
     Raises:
         CalibrationFileError: the file cannot be written; what was there before is untouched.

@@ -3,18 +3,19 @@
 import atexit
 import hashlib
 import logging
+import math
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Final
 from weakref import WeakSet
 
 from langchain_reasc.calibration import Calibration, Fingerprint, check_fingerprint
-from langchain_reasc.calibration.learner import MINIMUM, ConsensusLearner
-from langchain_reasc.calibration.online_state import OnlineState, load_online_state, save_online_state
+from langchain_reasc.calibration.learner import KEPT, MINIMUM, ConsensusLearner, Taken
+from langchain_reasc.calibration.online_state import OnlineState, OnlineStateFile
 from langchain_reasc.calibration.selection import candidate_measures
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 _WAITING: Final = 64  # questions; where more come than can be scored, they are not learned from
 _EVERY: Final = 5.0  # seconds between writing what was seen
-_LAST: Final = 1.0  # seconds for what still waits when the process ends
+_LAST: Final = 5.0  # seconds for what still waits when the process ends
 
 
 class ConsensusCalibrator:
@@ -37,7 +38,8 @@ class ConsensusCalibrator:
 
     Until ``minimum`` questions have been answered there is no calibration, and the caller counts votes (ASC). One is
     then made each time their number has grown by a quarter. The last 512 are kept: their answers as numbers, and scores
-    of their responses. A thread of its own scores and calibrates; it lives while there is something to do.
+    of their responses. A thread of its own scores, calibrates and writes the file; it lives while there is something to
+    do.
 
     Where responses agree less, or more, than was learned, all of it is forgotten, and it begins anew: see
     :class:`~langchain_reasc.calibration.drift.DriftMonitor`.
@@ -47,8 +49,8 @@ class ConsensusCalibrator:
         budget: responses to a question at most.
         minimum: questions before the first calibration.
         fingerprint: what is measured.
-        path: the file to go on from, if it is there, and to keep. Of two processes that share one the last to write
-            wins, and what only the other has seen is lost; neither ever reads half of it.
+        path: the file to go on from, if it is there, and to keep. It is written every few seconds and when the process
+            ends. Processes that share one learn together: each adds its questions to those of the others.
         any_model: whether a file is taken that was learned of another model, prompt or sampling.
         seed: of what is random: which questions are audited, and in a calibration.
 
@@ -69,20 +71,31 @@ class ConsensusCalibrator:
         seed: int = 0,
     ) -> None:
         self.measure, self.path = measure, None if path is None else Path(path)
+        self._file = None if path is None else OnlineStateFile(path)
         self._fingerprint, self._seed = fingerprint or Fingerprint(), seed
         measures = [measure] if measure else candidate_measures([*SIGNALS, VERBALIZED])
         self._learner = ConsensusLearner(
             measures, budget=budget, minimum=minimum, fingerprint=self._fingerprint, seed=seed
         )
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._turn = threading.Condition()
-        self._working = False
-        self._lock = threading.Lock()  # around the learner, which only one thread at a time changes
+        self._any_model = any_model
+        self._waiting: deque[tuple[Finished, bool]] = deque()  # with whether what was learned decided it
+        self._unsaved: deque[Taken] = deque(maxlen=KEPT)  # what the file does not have yet
+        self._to_save = self._complained = False
+        self._began_anew = False  # so that what the file has no longer holds
+        self._forked = False  # so that the learner has what the parent has not saved yet
+        self._next_save = -math.inf
         self._numbers = count()
-        self._saved: float | None = None  # when
-        if self.path is not None and (state := load_online_state(self.path)) is not None:
-            self._check(state, any_model=any_model)
+        self._begin_threads()
+        if self._file is not None and (state := self._file.load()) is not None:
+            self._check(state)
             self._learner.restore(state)
+        _calibrators.add(self)
+
+    def _begin_threads(self) -> None:
+        """Locks and flags as they are while nothing goes on."""
+        self._turn = threading.Condition()  # around what waits
+        self._lock = threading.Lock()  # around the learner, which only one thread at a time changes; before _turn
+        self._learning = self._working = self._closing = False
 
     def state(self) -> OnlineState:
         """All that it has learned."""
@@ -135,85 +148,172 @@ class ConsensusCalibrator:
             question: what sampling left of it.
             learned: whether what was learned decided it, and not plain ASC.
         """
+        _finish_at_exit()
         with self._turn:
             if len(self._waiting) >= _WAITING:
                 return
-            self._waiting.append(lambda: self._learn(question, learned=learned))
+            self._waiting.append((question, learned))
+            self._learning = True
+            self._turn.notify_all()
             if not self._working:
                 try:
                     start_daemon(self._work, "online calibration")
                     self._working = True
                 except RuntimeError as error:  # no thread can be started, when the process ends, say
                     self._waiting.clear()
+                    self._learning = False
                     logger.warning("a question could not be learned from: %s", error)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all that came is learned from; False where that takes longer than this many seconds."""
         with self._turn:
-            return self._turn.wait_for(lambda: not self._working, timeout)
+            return self._turn.wait_for(lambda: not self._learning, timeout)
 
     def save(self) -> None:
         """Write the file now, if it has one. A failure is logged: it must not cost an answer."""
-        if self.path is None:
+        if self._file is None:
             return
-        _unsaved.discard(self)
-        self._saved = time.monotonic()
-        try:
-            save_online_state(self.state(), self.path)
-        except CalibrationFileError as error:
-            logger.warning("what was learned is not kept: %s", error)
+        with self._lock:
+            self._to_save, self._next_save = False, time.monotonic() + _EVERY
+            try:
+                self._file.update(self._with_others)
+            except (CalibrationFileError, FingerprintMismatch) as error:
+                if not self._complained:
+                    logger.warning("what was learned is not kept: %s", error)
+                self._complained = True
+            else:
+                self._unsaved.clear()
+                self._began_anew = self._complained = False
+
+    def close(self, timeout: float | None = None) -> None:
+        """Learn from what still waits, without calibrating anew, and write the file where that is due.
+
+        Args:
+            timeout: seconds for learning; what is not learned from by then is left out.
+        """
+        ends = math.inf if timeout is None else time.monotonic() + timeout
+        with self._turn:
+            self._closing = True
+            self._turn.notify_all()
+        while time.monotonic() < ends and self._learn_next():
+            pass
+        if self._to_save:
+            self.save()
 
     def _work(self) -> None:
+        """Learn from what waits and write the file when it is time, until there is nothing to do."""
         while True:
+            if self._learn_next():
+                if self._learner.due and not self._closing:
+                    self._refit(first=self.calibration is None)
+                    self._next_save = -math.inf
+                elif time.monotonic() < self._next_save:
+                    continue
+            if self._to_save and (self._closing or time.monotonic() >= self._next_save):
+                self.save()
             with self._turn:
                 if not self._waiting:
-                    self._working = False
+                    self._learning = False
                     self._turn.notify_all()
-                    return
-                task = self._waiting.popleft()
+                    if self._to_save:
+                        left = max(0.0, self._next_save - time.monotonic())
+                        self._turn.wait_for(lambda: self._waiting or self._closing, left)
+                    elif not self._waiting:
+                        self._working = False
+                        return
+
+    def _learn_next(self) -> bool:
+        """Take in the question that has waited longest; False where none does."""
+        with self._lock:
+            with self._turn:
+                if not self._waiting:
+                    return False
+                question, learned = self._waiting.popleft()
             try:
-                task()
+                self._take_in(question, learned=learned)
             except Exception:
                 logger.exception("a question could not be learned from")
+            return True
 
-    def _learn(self, question: Finished, *, learned: bool) -> None:
+    def _take_in(self, question: Finished, *, learned: bool) -> None:
         seen = observed(question, self._learner.measures, self._learner.made_of)
-        with self._lock:
-            alarm = self._learner.observe(seen, decided=question.decided, answer=question.answer, learned=learned)
+        alarm = self._learner.observe(seen, decided=question.decided, answer=question.answer, learned=learned)
         if alarm:
             logger.warning("%s", self.notice(None))
-        elif self._learner.due:
-            self._refit(first=self.calibration is None)
-        elif self.path is not None and self._saved is not None and time.monotonic() < self._saved + _EVERY:
-            _unsaved.add(self)
-            return
-        self.save()
+            self._unsaved.clear()
+            self._began_anew, self._next_save = True, -math.inf
+        if self._file is not None:
+            self._to_save = True
+            if not alarm:
+                self._unsaved.append(Taken(seen, question.decided, question.answer, learned))
+
+    def _with_others(self, others: OnlineState | None) -> OnlineState:
+        """All that is known, with what other processes have written to the file since it was last read."""
+        if others is not None:
+            self._check(others)
+        if (others is not None or self._forked) and not self._began_anew:
+            self._learner = self._learner.on_top_of(others, self._unsaved)
+        self._forked = False
+        return self._learner.state()
 
     def _refit(self, *, first: bool) -> None:
         try:
             fit = self._learner.fit()
         except Exception:
             self._learner.postpone()
-            raise
+            logger.exception("a question could not be learned from")
+            return
         with self._lock:
             self._learner.adopt(fit)
         if first and fit.calibration is not None:
             logger.info("%s; from now on that decides", self.notice(fit.calibration))
 
-    def _check(self, state: OnlineState, *, any_model: bool) -> None:
-        if any_model:
+    def _check(self, state: OnlineState) -> None:
+        if self._any_model:
             return
         try:
             check_fingerprint(state, self._fingerprint)
         except FingerprintMismatch as error:
             raise FingerprintMismatch(f"online_state={str(self.path)!r}: {error}, or name another file") from None
 
+    def _in_child(self) -> None:
+        """After a fork: what waits and what is not saved yet is the parent's, and its thread is not here."""
+        self._begin_threads()
+        self._waiting.clear()
+        self._unsaved.clear()
+        self._to_save = self._began_anew = False
+        if self._file is not None:
+            self._file, self._forked = OnlineStateFile(self._file.path), True
 
-_unsaved: WeakSet[ConsensusCalibrator] = WeakSet()
+
+_calibrators: WeakSet[ConsensusCalibrator] = WeakSet()
+_finishing_in: int | None = None  # the process that will call _finish when it ends
 
 
-@atexit.register
-def _save_all() -> None:
-    for one in tuple(_unsaved):
-        one.wait(_LAST)
-        one.save()
+def _finish_at_exit() -> None:
+    """See to it that what still waits is learned from and saved when this process ends.
+
+    Processes that ``multiprocessing`` has forked run its finalizers when they end; before Python 3.13 not ``atexit``'s.
+    """
+    global _finishing_in
+    if _finishing_in != os.getpid():
+        from multiprocessing.util import Finalize
+
+        _finishing_in = os.getpid()
+        atexit.register(_finish)
+        Finalize(None, _finish, exitpriority=0)
+
+
+def _finish() -> None:
+    ends = time.monotonic() + _LAST
+    for one in tuple(_calibrators):
+        one.close(max(0.0, ends - time.monotonic()))
+
+
+def _begin_in_child() -> None:
+    for one in tuple(_calibrators):
+        one._in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)

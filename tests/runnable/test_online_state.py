@@ -1,10 +1,15 @@
 """``online_state=PATH``: what is learned outlives the process, and says nothing of what was asked."""
 
 import json
+import os
 import random
+import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +17,16 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ReASCRunnable
+from langchain_reasc.calibration import online_state
 from langchain_reasc.calibration.online_state import OnlineState, load_online_state, save_online_state
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
-from langchain_reasc.runnable import consensus_calibrator
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
 from . import learning
 from .fakes import TOP_K, Reply, Scripted
 from .learning import MINIMUM, calibrator
 
+ROOT = Path(__file__).parents[2]
 SECRETS = ("capital", "Paris", "Lyon", "sk-secret")
 
 
@@ -81,9 +87,9 @@ def test_it_says_nothing_of_what_was_asked(runner: Any, path: Path) -> None:
 
 def test_it_is_not_written_for_every_question(runner: Any, path: Path, monkeypatch: Any) -> None:
     written: list[int] = []
-    save = consensus_calibrator.save_online_state
+    save = online_state.save_online_state
     monkeypatch.setattr(
-        consensus_calibrator, "save_online_state", lambda state, to: (written.append(state.seen), save(state, to))
+        online_state, "save_online_state", lambda state, to: (written.append(state.seen), save(state, to))
     )
     reasc = online(path)
     ask(runner, reasc, MINIMUM + 2)
@@ -92,17 +98,123 @@ def test_it_is_not_written_for_every_question(runner: Any, path: Path, monkeypat
     assert written[-1] == MINIMUM + 2
 
 
-def test_what_was_seen_last_is_written_when_the_process_ends(path: Path) -> None:
-    program = (
-        "import sys; sys.path.insert(0, 'tests')\n"
-        "from runnable.test_online_state import *\n"
-        f"reasc = online(Path({str(path)!r}))\n"
-        "for at in range(5): reasc.invoke(f'q{at}')\n"
+def started(path: Path, *lines: str) -> "subprocess.Popen[str]":
+    """A process of its own, in which ``asked(n, name="")`` asks n questions of a runnable with this state."""
+    program = "\n".join(
+        [
+            "import os, signal, sys, multiprocessing; sys.path.insert(0, 'tests')",
+            "from runnable.test_online_state import *",
+            f"path = Path({str(path)!r})",
+            "def asked(count, name='', reasc=None):",
+            "    reasc = reasc or online(path)",
+            "    for at in range(count): reasc.invoke(f'{name} q{at}')",
+            *lines,
+        ]
     )
-    root = Path(__file__).parents[2]
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=root, timeout=60)
+    return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
+def ended(*processes: "subprocess.Popen[str]") -> str:
+    return "".join(process.communicate(timeout=60)[1] for process in processes)
+
+
+def seen(path: Path) -> int:
     state = load_online_state(path)
-    assert state is not None and state.seen == 5
+    assert state is not None and state.seen == len(state.questions)
+    return state.seen
+
+
+@pytest.mark.parametrize(("count", "end"), [(5, ""), (60, "sys.exit(0)"), (60, "raise ValueError")])
+def test_what_was_seen_last_is_written_when_the_process_ends(path: Path, count: int, end: str) -> None:
+    ended(started(path, f"asked({count})", end))
+    assert seen(path) == count
+
+
+def test_what_runnables_that_are_gone_have_seen_is_written(path: Path) -> None:
+    ended(started(path, "for at in range(20): asked(1, str(at))"))
+    assert seen(path) == 20
+
+
+def test_what_was_seen_last_is_written_within_seconds(path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("langchain_reasc.runnable.consensus_calibrator._EVERY", 0.2)
+    reasc = online(path)
+    for at in range(5):
+        reasc.invoke(f"q{at}")
+    del reasc
+    deadline = time.monotonic() + 10
+    while not path.exists() or seen(path) < 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_processes_that_share_a_file_learn_together(path: Path) -> None:
+    assert ended(*(started(path, f"asked(25, {name!r})") for name in ("a", "b", "c", "d"))) == ""
+    assert seen(path) == 100
+    reasc = online(path)
+    reasc.invoke("q")
+    assert learned(reasc).calibration is not None
+    assert learned(reasc).calibration.n > 80  # type: ignore[union-attr]  # made anew once it has grown by a quarter
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize(
+    "fork",
+    [
+        "multiprocessing.get_context('fork').Process(target=asked, args=(10, 'child', reasc)).start()",
+        "if not os.fork(): asked(10, 'child', reasc); sys.exit(0)",
+    ],
+)
+def test_a_forked_process_adds_its_own(path: Path, fork: str) -> None:
+    ended(started(path, "reasc = online(path)", "asked(10, '', reasc)", fork, "asked(10, 'parent', reasc)"))
+    assert seen(path) == 30
+
+
+def test_a_process_killed_while_it_writes_blocks_nobody(path: Path) -> None:
+    kill = "online_state.write_atomically = lambda *_: os.kill(os.getpid(), signal.SIGKILL)"
+    killed = started(path, kill, "asked(1)", "time.sleep(30)")
+    ended(killed)
+    assert killed.returncode == -signal.SIGKILL
+    assert path.with_name("state.json.lock").exists()
+    ended(started(path, "asked(5)"))
+    assert seen(path) == 5
+
+
+def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any, caplog: Any) -> None:
+    monkeypatch.setattr(online_state, "_WAIT", 0.05)
+    reasc = online(path)
+    with closing(sqlite3.connect(path.with_name("state.json.lock"), isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        for at in range(3):
+            reasc.invoke(f"q{at}")
+            learned(reasc).save()
+    assert caplog.text.count("what was learned is not kept") == 1
+    assert "state.json: another process has locked it by" in caplog.text
+    assert not path.exists()
+    learned(reasc).save()
+    assert seen(path) == 3
+
+
+def test_what_belongs_to_another_model_is_not_overwritten(path: Path, caplog: Any) -> None:
+    one, other = online(path), online(path, model={"model_name": "other"})
+    for reasc in (one, other):
+        reasc.invoke("q")
+        learned(reasc).save()
+    assert "what was learned is not kept: online_state=" in caplog.text
+    assert online(path).learned is None  # it is still the first one's
+
+
+def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path, monkeypatch: Any) -> None:
+    one, other = online(path), online(path)
+    for at in range(MINIMUM):
+        one.invoke(f"q{at}")
+    learned(one).save()
+    monkeypatch.setattr(learned(one)._learner, "_surprised", lambda _: True)
+    one.invoke("q")
+    learned(one).save()
+    assert seen(path) == 0
+    other.invoke("q")
+    learned(other).save()
+    assert seen(path) == 1
 
 
 @pytest.mark.parametrize(
@@ -176,7 +288,7 @@ def test_a_file_that_cannot_be_written_costs_no_answer(runner: Any, path: Path, 
     path.mkdir()
     assert runner.account(reasc, "q")["answer"] is not None
     learned(reasc)
-    assert "what was learned is not kept: cannot write online_state" in caplog.text
+    assert "what was learned is not kept: cannot read online_state" in caplog.text
 
 
 def test_scores_by_other_measures_are_left_out(runner: Any, path: Path) -> None:
