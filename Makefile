@@ -43,7 +43,8 @@ help:
 demo: $(VENV)/.demo
 	@$(BIN)/reasc demo --plot
 	@printf '%s\n' '' 'The command is $(BIN)/reasc ("source $(BIN)/activate" makes it reasc).' 'Next:' \
-	  '  $(BIN)/reasc ask "Kira has 7 roses and wants 12. How many more?" --trace' \
+	  '  $(BIN)/reasc ask --trace \' \
+	  '    "Emma has 27 old and 14 new cups. How many more does Emma need to have 60?"' \
 	  '  $(BIN)/reasc calibrate questions.jsonl --model my.gguf    your own model' \
 	  '  $(BIN)/reasc report demo-output/test-pool.sqlite    every table' \
 	  '  $(BIN)/reasc --help'

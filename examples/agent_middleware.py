@@ -4,7 +4,7 @@
     python examples/agent_middleware.py --max-run-tokens 300         # a vote is cut short, and the rest is not voted on
     python examples/agent_middleware.py --model gpt-4o-mini          # needs OPENAI_API_KEY
 
-It needs langchain: pip install 'langchain-reasc[agents]'.
+It needs langchain: pip install ".[agents]".
 
 The agent keeps its model; the middleware puts a vote around each call of it. What deserves a vote is only known from a
 response, so the first is launched alone: if it merely searches (``read_only``) or writes a text, it is taken as it is;
@@ -21,12 +21,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from scripted_model import arguments, calls, model_for, told
 
-from langchain_reasc import ReASCMiddleware
+from langchain_reasc.exceptions import missing_extra
 
 try:
     from langchain.agents import create_agent
+
+    from langchain_reasc import ReASCMiddleware
 except ModuleNotFoundError:
-    sys.exit("error: this example needs langchain: pip install 'langchain-reasc[agents]'")
+    sys.exit(f"error: {missing_extra('agents', 'langchain')}")
 
 QUESTION = "A table for four at Rosa's on the first Friday of May 2026 at half past seven in the evening, please."
 

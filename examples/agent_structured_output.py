@@ -3,7 +3,7 @@
     python examples/agent_structured_output.py                          # a scripted model: offline, no key
     python examples/agent_structured_output.py --model gpt-4o-mini      # needs OPENAI_API_KEY
 
-It needs langchain: pip install 'langchain-reasc[agents]'.
+It needs langchain: pip install ".[agents]".
 
 A model that reads numbers out of a text gets one wrong now and then, and the object looks as good as any other. Here
 every response is an object, so all of them are put to the vote, each field on its own: the weighted median of the
@@ -24,11 +24,12 @@ from scripted_model import arguments, calls, model_for, told
 
 from langchain_reasc import ChatReASC
 from langchain_reasc.answers import json_object
+from langchain_reasc.exceptions import missing_extra
 
 try:
     from langchain.agents import create_agent
 except ModuleNotFoundError:
-    sys.exit("error: this example needs langchain: pip install 'langchain-reasc[agents]'")
+    sys.exit(f"error: {missing_extra('agents', 'langchain')}")
 
 LETTER = (
     "Lamps & Sons, 3 June 2026. We delivered 4 lamps at 31.50 euros each; shipping is 9 euros. "

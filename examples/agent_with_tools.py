@@ -4,7 +4,7 @@
     python examples/agent_with_tools.py --model gpt-4o-mini      # needs OPENAI_API_KEY
     python examples/agent_with_tools.py --model qwen --base-url http://localhost:8000/v1     # vLLM, llama-server, ...
 
-It needs langchain: pip install 'langchain-reasc[agents]'.
+It needs langchain: pip install ".[agents]".
 
 An agent acts on what its model says once, and a tool that pays money back cannot be asked for it again. ``ChatReASC``
 samples each step that calls tools, until the evidence for one call is sufficient. Responses that call the same tools
@@ -22,11 +22,12 @@ from langchain_core.tools import tool
 from scripted_model import arguments, calls, model_for, told
 
 from langchain_reasc import ChatReASC
+from langchain_reasc.exceptions import missing_extra
 
 try:
     from langchain.agents import create_agent
 except ModuleNotFoundError:
-    sys.exit("error: this example needs langchain: pip install 'langchain-reasc[agents]'")
+    sys.exit(f"error: {missing_extra('agents', 'langchain')}")
 
 QUESTION = "Order 1042: I was billed for 3 lamps at 14 euros each, and ordered 2. Please give me back what is too much."
 

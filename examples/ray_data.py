@@ -1,6 +1,6 @@
 """Recording on a Ray cluster: workers ask, this process alone writes the pool.
 
-    pip install 'langchain-reasc[ray,llama-cpp]'
+    pip install ".[ray,llama-cpp]"
     python examples/ray_data.py                # a cluster of two workers on this machine, each with the shipped model
     python examples/ray_data.py --base-url http://gpu1:8000 http://gpu2:8000 --model Qwen/Qwen2.5-7B-Instruct
 
@@ -9,9 +9,9 @@ it: the same command goes on, with what is missing.
 
 On a real cluster of GPUs, with vLLM or SGLang:
 
-1. `ray start --head` on one machine, `ray start --address=HEAD:6379` on the others, all with the same Python,
-   langchain-reasc[ray,openai], and where servers ask for a key, with it in the environment (--key-variable NAME): each
-   worker reads it there, and it is never sent.
+1. `ray start --head` on one machine, `ray start --address=HEAD:6379` on the others, all with the same Python, this
+   package with its extras ray and openai, and where servers ask for a key, with it in the environment (--key-variable
+   NAME): each worker reads it there, and it is never sent.
 2. A server for each replica: `vllm serve MODEL`, or `python -m sglang.launch_server --model-path MODEL`. Give all their
    addresses to every worker: it sends each question to the replica that has least to do, and goes on with the others
    when one dies. A router in front of them would hide that.

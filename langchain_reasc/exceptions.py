@@ -203,9 +203,9 @@ class ModelClosedError(ModelError):
 
 
 def missing_extra(extra: str, package: str) -> MissingExtraError:
-    """Build the error that names the extra which brings ``package``."""
+    """Build the error that names the extra which brings ``package``, to be installed as the README says."""
     return MissingExtraError(
-        f"{package} is not installed. Install it with: pip install 'langchain-reasc[{extra}]'", name=package
+        f'{package} is not installed. In the folder of langchain-reasc, run: pip install ".[{extra}]"', name=package
     )
 
 

@@ -5,7 +5,8 @@ a name ends in              is read as
 ==========================  ===========================================================================================
 ``.json``                   a list of objects, or an object with such a list under ``data``, ``examples`` or
                             ``questions``, or JSON Lines after all; it is read as a whole
-``.csv``, ``.tsv``          a table with a header; a cell with a JSON list of strings is that list
+``.csv``, ``.tsv``          a table with a header, whose cells commas, semicolons or tabs separate; a cell with a JSON
+                            list of strings is that list
 ``.parquet``                a table, by pyarrow (the extra ``data``)
 anything else               JSON Lines: an object a line
 ==========================  ===========================================================================================
@@ -17,7 +18,9 @@ All but ``.parquet`` may be compressed (``.csv.gz``), and all but ``.json`` are 
 import csv
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +35,7 @@ __all__ = ["Row", "is_text", "rows_of", "text_rows"]
 Row = Mapping[str, Any]
 _WITH_FIELDS: Final = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 _LISTS: Final = ("data", "examples", "questions")
+_DELIMITER_NAMES: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 
 def rows_of(source: str | os.PathLike[str]) -> Iterator[tuple[str, Row]]:
@@ -54,7 +58,7 @@ def rows_of(source: str | os.PathLike[str]) -> Iterator[tuple[str, Row]]:
     if kind == ".parquet":
         return parquet_rows(path)
     if kind in (".csv", ".tsv"):
-        return _table(path, "," if kind == ".csv" else "\t")
+        return _table(path, ",;\t" if kind == ".csv" else "\t,;")
     return _document(path) if kind == ".json" else _json_lines(path)
 
 
@@ -128,8 +132,12 @@ def _listed(value: Any, path: Path) -> list[Any]:
     return next((value[name] for name in _LISTS if isinstance(value.get(name), list)), [value])
 
 
-def _table(path: Path, delimiter: str) -> Iterator[tuple[str, Row]]:
-    reader = csv.reader((line for _, line in lines_of(path)), delimiter=delimiter, strict=True)
+def _table(path: Path, delimiters: str) -> Iterator[tuple[str, Row]]:
+    lines = (line for _, line in lines_of(path))
+    begin = next(lines, "")
+    # Spreadsheets write semicolons where the comma is the decimal mark. The first delimiter wins a tie.
+    delimiter = max(delimiters, key=re.sub('"[^"]*"', "", begin).count)
+    reader = csv.reader(chain([begin], lines), delimiter=delimiter, strict=True)
     header = [name.strip() for name in next(_records(reader, path), ("", []))[1]]
     if twice := sorted({name for name in header if name and header.count(name) > 1}):
         raise ConfigurationError(f"{path}, line 1: the header names {', '.join(twice)} twice")
@@ -138,7 +146,7 @@ def _table(path: Path, delimiter: str) -> Iterator[tuple[str, Row]]:
         if missing > 0 or more:
             raise ConfigurationError(
                 f"{where} has {len(cells)} columns, and the header {len(header)} ({', '.join(header)}); the file may "
-                "have been cut off, or a text with a comma lacks its quotes"
+                f"have been cut off, or a text with {_DELIMITER_NAMES[delimiter]} in it lacks its quotes"
             )
         yield where, dict(zip(header, map(_cell, cells), strict=False))
 

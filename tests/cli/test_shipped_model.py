@@ -6,18 +6,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from langchain_reasc_llama_cpp import embedded_model_path
+from langchain_reasc_llama_cpp import ChatLlamaCpp, embedded_model_path
 from pools.synthetic import write_lines
 from runnable.fakes import calibration
 
 from cli.interrupted import held, interrupted
 from cli.test_commands import reasc
+from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint, load_calibration, save_calibration
 from langchain_reasc.calibration.asked import confidence_part
 from langchain_reasc.cli import main
 from langchain_reasc.models.stated import instruction
 from langchain_reasc.pools import read_pool
 
+ROOT = Path(__file__).parents[2]
 TEST = embedded_model_path().with_name("test.jsonl")
 pytestmark = pytest.mark.skipif(not TEST.exists(), reason="the shipped model is not built yet")
 QUESTION = json.loads(TEST.read_text(encoding="utf-8").splitlines()[0])["question"] if TEST.exists() else ""
@@ -36,6 +38,22 @@ def test_ask_by_a_named_rule_that_looks_ahead_to_the_budget() -> None:
     data = json.loads(reasc(*asked, "cannot_catch_up").stdout)
     assert (data["method"], data["reason"], data["samples"]) == ("cannot_catch_up", "agreement", 1)
     assert json.loads(reasc(*asked, "asc").stdout)["method"] == "asc"
+
+
+@pytest.mark.parametrize(
+    ("file", "question", "right"),
+    [
+        ("Makefile", "Emma has 27 old and 14 new cups. How many more does Emma need to have 60?", "19"),
+        ("README.md", "Lena has 27 red cups and 14 blue cups. How many cups does Lena have now?", "41"),
+    ],
+)
+def test_a_question_that_is_shown_to_newcomers_is_answered_rightly(file: str, question: str, right: str) -> None:
+    assert question in (ROOT / file).read_text(encoding="utf-8")
+    with ChatLlamaCpp() as model:
+        calibration = TEST.with_name("calibration.json")
+        seeded = (model.model_copy(update={"seed": seed}) for seed in range(0, 16 * 40, 16))
+        answers = [ReASCRunnable(model=one, calibration=calibration).solve(question).answer for one in seeded]
+    assert answers.count(right) >= 38, answers
 
 
 def test_ask_prints_data() -> None:

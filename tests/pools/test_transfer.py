@@ -162,7 +162,7 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     store, _ = open_pool(write_pool(tmp_path / "old.jsonl", questions=2, samples=1))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for call in (write_columns, write_folder):
-        with pytest.raises(MissingExtraError, match=r"pip install 'langchain-reasc\[data\]'"):
+        with pytest.raises(MissingExtraError, match=r'pip install "\.\[data\]"'):
             call(store, tmp_path / "out.parquet")
     with pytest.raises(MissingExtraError):
         read_columns(tmp_path / "p.parquet", store)

@@ -136,7 +136,7 @@ def test_llama_cpp_is_not_installed(tiny_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     bindings._library.cache_clear()
     try:
-        with pytest.raises(MissingExtraError, match=r"pip install 'langchain-reasc\[llama-cpp\]'"):
+        with pytest.raises(MissingExtraError, match=r'pip install "\.\[llama-cpp\]"'):
             ChatLlamaCpp(model_path=tiny_path)
     finally:
         monkeypatch.undo()
@@ -145,5 +145,5 @@ def test_llama_cpp_is_not_installed(tiny_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_huggingface_hub_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-reasc\[huggingface\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "\.\[huggingface\]"'):
         ChatLlamaCpp.from_hugging_face("someone/model", "model.gguf")

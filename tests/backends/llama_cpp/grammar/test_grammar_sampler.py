@@ -99,7 +99,7 @@ def test_a_grammar_lives_as_long_as_its_model(tmp_path: Path) -> None:
 
 def test_llguidance_is_named_where_it_is_missing(native: NativeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llguidance", None)
-    with pytest.raises(MissingExtraError, match=r"llguidance.*langchain-reasc\[llama-cpp\]"):
+    with pytest.raises(MissingExtraError, match=r"llguidance.*\.\[llama-cpp\]"):
         SamplerChain(SamplingParameters(), 1, native, Grammar(gbnf='root ::= "quite new"'))
 
 
