@@ -88,17 +88,20 @@ class RunBudget:
             seconds=None if self.seconds is None else self.seconds - spent.get("seconds", 0.0),
         )
 
-    def within(self, options: dict[str, Any], *, max_samples: int) -> dict[str, Any]:
+    def within(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options of a model call that keep it within the budget.
+
+        A step of an agent needs one response, even if only to see that it must not act. So where nothing is left, the
+        call takes one sample. How much evidence is sufficient does not depend on what is left.
 
         Args:
             options: the options that were given.
-            max_samples: how many samples a call may launch at most, budget or not.
         """
-        own = {"max_samples": max_samples, **options}
-        limits = {"max_samples": self.samples, "token_budget": self.tokens, "time_budget": self.seconds}
+        if self.gone:
+            return {**options, "sample_budget": 1}
+        limits = {"sample_budget": self.samples, "token_budget": self.tokens, "time_budget": self.seconds}
         least = {
-            name: limit if own.get(name) is None else min(own[name], limit)
+            name: limit if options.get(name) is None else min(options[name], limit)
             for name, limit in limits.items()
             if limit is not None
         }

@@ -60,6 +60,9 @@ class ChatReASC(StandIn):
     every response with tool calls, and with ``answer="message"`` for no other."""
     on_spent: SpendingListener | None = Field(default=None, repr=False, exclude=True)
     """Told, when a call has ended or failed, how many tokens, prompt and generated, and how many samples it cost."""
+    sample_budget: int | None = Field(default=None, ge=1, repr=False, exclude=True)
+    """Samples that a call may launch where that is fewer than ``max_samples``, because a budget that it shares is
+    nearly spent. Unlike with ``max_samples``, the rule does not settle for less evidence then."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
@@ -200,7 +203,12 @@ class ChatReASC(StandIn):
         if stop is not None:
             arguments["stop"] = stop
         return self._solver.question(
-            messages, below, arguments, deserves_vote=self._deserves_vote(arguments), on_spent=self.on_spent
+            messages,
+            below,
+            arguments,
+            deserves_vote=self._deserves_vote(arguments),
+            on_spent=self.on_spent,
+            sample_budget=self.sample_budget,
         )
 
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:

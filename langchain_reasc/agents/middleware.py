@@ -56,9 +56,9 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
     middleware that is one model call, whose usage is the bill of all samples.
 
     A budget holds for a run of the agent, from one input to its answer, over interruptions and checkpoints. What is
-    left of it bounds each call. Once it is gone, the rest of the run calls the model plainly, once a step, and a line
-    in the log says so. Agents that run inside tools have budgets of their own. Only a vote can be undecided: with
-    ``on_undecided="abstain"`` an empty message then ends the run, with ``"raise"`` an error.
+    left of it bounds each call. Once it is gone, each further step takes one sample, and a line in the log says so.
+    Agents that run inside tools have budgets of their own. Only a vote can be undecided, as it is for want of budget:
+    with ``on_undecided="abstain"`` an empty message then ends the run, with ``"raise"`` an error.
 
     Order among other middleware (the first in the list is the outermost):
 
@@ -117,7 +117,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if self._budget.unlimited:
             self.state_schema = cast(Any, AgentState)  # nothing is counted, so the agent's state has no count
         self._options, trial = checked_options(options)
-        self._max_samples, self._texts_vote = trial.max_samples, extractor(trial.answer).texts_vote
+        self._texts_vote = extractor(trial.answer).texts_vote
         given = options.get("calibrator")
         self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = [given] if given else []
         self._unsettled, self._lock = Unsettled(), threading.Lock()
@@ -149,35 +149,26 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             Exception: what the model raised, where no sample succeeded.
         """
-        if (left := self._left(request)).gone:
-            return handler(request)
         ledger = Ledger()
         with self._kept_if_failed(request, ledger):
-            response = handler(self._voting(request, left, ledger))
+            response = handler(self._voting(request, ledger))
         return self._settled(request, ledger, response)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """The asynchronous :meth:`wrap_model_call`."""
-        if (left := self._left(request)).gone:
-            return await handler(request)
         ledger = Ledger()
         with self._kept_if_failed(request, ledger):
-            response = await handler(self._voting(request, left, ledger))
+            response = await handler(self._voting(request, ledger))
         return self._settled(request, ledger, response)
 
-    def _spent(self, request: ModelRequest[Any]) -> Spent:
-        return added(_so_far(request), self._unsettled.of(_task(request)))
-
-    def _left(self, request: ModelRequest[Any]) -> RunBudget:
-        return self._budget if self._budget.unlimited else self._budget.left(self._spent(request))
-
-    def _voting(self, request: ModelRequest[Any], left: RunBudget, ledger: Ledger) -> ModelRequest[Any]:
+    def _voting(self, request: ModelRequest[Any], ledger: Ledger) -> ModelRequest[Any]:
         """The request with a model that votes, within what is left of the budget."""
-        options = left.within(self._options, max_samples=self._max_samples)
+        options = dict(self._options)
         if not self._budget.unlimited:
-            options["on_spent"] = ledger.book
+            spent = added(_so_far(request), self._unsettled.of(_task(request)))
+            options = self._budget.left(spent).within(options) | {"on_spent": ledger.book}
         if (when := self._when or (self._acts if self._read_only else None)) is not None:
             options["when"] = partial(when, request)
         return request.override(model=self._around(request.model, options))
@@ -219,9 +210,9 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         """The response, with what the call and its failed tries have cost."""
         if self._budget.unlimited:
             return response
-        spent = added(ledger.spent, self._unsettled.settle(_task(request)))
-        if self._budget.left(added(_so_far(request), spent)).gone:
-            logger.warning("the budget of this run is spent (%s): its further model calls are plain", self._budget)
+        before, spent = _so_far(request), added(ledger.spent, self._unsettled.settle(_task(request)))
+        if self._budget.left(added(before, spent)).gone and not self._budget.left(before).gone:
+            logger.warning("the budget of this run is spent (%s): each further step takes one sample", self._budget)
         return ExtendedModelResponse(response, Command(update={"reasc_spent": spent}))
 
 

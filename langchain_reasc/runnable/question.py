@@ -48,6 +48,7 @@ class Question:
         on_response: called with each response and the decision after it, in launch order.
         deserves_vote: asked of the first response, which is then launched alone; None puts every one to the vote.
         on_spent: told what it has cost when it is answered, or fails.
+        sample_budget: samples that may be launched, where that is fewer than ``max_samples``.
         on_finished: given what can be learned from it, in place of what learns online.
         prompt_tokens: tokens of the prompt, once a response has told.
     """
@@ -59,6 +60,7 @@ class Question:
     on_response: ResponseListener | None = None
     deserves_vote: DeservesVote | None = None
     on_spent: SpendingListener | None = None
+    sample_budget: int | None = None
     on_finished: FinishedListener | None = None
     prompt_tokens: int | None = None
 

@@ -79,6 +79,7 @@ class Terms:
         on_response: ResponseListener | None = None,
         deserves_vote: DeservesVote | None = None,
         on_spent: SpendingListener | None = None,
+        sample_budget: int | None = None,
     ) -> Question:
         """An input, read and timed from now on.
 
@@ -89,7 +90,16 @@ class Terms:
         clock = QuestionClock(question=self.timeout, sample=self.sample_timeout)
         model = self.model.resolved(config).bind(kwargs)
         self.require_confidence(model)
-        return Question(model, to_messages(value), clock, cutoff or Cutoff(), on_response, deserves_vote, on_spent)
+        return Question(
+            model,
+            to_messages(value),
+            clock,
+            cutoff or Cutoff(),
+            on_response,
+            deserves_vote,
+            on_spent,
+            sample_budget,
+        )
 
     def require_confidence(self, model: PreparedModel) -> None:
         """Say before anything is paid for that a model gives none.
@@ -154,7 +164,7 @@ class Terms:
             rule,
             ballot=self._ballot(question, config),
             measure=self._measure(current),
-            max_samples=self.max_samples,
+            max_samples=min(self.max_samples, question.sample_budget or self.max_samples),
             concurrency=self.concurrency,
             required=self._missing == "error" and not self.counts(current),
             calibration=None if self.allow_fingerprint_mismatch or self.counts(current) else current,

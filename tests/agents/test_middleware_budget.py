@@ -1,24 +1,47 @@
-"""A budget holds for a run of an agent; once it is gone, the run goes on with plain model calls."""
+"""A budget holds for a run of an agent; once it is gone, each further step takes one sample."""
 
 import time
 from typing import Any
 
 import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
+from pydantic import BaseModel
 from runnable.fakes import Reply, Scripted, saying
 from runnable.judges import PARIS, city, judging
 
-from agents.acting import ASKED, BY_ASC, SUNNY, THREAD, acting, agent_of, billed, calls, samples_of, spent_on, weather
+from agents.acting import (
+    ASKED,
+    BY_ASC,
+    SUNNY,
+    THREAD,
+    acting,
+    agent_of,
+    billed,
+    book_trip,
+    calls,
+    get_weather,
+    samples_of,
+    spent_on,
+    weather,
+)
 from langchain_reasc import ReASCMiddleware
 from langchain_reasc.agents.budget import RunBudget, Spent, Unsettled, added
 from langchain_reasc.agents.middleware import SpendingState
 from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import Undecided
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+
 
 CALL_TOKENS = 9  # seven of the prompt, a word and a call
 
@@ -39,17 +62,17 @@ def spent(agent: Any) -> Any:
     [
         ({}, [7, 7, 1]),
         ({"max_run_samples": 15}, [7, 7, 1]),
-        ({"max_run_samples": 10}, [7, 3, 0]),
-        ({"max_run_samples": 7}, [7, 0, 0]),
-        ({"max_run_samples": 1}, [1, 0]),
-        ({"max_run_tokens": 10 * CALL_TOKENS}, [7, 3, 0]),
-        ({"max_run_tokens": 10 * CALL_TOKENS - 1}, [7, 3, 0]),
-        ({"max_run_tokens": 1}, [1, 0]),
-        ({"max_run_samples": 12, "max_run_tokens": 10 * CALL_TOKENS}, [7, 3, 0]),
+        ({"max_run_samples": 10}, [7, 3, 1]),
+        ({"max_run_samples": 7}, [7, 1, 1]),
+        ({"max_run_samples": 1}, [1, 1]),
+        ({"max_run_tokens": 10 * CALL_TOKENS}, [7, 3, 1]),
+        ({"max_run_tokens": 10 * CALL_TOKENS - 1}, [7, 3, 1]),
+        ({"max_run_tokens": 1}, [1, 1]),
+        ({"max_run_samples": 12, "max_run_tokens": 10 * CALL_TOKENS}, [7, 3, 1]),
         ({"max_run_samples": 12, "max_samples": 2}, [2, 1]),
         ({"max_run_tokens": 1000, "token_budget": 4 * CALL_TOKENS}, [4, 4, 1]),
         ({"max_run_seconds": 1000}, [7, 7, 1]),
-        ({"max_run_seconds": 1e-9}, [1, 0]),
+        ({"max_run_seconds": 1e-9}, [1, 1]),
     ],
     ids=str,
 )
@@ -87,7 +110,7 @@ def test_time_bounds_what_is_launched_and_cuts_no_response_off(agents: Any) -> N
     state = agents.ask(agent, config=THREAD)
     first, *rest = samples_of(state)
     assert 1 <= first <= 2
-    assert not any(rest)
+    assert set(rest) == {1}
     assert state["messages"][1].response_metadata["reasc"]["reason"] == "budget"
 
 
@@ -110,7 +133,7 @@ def test_it_survives_an_interruption_and_a_new_agent_object(agents: Any) -> None
     approved = Command(resume={"decisions": [{"type": "approve"}]})
     state = agents.ask(agent(), approved, THREAD)
     assert samples_of(state) == [7, 1]
-    assert samples_of(agents.ask(agent(), approved, THREAD)) == [7, 1, 0]
+    assert samples_of(agents.ask(agent(), approved, THREAD)) == [7, 1, 1]
     assert samples_of(agents.ask(agent(), config=THREAD))[-1] == 7  # another run
 
 
@@ -124,8 +147,8 @@ def test_what_a_failed_step_has_cost_counts_when_it_is_made_again(agents: Any) -
     model.log.calls.clear()
     state = agents.ask(agent, None, THREAD)
     assert failed == 2
-    assert samples_of(state)[:2] == [7, 0]
-    assert spent(agent)["samples"] == 9
+    assert samples_of(state)[:2] == [7, 1]
+    assert spent(agent)["samples"] == failed + sum(samples_of(state))
 
 
 def test_agents_inside_tools_have_budgets_of_their_own(agents: Any) -> None:
@@ -163,6 +186,59 @@ def test_undecided_for_want_of_budget_is_said_as_asked(agents: Any) -> None:
     _, agent = two_steps(max_run_samples=9, on_undecided="raise")
     with pytest.raises(Undecided, match="not sufficient after 2 samples"):
         agents.ask(agent, config=THREAD)
+
+
+BOOKED = "booked Rome"
+
+
+def booking_last(left: int, **options: Any) -> Any:
+    """An agent that votes on one step by seven samples, has so many left, and wants to book a trip in the next."""
+    said = {
+        ASKED: [weather("Rome"), *[weather("Paris")] * 6],
+        "sunny in Paris": [calls(("book_trip", {"city": "Rome"}))],
+    }
+    votes = ReASCMiddleware(max_run_samples=7 + left, **BY_ASC | options)
+    return agent_of(acting({**said, "": [SUNNY]}), votes, tools=[get_weather, book_trip])
+
+
+@pytest.mark.parametrize("left", range(4))
+@pytest.mark.parametrize("on_undecided", ["answer", "raise", "abstain"])
+def test_too_little_budget_for_a_vote_is_undecided_whatever_is_left(agents: Any, on_undecided: str, left: int) -> None:
+    agent = booking_last(left, on_undecided=on_undecided)
+    if on_undecided == "raise":
+        with pytest.raises(Undecided, match=f"not sufficient after {left or 1} sample"):
+            agents.ask(agent)
+        return
+    said = [message.text for message in agents.ask(agent)["messages"]]
+    assert (BOOKED in said) == (on_undecided == "answer")
+    assert on_undecided == "answer" or said[-1] == ""
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3])
+def test_a_smaller_budget_is_no_reason_to_settle_for_less_evidence(agents: Any, samples: int) -> None:
+    """Of three samples, two that agree decide what all three would answer; of the sixteen allowed, they do not."""
+    votes = ReASCMiddleware(max_run_samples=samples, on_undecided="raise", concurrency=1)
+    agent = agent_of(acting({"": [calls(("book_trip", {"city": "Rome"}))]}), votes, tools=[book_trip])
+    with pytest.raises(Undecided, match=f"not sufficient after {samples} sample"):
+        agents.ask(agent)
+
+
+@pytest.mark.parametrize("on_undecided", ["raise", "abstain"])
+def test_what_needs_no_vote_goes_on_when_the_budget_is_spent(agents: Any, on_undecided: str) -> None:
+    agent = booking_last(0, on_undecided=on_undecided, read_only=["book_trip"])
+    said = [message.text for message in agents.ask(agent)["messages"]]
+    assert BOOKED in said and said[-1] == SUNNY
+
+
+def test_structured_output_is_undecided_too_when_the_budget_is_spent(agents: Any) -> None:
+    def city(name: str) -> Reply:
+        return calls(("City", {"name": name}))
+
+    said = {ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [city("Oslo")]}
+    votes = ReASCMiddleware(max_run_samples=7, on_undecided="raise", **BY_ASC)
+    agent = agent_of(acting(said), votes, response_format=ToolStrategy(City))
+    with pytest.raises(Undecided, match="not sufficient after 1 sample"):
+        agents.ask(agent)
 
 
 def test_abstaining_for_want_of_it_ends_the_run_with_an_empty_message(agents: Any) -> None:

@@ -125,8 +125,8 @@ def test_a_middleware_inside_that_fails_after_a_vote(agents: Agents) -> None:
     agent = agent_of(model, *middleware, checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="found wanting"):
         agents.ask(agent, config=THREAD)
-    assert samples_of(agents.ask(agent, None, THREAD)) == [2, 0]  # of nine, seven had been spent
-    assert agent.get_state(THREAD).values["reasc_spent"]["samples"] == 9
+    assert samples_of(agents.ask(agent, None, THREAD)) == [2, 1]  # of nine, seven had been spent
+    assert agent.get_state(THREAD).values["reasc_spent"]["samples"] == 7 + 2 + 1
 
 
 def test_a_step_that_is_cancelled_closes_its_samples_and_its_runs() -> None:
