@@ -89,5 +89,5 @@ __all__ = [
     "with_answer",
 ]
 
-EXTRACTION_VERSION = 4
+EXTRACTION_VERSION = 5
 """The version of the rules by which answers are found. Recordings name it: another may find other answers."""

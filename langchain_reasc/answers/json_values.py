@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
+from unicodedata import normalize
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import within
@@ -16,18 +18,23 @@ REASONING: Final = (
 )
 """Fields and arguments in which a model thinks aloud: no two responses agree in them."""
 
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_UTC: Final = re.compile(r"\A(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?)[+-]00:00\Z")
+
 Names = Sequence[str] | AbstractSet[str]
 """Several names, in any collection that pydantic knows too."""
 
 
 def canonical(value: Any) -> str:
-    """A value as JSON in which equal values are spelled alike: ``1.0`` as ``1``, the keys in order.
+    """A value as JSON in which equal values are spelled alike: ``1.0`` as ``1``, the keys in order, Unicode in NFC.
+
+    UUIDs are in lower case, and what ends an instant in UTC is ``Z``.
 
     Raises:
         RecursionError: it is nested too deeply.
     """
     text = json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, default=str)
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def names_of(path: tuple[str, ...], tool: str | None = None) -> set[str]:
@@ -80,6 +87,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
+    if isinstance(value, str):
+        return value.lower() if _UUID.fullmatch(value) else _UTC.sub(r"\1Z", value)
     if isinstance(value, float) and math.isfinite(value) and value.is_integer():
         return int(value)
     return value

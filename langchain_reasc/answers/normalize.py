@@ -1,6 +1,7 @@
 """One spelling per answer: ``1,000``, ``1000.0`` and ``$1000`` cast their votes together."""
 
 import re
+import unicodedata
 
 from langchain_reasc.answers.marks import in_plain_marks
 from langchain_reasc.answers.numbers import read_quantity
@@ -79,4 +80,4 @@ def _expression(text: str) -> str:
 
 
 def _encodable(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))

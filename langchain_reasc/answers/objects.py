@@ -90,7 +90,7 @@ class ObjectVotes:
         """What an object votes for: itself as canonical JSON, without what is left out; None where it is refused."""
         full = self.validated(value)
         try:
-            return None if full is None else canonical(self.compared(full))
+            return None if full is None else self.spelled(full)
         except RecursionError:
             return None
 
@@ -156,6 +156,15 @@ class ObjectVotes:
             return None
         return full if isinstance(full, dict) else None
 
+    def spelled(self, value: Mapping[str, Any]) -> str:
+        """A validated object as it is compared: canonical JSON, strings of a format in one spelling.
+
+        Raises:
+            RecursionError: it is nested too deeply.
+        """
+        schema = _plain(self.schema) if isinstance(self.schema, Mapping) else _json_schema(self.schema)
+        return canonical(self.compared(read(value, schema, defaults=False, formats=True)))
+
     def compared(self, value: Any, path: tuple[str, ...] = ()) -> Any:
         """A value without what is left out of the vote."""
         if isinstance(value, dict):
@@ -217,6 +226,15 @@ def _relieved(schema: Any, names: Collection[str]) -> Any:
 
 def _is_missing(found: Any, names: Collection[str]) -> bool:
     return found["type"] == "missing" and str(found["loc"][-1]).casefold() in names
+
+
+@lru_cache(maxsize=64)
+def _json_schema(schema: type | None) -> Mapping[str, Any]:
+    """The JSON schema of a class; empty where it has none."""
+    try:
+        return {} if schema is None else _adapter(schema).json_schema()
+    except Exception:  # it has a type of the user's own that JSON schema knows nothing of
+        return {}
 
 
 @lru_cache(maxsize=64)

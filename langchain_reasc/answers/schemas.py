@@ -1,15 +1,23 @@
 """What a JSON schema makes of a value: defaults filled in, strings read as the numbers that a tool would read in them.
 
+To compare values, dates, times, UUIDs and decimals are given one spelling where the schema says that they are such.
+
 A schema that is broken, or that refers to what is not in it, refuses nothing.
 """
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal
 from functools import lru_cache
 from importlib.util import find_spec
+from ipaddress import IPv6Address
 from typing import Any, Final
+from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -30,6 +38,18 @@ _READERS: Final[dict[str, TypeAdapter[Any]]] = {  # as LangChain's tools do, by 
     "number": TypeAdapter(float),
     "boolean": TypeAdapter(bool),
 }
+_FORMATS: Final[dict[str, type]] = {
+    "date": date,
+    "date-time": datetime,
+    "time": time,
+    "duration": timedelta,
+    "uuid": UUID,
+    "ipv6": IPv6Address,
+}
+"""JSON schema's formats of strings that can be spelled in several ways."""
+_DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
+_PATTERN_OF_DECIMALS: Final = "^(?!^[-+.]*$)[+-]?0*"  # how pydantic's of a Decimal begin
+_FINER: Final = re.compile(r"[.,]\d{7,}")  # than microseconds, to which pydantic cuts
 
 
 def can_refuse() -> bool:
@@ -48,16 +68,18 @@ def refuses(schema: Mapping[str, Any], value: Any) -> bool:
         return False
 
 
-def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True) -> Any:
+def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, formats: bool = False) -> Any:
     """The value as a tool with this schema would have it: numbers where they came as strings, with defaults.
 
     Args:
         value: as it comes from JSON.
         schema: its JSON schema.
         defaults: whether what is left out is filled in where the schema has a default for it.
+        formats: whether strings that the schema calls dates, times, UUIDs or decimals are spelled in one way, to be
+            compared: equal instants as the same, and ``"1.10"`` as ``"1.1"``.
     """
     try:
-        return _Reading(schema, defaults).of(value, schema)
+        return _Reading(schema, defaults, formats).of(value, schema)
     except Exception:  # a schema may be broken in any way
         return value
 
@@ -68,6 +90,7 @@ class _Reading:
 
     root: Mapping[str, Any]
     defaults: bool
+    formats: bool
 
     def of(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
         """The value as the schema has it; ``around`` are the schemas of the same value that led to it, by their ids."""
@@ -83,14 +106,15 @@ class _Reading:
         if isinstance(value, dict):
             return self._object(value, schema)
         if isinstance(value, list):
-            return [self.of(one, schema.get("items")) for one in value]
-        return _scalar(value, schema)
+            first = schema.get("prefixItems") or ()
+            return [self.of(one, first[at] if at < len(first) else schema.get("items")) for at, one in enumerate(value)]
+        value = _scalar(value, schema)
+        return _spelled(value, schema) if self.formats and isinstance(value, str) else value
 
     def _object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
-        properties = schema.get("properties")
-        if not isinstance(properties, Mapping):
-            return value
-        full = {key: self.of(one, properties.get(key)) for key, one in value.items()}
+        properties, others = schema.get("properties"), schema.get("additionalProperties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        full = {key: self.of(one, properties.get(key, others)) for key, one in value.items()}
         if self.defaults:
             for key, of in properties.items():
                 of = of if isinstance(of, Mapping) and "default" in of else _followed(of, self.root)
@@ -101,6 +125,8 @@ class _Reading:
     def _by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
         """The value as the first branch has it that it fits as it is, else as the first that can read it."""
         followed = [_followed(branch, self.root) for branch in branches]
+        if self.formats and any(map(_is_decimal, followed)) and any(_fits(0.5, branch) for branch in followed):
+            value = _number(value)
         for branch in followed:
             if _fits(value, branch):
                 return self.of(value, branch, around)
@@ -133,6 +159,38 @@ def _scalar(value: Any, schema: Mapping[str, Any]) -> Any:
     return value
 
 
+def _spelled(text: str, schema: Mapping[str, Any]) -> str:
+    """The one spelling of a string in its schema's format; as it is where it has none, or is none."""
+    if _is_decimal(schema) and _DECIMAL.fullmatch(text):
+        return str(Decimal(text).normalize(Context(prec=len(text))))
+    kind = _FORMATS.get(str(schema.get("format")))
+    if kind is None or _FINER.search(text):
+        return text
+    adapter = _adapter(kind)
+    try:
+        value = adapter.validate_python(text)
+    except ValidationError:
+        return text
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC)
+    return str(adapter.dump_python(value, mode="json"))
+
+
+def _is_decimal(schema: Any) -> bool:
+    """Whether the strings that a schema allows are decimal numbers."""
+    if not isinstance(schema, Mapping) or "string" not in _kinds(schema):
+        return False
+    return schema.get("format") == "decimal" or str(schema.get("pattern")).startswith(_PATTERN_OF_DECIMALS)
+
+
+def _number(value: Any) -> Any:
+    """The number that a string is, where that loses no digit; anything else as it is."""
+    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) and Decimal(repr(number)) == Decimal(value) else value
+
+
 def _kinds(schema: Mapping[str, Any]) -> list[str]:
     kinds = schema.get("type")
     return [kinds] if isinstance(kinds, str) else [str(kind) for kind in kinds] if isinstance(kinds, list) else []
@@ -158,6 +216,11 @@ def _followed(schema: Any, root: Mapping[str, Any]) -> Any:
             found = found.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
         schema = found
     return {}
+
+
+@lru_cache(maxsize=len(_FORMATS))
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 @lru_cache(maxsize=256)

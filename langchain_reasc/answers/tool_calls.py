@@ -99,9 +99,9 @@ class ToolVotes:
             return None
 
     def read(self, call: Mapping[str, Any], schemas: Schemas | None) -> Any:
-        """The arguments of a call as its tool would have them: with defaults, numbers where they were strings."""
+        """The arguments of a call as its tool would have them: with defaults, equal dates or numbers spelled alike."""
         schema = (schemas or {}).get(call["name"])
-        return read(call["args"], schema) if schema else call["args"]
+        return read(call["args"], schema, formats=True) if schema else call["args"]
 
     def kind(self, calls: Iterable[Mapping[str, Any]]) -> str | None:
         """Which tools are called, and how often each; None where calls are voted on as a whole."""
@@ -147,7 +147,7 @@ def calls_answer(calls: Iterable[Mapping[str, Any]]) -> str | None:
 
     Calls are sorted, and so are their arguments; ids are dropped; a number is a number, so that ``1`` and ``1.0``
     agree, but ``true`` and ``"1"`` are others. Strings count letter by letter: a path or a name is no matter of
-    spelling.
+    spelling. Only what is the same by its form is: UUIDs in any case, instants in UTC, a letter with its accent.
 
     Args:
         calls: each with ``name`` and ``args``.

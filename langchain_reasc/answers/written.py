@@ -36,7 +36,7 @@ def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessag
     if decided is None or full is None:
         return None
     value = votes.validated(_merged(full, decided, votes))
-    if value is None or canonical(votes.compared(value)) != answer:
+    if value is None or votes.spelled(value) != answer:
         return None
     written = _in_call(message, value) if votes.in_calls(message.tool_calls) is not None else _in_text(message, value)
     return None if written is None else _parsed_again(written, value)
