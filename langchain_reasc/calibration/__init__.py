@@ -1,14 +1,13 @@
 """Calibration: what is learned before a decision (gate, statistics of scores, how answers agree), kept as JSON."""
 
 from langchain_reasc.calibration.asked import FixedPrompt, answer_name, fixed_prompt
-from langchain_reasc.calibration.correctness import agreement_with_rest, fit_correctness
+from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve
 from langchain_reasc.calibration.fingerprint import check_fingerprint, check_made_of, fingerprint_of
 from langchain_reasc.calibration.mixture import MixtureCalibrator, calibrate_mixture
 from langchain_reasc.calibration.offline import auroc_within, calibrate_offline
 from langchain_reasc.calibration.schema import (
     AUROC,
     Calibration,
-    Correctness,
     Fingerprint,
     Gate,
     HashedPart,
@@ -17,6 +16,7 @@ from langchain_reasc.calibration.schema import (
     RejectedMeasure,
     RuleBlock,
     Safeguard,
+    SupportCurve,
 )
 from langchain_reasc.calibration.selection import Selection, select_measure
 from langchain_reasc.calibration.storage import load_calibration, save_calibration
@@ -24,7 +24,6 @@ from langchain_reasc.calibration.storage import load_calibration, save_calibrati
 __all__ = [
     "AUROC",
     "Calibration",
-    "Correctness",
     "Fingerprint",
     "FixedPrompt",
     "Gate",
@@ -36,6 +35,7 @@ __all__ = [
     "RuleBlock",
     "Safeguard",
     "Selection",
+    "SupportCurve",
     "agreement_with_rest",
     "answer_name",
     "auroc_within",
@@ -44,7 +44,7 @@ __all__ = [
     "check_fingerprint",
     "check_made_of",
     "fingerprint_of",
-    "fit_correctness",
+    "fit_support_curve",
     "fixed_prompt",
     "load_calibration",
     "save_calibration",

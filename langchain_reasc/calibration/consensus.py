@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from langchain_reasc.calibration.answer_prior import counts_of, fit_prior
-from langchain_reasc.calibration.correctness import agreement_with_rest, fit_correctness
+from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve
 from langchain_reasc.calibration.observed import Observed, alternatives, consensus
 from langchain_reasc.calibration.promise import promise
-from langchain_reasc.calibration.schema import Calibration, Correctness, Fingerprint, Gate, RuleBlock
+from langchain_reasc.calibration.schema import Calibration, Fingerprint, Gate, RuleBlock, SupportCurve
 from langchain_reasc.calibration.trust import Trust
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
@@ -83,11 +83,11 @@ def calibrate_consensus(
     rule, chosen = made.rule(budget=budget, on_missing_confidence="count"), None
     if trust.measure is not None:
         chosen = list(measures).index(trust.measure)
-    found = {"guarantee": promise(rule, voted, chosen), "correctness": _correctness(rule, voted, chosen)}
+    found = {"guarantee": promise(rule, voted, chosen), "p_agree": _p_agree(rule, voted, chosen)}
     return made.model_copy(update=found)
 
 
-def _correctness(rule: StoppingRule, questions: Sequence[Observed], measure: int | None) -> Correctness | None:
+def _p_agree(rule: StoppingRule, questions: Sequence[Observed], measure: int | None) -> SupportCurve | None:
     """How likely further responses agree; None where too few questions have enough responses to tell.
 
     Questions that a rule like it cut short are left out: they ended where responses agreed.
@@ -97,4 +97,4 @@ def _correctness(rule: StoppingRule, questions: Sequence[Observed], measure: int
     if len(found) < _ENOUGH_DECISIONS:
         return None
     supports, agreed = zip(*found, strict=True)
-    return fit_correctness(supports, agreed, source="consensus", rule=rule.name)
+    return fit_support_curve(supports, agreed, rule=rule.name)

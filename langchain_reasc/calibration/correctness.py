@@ -1,17 +1,17 @@
-"""P(correct): from how strongly a decision is supported to how likely its answer is right."""
+"""From how strongly a decision is supported to how likely its answer is right, or agrees with further responses."""
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration.schema import Correctness
+from langchain_reasc.calibration.schema import SupportCurve
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
 
-__all__ = ["agreement_with_rest", "fit_correctness"]
+__all__ = ["agreement_with_rest", "fit_support_curve"]
 
 _POINTS: Final = 17  # of the curve that is recorded; straight lines between them differ from it by .05 at the steepest
 _NEAREST: Final = 1e-4
@@ -20,14 +20,8 @@ _PENALTY: Final = 0.1  # on the square of the slope: perfectly separated decisio
 Array = npt.NDArray[np.float64]
 
 
-def fit_correctness(
-    statistics: npt.ArrayLike,
-    right: npt.ArrayLike,
-    *,
-    source: Literal["labels", "consensus"],
-    rule: str | None = None,
-) -> Correctness:
-    """Platt scaling of the support: ``P(correct) = 1 / (1 + exp(-(a + b · logit(support))))`` with b ≥ 0.
+def fit_support_curve(statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: str | None = None) -> SupportCurve:
+    """Platt scaling of the support: ``P(right) = 1 / (1 + exp(-(a + b · logit(support))))`` with b ≥ 0.
 
     A logistic curve on the logit is beta calibration with its two exponents equal (Kull et al. 2017). On a few dozen to
     a few hundred decisions it forecasts better than isotonic regression, whose steps follow the noise. Outside of what
@@ -35,8 +29,7 @@ def fit_correctness(
 
     Args:
         statistics: shape (n,), :func:`~langchain_reasc.method.correctness.support` of one decision per question.
-        right: shape (n,), whether each answer was right; by consensus: whether it agreed with the other responses.
-        source: where ``right`` comes from.
+        right: shape (n,), whether each answer was right; without labels, whether it agreed with the other responses.
         rule: the name of the rule that decided, where the curve holds for that alone.
 
     Raises:
@@ -46,15 +39,16 @@ def fit_correctness(
     if shares.ndim != 1 or shares.shape != labels.shape:
         raise CalibrationDataError(f"{shares.size} decisions but {labels.size} labels; each decision needs one of each")
     if shares.size < 2:
-        raise CalibrationDataError(f"P(correct) needs at least 2 decisions, got {shares.size}; 128 is a good number")
+        raise CalibrationDataError(
+            f"a support curve needs at least 2 decisions, got {shares.size}; 128 is a good number"
+        )
     if not (possible := (shares >= 0) & (shares <= 1)).all():
         at = int(np.flatnonzero(~possible)[0])
         raise CalibrationDataError(f"support {at} is {shares[at]}; it is a share from 0 to 1")
     grid = np.unique(np.linspace(shares.min(), shares.max(), _POINTS))
     nearest = 1 / (shares.size + 2)
     curve = np.clip(_logistic(shares, labels, grid), nearest, 1 - nearest)
-    return Correctness(
-        source=source,
+    return SupportCurve(
         points=tuple((float(x), float(p)) for x, p in zip(grid, curve, strict=True)),
         n=shares.size,
         right=float(labels.mean()),
@@ -63,7 +57,7 @@ def fit_correctness(
 
 
 def agreement_with_rest(rule: StoppingRule, responses: Sequence[Response]) -> tuple[float, bool] | None:
-    """What tells of P(correct) without labels: whether one half of the responses decides as the other half votes.
+    """What tells of P(agree): whether one half of the responses decides as the other half votes.
 
     The first half, in launch order, is decided by the rule; it is "right" where its answer is the one that most of the
     second half give. So no response is compared with itself. It is agreement, and no correctness: where wrong answers

@@ -10,7 +10,6 @@ from langchain_reasc.calibration.records import Named, Positive, Probability, Re
 
 __all__ = [
     "AUROC",
-    "Correctness",
     "Fingerprint",
     "Gate",
     "HashedPart",
@@ -18,6 +17,7 @@ __all__ = [
     "Mixture",
     "RejectedMeasure",
     "Safeguard",
+    "SupportCurve",
 ]
 
 Safeguard = Literal["default", "paper"]
@@ -159,31 +159,28 @@ class RejectedMeasure(Record):
     behind: FiniteFloat = Field(description="Chosen measure's AUROC minus this one's.")
 
 
-class Correctness(Record):
-    """How likely an answer is right, by how strongly the decision for it is supported."""
+class SupportCurve(Record):
+    """How likely an answer is right, or agrees with further responses, by how strongly its decision is supported."""
 
-    source: Literal["labels", "consensus"] = Field(
-        description="labels: it was right; consensus: it agreed with the other responses, which is not correctness."
-    )
     statistic: Literal["support"] = Field(
         default="support", description="The winner's share of the evidence, (v + 1)/(Σv + 2)."
     )
     points: Annotated[tuple[tuple[FiniteFloat, Probability], ...], Field(min_length=1)] = Field(
-        description="(support, P(correct)), both rising; straight lines between, constant outside."
+        description="(support, probability), both rising; straight lines between, constant outside."
     )
     n: int = Field(ge=2, description="Decisions it was fitted on.")
-    right: Probability = Field(description="Share of them that were right; by consensus: that agreed.")
+    right: Probability = Field(description="Share of them that were right, or that agreed.")
     rule: str | None = Field(default=None, description="The rule that decided; null where it holds for any.")
 
     @model_validator(mode="after")
     def _rising(self) -> Self:
         for before, after in pairwise(self.points):
             if not (before[0] < after[0] and before[1] <= after[1]):
-                raise ValueError(f"P(correct) rises with the support, but {after} comes after {before}")
+                raise ValueError(f"the probability rises with the support, but {after} comes after {before}")
         return self
 
     def probability(self, support: float) -> float:
-        """P(correct) at this support."""
+        """What is read off the curve at this support."""
         known, probabilities = zip(*self.points, strict=True)
         return float(np.interp(support, known, probabilities))
 

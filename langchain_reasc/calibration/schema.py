@@ -14,7 +14,6 @@ from pydantic import AwareDatetime, Field, FiniteFloat, field_validator, model_v
 from langchain_reasc._version import __version__
 from langchain_reasc.calibration.parts import (
     AUROC,
-    Correctness,
     Fingerprint,
     Gate,
     HashedPart,
@@ -22,6 +21,7 @@ from langchain_reasc.calibration.parts import (
     Mixture,
     RejectedMeasure,
     Safeguard,
+    SupportCurve,
 )
 from langchain_reasc.calibration.records import Positive, Probability, Record
 from langchain_reasc.calibration.rule_block import RuleBlock
@@ -36,7 +36,6 @@ __all__ = [
     "READABLE_VERSIONS",
     "SCHEMA_VERSION",
     "Calibration",
-    "Correctness",
     "Fingerprint",
     "Gate",
     "HashedPart",
@@ -45,6 +44,7 @@ __all__ = [
     "RejectedMeasure",
     "RuleBlock",
     "Safeguard",
+    "SupportCurve",
 ]
 
 SCHEMA_VERSION: Literal[2] = 2
@@ -111,8 +111,13 @@ class Calibration(Record):
         default=None, description="By consensus: why no measure of confidence is used; null where one is."
     )
     guarantee: str | None = Field(default=None, description="By consensus: what is promised, in words.")
-    correctness: Correctness | None = Field(
-        default=None, description="How likely an answer is right; null where that was not measured."
+    p_correct: SupportCurve | None = Field(
+        default=None, description="How likely an answer is right; null without labels, or with one response to each."
+    )
+    p_agree: SupportCurve | None = Field(
+        default=None,
+        description="By consensus: how likely further responses agree with an answer, which is not correctness; null "
+        "where too few questions tell.",
     )
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
     library_version: str

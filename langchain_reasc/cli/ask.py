@@ -166,8 +166,10 @@ def outcome(result: "ReASCResult") -> str:
     beside = f" ({launched} launched)" if launched > decision.samples else ""
     evidence = ", ".join(f"{answer}: {weight:.2f}" for answer, weight in decision.evidence.items()) or "none"
     about = "about " if usage.estimated else ""
-    told = result.message.response_metadata["reasc"].get("p_correct")
-    likely = f"; the answer {PROMISES[told['source']]} with a probability of {told['value']:.2f}" if told else ""
+    told = {"p_correct": result.p_correct, "p_agree": result.p_agree}
+    likely = "".join(
+        f"; the answer {PROMISES[name]} with a probability of {value:.2f}" for name, value in told.items() if value
+    )
     return (
         f"{decision.samples} sample{'s' if decision.samples > 1 else ''}{beside}, {about}{usage.output_tokens} tokens; "
         f"stopped because {_WHY[decision.reason or 'budget']} (P = {decision.posterior:.3f}; evidence {evidence})"

@@ -27,11 +27,11 @@ def explained(calibration: "Calibration") -> Iterator[str]:
         yield f"  rather than       {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})"
     yield f"Scores              mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}"
     yield from _gate_explained(calibration)
-    if known := calibration.correctness:
+    if known := calibration.p_correct:
         low, high = known.points[0], known.points[-1]
         yield (
             f"P(correct)          {low[1]:.2f} where {low[0]:.0%} of the votes support the answer, {high[1]:.2f} where "
-            f"{high[0]:.0%} do; by {known.source} of {known.n} questions"
+            f"{high[0]:.0%} do; by labels of {known.n} questions"
         )
     if calibration.fallback:
         yield f"Safeguard           a live run counts votes (ASC) instead: {calibration.fallback}"

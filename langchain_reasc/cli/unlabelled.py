@@ -92,6 +92,13 @@ def explained_consensus(calibration: "Calibration", *, asked: int, known: int) -
         yield from _said("Scores", f"mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}")
     if calibration.guarantee:
         yield from _said("Promise", calibration.guarantee)
+    if curve := calibration.p_agree:
+        (low, lowest), (high, highest) = curve.points[0], curve.points[-1]
+        yield from _said(
+            "P(agree)",
+            f"{lowest:.2f} where {low:.0%} of the votes support the answer, {highest:.2f} where {high:.0%} do: how "
+            "likely further responses agree with it, which is not how likely it is right",
+        )
     yield from _said("In use", "sampling stops as soon as the answer is unlikely to change, were all responses drawn")
 
 

@@ -13,7 +13,7 @@ from langchain_reasc.calibration import (
     auroc_within,
     calibrate_mixture,
     calibrate_offline,
-    fit_correctness,
+    fit_support_curve,
 )
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
@@ -132,8 +132,7 @@ def with_correctness(
     if len(told) < 2:
         return calibration
     shares, right = zip(*told, strict=True)
-    correctness = fit_correctness(shares, right, source="labels", rule=rule.name)
-    return calibration.model_copy(update={"correctness": correctness})
+    return calibration.model_copy(update={"p_correct": fit_support_curve(shares, right, rule=rule.name)})
 
 
 def recorded_measure(pool: Pool) -> Measure | None:

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration import fit_correctness
+from langchain_reasc.calibration import fit_support_curve
 from langchain_reasc.exceptions import CalibrationDataError
 
 __all__ = ["BINS", "Risk", "likelihoods", "risk_of"]
@@ -52,7 +52,7 @@ def likelihoods(calibrating: Array, tested: Array) -> Array:
     known = ~np.isnan(calibrating).any(axis=1)
     told = np.where(np.isnan(tested[:, 1]), np.nan, 0.0)
     try:
-        fitted = fit_correctness(calibrating[known, 0], calibrating[known, 1], source="labels")
+        fitted = fit_support_curve(calibrating[known, 0], calibrating[known, 1])
     except CalibrationDataError:
         return np.full(len(tested), np.nan)
     for at in np.flatnonzero(~np.isnan(tested).any(axis=1)):

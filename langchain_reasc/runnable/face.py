@@ -96,9 +96,11 @@ class Face(VoteFields):
     """What to do when the budget or the time is spent and the evidence is not sufficient: give the best answer so far,
     raise :class:`~langchain_reasc.exceptions.Undecided`, or give an empty message with ``reasc["abstained"]``."""
     abstain_below: float | None = Field(default=None, gt=0, lt=1)
-    """The probability of being right below which an answer is none, in (0, 1): an empty message is given in its place,
-    with ``reasc["abstained"]`` and ``reasc["abstained_because"]``, or with ``on_undecided="raise"`` an error. Needs a
-    calibration that tells the probability (``reasc["p_correct"]``)."""
+    """The probability below which an answer is none, in (0, 1): an empty message is given in its place, with
+    ``reasc["abstained"]`` and ``reasc["abstained_because"]``, or with ``on_undecided="raise"`` an error. With a
+    calibration on labels it is the probability that the answer is right (``reasc["p_correct"]``). With one without
+    labels it is the probability that further responses agree with it (``reasc["p_agree"]``), which promises nothing
+    where the model errs the same way each time. A calibration that tells neither is refused."""
     token_budget: int | None = Field(default=None, ge=1)
     """Tokens, prompt and generated, that the samples of a question may cost. No sample is launched once they are spent;
     what a wave has in flight then may go beyond."""

@@ -18,7 +18,7 @@ from langchain_reasc.models.contract import (
 from langchain_reasc.models.usage import estimated_usage, is_estimated, output_tokens, reported_usage
 from langchain_reasc.sampling import Sample
 
-__all__ = ["PROMISES", "PCorrect", "ReASCResult", "SampledResponse", "Usage"]
+__all__ = ["PROMISES", "Likelihood", "ReASCResult", "SampledResponse", "Usage"]
 
 _SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT})
 _LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
@@ -85,12 +85,12 @@ class Usage:
         return self.bill["output_tokens"]
 
 
-PROMISES: Final = {"labels": "is right", "consensus": "agrees with further responses"}
-"""What a probability is one of, by what it was learned from: agreement is no correctness."""
+PROMISES: Final = {"p_correct": "is right", "p_agree": "agrees with further responses"}
+"""What a probability is one of, by its name: agreement is not correctness."""
 
 
-class PCorrect(TypedDict):
-    """How likely an answer is right, and what that was learned from."""
+class Likelihood(TypedDict):
+    """How likely an answer is right, or agrees with further responses; and what that was learned from."""
 
     value: float
     source: Literal["labels", "consensus"]
@@ -106,8 +106,7 @@ class ReASCResult:
         responses: every sample launched, in launch order.
         usage: what was spent.
         notices: what the caller should know, such as that votes were counted for want of a calibration.
-        p_correct: how likely the answer is right; None where no calibration says so.
-        doubt: why the answer is not taken for one, where that is less likely than ``abstain_below``.
+        doubt: why the answer is not taken for one, where ``p_correct`` or ``p_agree`` is below ``abstain_below``.
     """
 
     message: AIMessage
@@ -115,13 +114,29 @@ class ReASCResult:
     responses: tuple[SampledResponse, ...]
     usage: Usage
     notices: tuple[str, ...] = ()
-    p_correct: float | None = None
     doubt: str | None = None
 
     @property
     def answer(self) -> str | None:
         """The winning answer; None when no response had one."""
         return self.decision.answer
+
+    @property
+    def p_correct(self) -> float | None:
+        """How likely the answer is right; None where no calibration on labels tells that."""
+        return self._likelihood("p_correct")
+
+    @property
+    def p_agree(self) -> float | None:
+        """How likely further responses agree with the answer, which does not make it right.
+
+        None where no calibration without labels tells that.
+        """
+        return self._likelihood("p_agree")
+
+    def _likelihood(self, name: str) -> float | None:
+        likelihood: Likelihood | None = self.message.response_metadata["reasc"].get(name)
+        return likelihood["value"] if likelihood else None
 
     @property
     def undecided(self) -> bool:
@@ -209,7 +224,7 @@ def accounted(
     method: str,
     without_confidence: int = 0,
     keep_logprobs: bool = True,
-    p_correct: PCorrect | None = None,
+    likelihoods: Mapping[str, Likelihood] | None = None,
     guarantee: str | None = None,
 ) -> AIMessage:
     """The winning response, carrying the account of the decision."""
@@ -224,7 +239,7 @@ def accounted(
         "without_confidence": without_confidence,
         "evidence": decision.evidence,
         "posterior": decision.posterior,
-        **({"p_correct": p_correct} if p_correct else {}),
+        **(likelihoods or {}),
         **({"guarantee": guarantee} if guarantee else {}),
         **({"parts": _parts(decision)} if decision.parts else {}),
         "tokens": {

@@ -4,14 +4,14 @@ Knows nothing of threads or event loops: the synchronous and the asynchronous so
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.calibration import Calibration, Correctness
+from langchain_reasc.calibration import Calibration, SupportCurve
 from langchain_reasc.exceptions import ReASCError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.correctness import support
@@ -22,7 +22,7 @@ from langchain_reasc.runnable.audit import Audit
 from langchain_reasc.runnable.ballot import Ballot
 from langchain_reasc.runnable.observing import Finished, FinishedListener
 from langchain_reasc.runnable.result import (
-    PCorrect,
+    Likelihood,
     ReASCResult,
     SampledResponse,
     accounted,
@@ -55,7 +55,7 @@ class Session:
         notices: what to tell the caller from the start.
         keep_logprobs: whether the winning message keeps the provider's logprobs, which are large.
         on_response: called with each response and the decision after it, in launch order.
-        correctness: tells how likely the answer is right; None where nothing does.
+        curves: ``p_correct`` or ``p_agree`` -> what tells it; empty where nothing does.
         guarantee: what the rule promises, in words; None where it promises nothing.
         on_finished: called with what can be learned from the question; None where nothing is.
         audit: whether one more response is drawn after the rule has decided.
@@ -74,7 +74,7 @@ class Session:
         notices: tuple[str, ...] = (),
         keep_logprobs: bool = True,
         on_response: ResponseListener | None = None,
-        correctness: Correctness | None = None,
+        curves: Mapping[str, SupportCurve] | None = None,
         guarantee: str | None = None,
         on_finished: FinishedListener | None = None,
         audit: bool = False,
@@ -90,7 +90,7 @@ class Session:
         self._gated = rule.may_accept_first
         self._keep_logprobs = keep_logprobs
         self._on_response = on_response
-        self._correctness, self._guarantee = correctness, guarantee
+        self._curves, self._guarantee = curves or {}, guarantee
         self._warned = False
         self._notices = tuple(dict.fromkeys(notices))
         self._samples: dict[int, Sample] = {}
@@ -206,7 +206,7 @@ class Session:
         usage = total_usage(samples, used=self._responses, lost=self._lost)
         usage = replace(usage, judge=self._ballot.bill, estimated=usage.estimated or self._ballot.estimated)
         responses = self._sampled(samples)
-        p_correct = self._p_correct(decision)
+        likelihoods = self._likelihoods(decision)  # before the winner is settled: the support is that of the vote
         notices = [
             *self._notices,
             *self._audit.told(self._ballot, list(self._responses.values())),
@@ -226,17 +226,21 @@ class Session:
             method=self._rule.name,
             without_confidence=self._scorer.missed,
             keep_logprobs=self._keep_logprobs,
-            p_correct=p_correct,
+            likelihoods=likelihoods,
             guarantee=self._guarantee,
         )
         logger.debug("answer %r after %d of %d samples: %s", decision.answer, decision.samples, len(samples), decision)
-        return ReASCResult(message, decision, responses, usage, tuple(notices), p_correct and p_correct["value"])
+        return ReASCResult(message, decision, responses, usage, tuple(notices))
 
-    def _p_correct(self, decision: Decision) -> PCorrect | None:
+    def _likelihoods(self, decision: Decision) -> dict[str, Likelihood]:
+        """How likely the answer is right (``p_correct``), or agrees with further responses (``p_agree``)."""
         share = support(decision)
-        if share is None or self._correctness is None:
-            return None
-        return {"value": self._correctness.probability(share), "source": self._correctness.source}
+        if share is None:
+            return {}
+        return {
+            name: {"value": curve.probability(share), "source": "labels" if name == "p_correct" else "consensus"}
+            for name, curve in self._curves.items()
+        }
 
     def _next_goes_alone(self, launched: int) -> bool:
         if self._ballot.may_need_none and not self._responses:

@@ -10,7 +10,14 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes
-from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, Safeguard, check_fingerprint
+from langchain_reasc.calibration import (
+    Calibration,
+    Fingerprint,
+    MixtureCalibrator,
+    Safeguard,
+    SupportCurve,
+    check_fingerprint,
+)
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, Undecided
 from langchain_reasc.method.confidence import Measure
@@ -136,19 +143,19 @@ class Terms:
         """Refuse to abstain by a probability that nothing tells.
 
         Raises:
-            ConfigurationError: no calibration says how likely an answer of the rule is right.
+            ConfigurationError: the calibration tells neither P(correct) nor P(agree) of answers of the rule.
         """
         if self.abstain_below is None:
             return
         rule, _ = self._rule(self.calibration)
-        if self.calibration and self._tells_of(self.calibration, rule):
+        if _curves(self.calibration, rule):
             return
-        known = self.calibration and self.calibration.correctness
+        known = self.calibration and (self.calibration.p_correct or self.calibration.p_agree)
         why = f"this one says it of {known.rule!r}, not of {rule.name!r}" if known else "here is none that does"
         raise ConfigurationError(
-            f"abstain_below={self.abstain_below:g} needs a calibration that says how likely an answer is right, and "
-            f"{why}; calibrate on several responses to each labelled question (reasc calibrate --samples 4), or "
-            "without labels (reasc calibrate --unlabelled), which tells how likely further responses agree"
+            f"abstain_below={self.abstain_below:g} needs a calibration that says how likely an answer is right "
+            f"(p_correct) or that further responses agree with it (p_agree), and {why}; calibrate() with several "
+            "samples of each labelled question tells p_correct, calibrate_unlabelled() tells p_agree"
         )
 
     def session(self, question: Question, start: Start | None, config: RunnableConfig) -> Session:
@@ -171,7 +178,7 @@ class Terms:
             notices=(*question.model.notices, *(start.notices if start else notices)),
             keep_logprobs=question.model.logprobs_wanted,
             on_response=question.on_response,
-            correctness=current.correctness if current and self._tells_of(current, rule) else None,
+            curves=_curves(current, rule),
             guarantee=self._promised(current),
             on_finished=question.on_finished or self._learning(current),
             audit=self.online is not None and current is not None and self.online.audits(self.audit),
@@ -272,10 +279,6 @@ class Terms:
         held = calibration is not None and self.rule is None and not calibration.counts(self.safeguard)
         return calibration.guarantee if calibration is not None and held else None
 
-    def _tells_of(self, calibration: Calibration, rule: StoppingRule) -> bool:
-        """Whether a calibration says how likely an answer of this rule is right."""
-        return calibration.correctness is not None and calibration.correctness.holds_for(rule.name)
-
     def limit(self, session: Session, question: Question) -> None:
         """Let no more samples be launched where the question has had its time, or spent its budget."""
         if question.clock.over:
@@ -317,7 +320,13 @@ class Terms:
             return None
         if result.answer is None:
             return "no response gave an answer"
-        if result.p_correct is None or result.p_correct >= self.abstain_below:
-            return None
-        promise = PROMISES[result.message.response_metadata["reasc"]["p_correct"]["source"]]
-        return f"the answer {promise} with a probability of {result.p_correct:.3g}, below {self.abstain_below:g}"
+        for name, value in (("p_correct", result.p_correct), ("p_agree", result.p_agree)):
+            if value is not None and value < self.abstain_below:
+                return f"the answer {PROMISES[name]} with a probability of {value:.3g}, below {self.abstain_below:g}"
+        return None
+
+
+def _curves(calibration: Calibration | None, rule: StoppingRule) -> dict[str, SupportCurve]:
+    """``p_correct`` or ``p_agree`` -> what a calibration says of the answers of this rule, where it does."""
+    known = {"p_correct": calibration.p_correct, "p_agree": calibration.p_agree} if calibration else {}
+    return {name: curve for name, curve in known.items() if curve is not None and curve.holds_for(rule.name)}

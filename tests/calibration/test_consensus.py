@@ -1,5 +1,6 @@
 """Calibration without labels: what is taken to be right, which signals are trusted, and what is recorded."""
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -194,7 +195,7 @@ def test_the_same_questions_make_the_same_calibration() -> None:
 def test_a_file_decides_as_what_was_saved(signal: str, tmp_path: Path) -> None:
     made = calibrate_consensus(questions(signal=signal), measures=MEASURES, budget=10)
     read = load_calibration(save_calibration(made, tmp_path / "c.json"))
-    assert read == made and (read.guarantee, read.correctness) == (made.guarantee, made.correctness)
+    assert read == made and (read.guarantee, read.p_agree) == (made.guarantee, made.p_agree)
     for budget in (6, 16):
         for one in questions(40, seed=9):
             expected, found = (decide(c.rule(budget=budget), one.responses(0)) for c in (made, read))
@@ -202,13 +203,13 @@ def test_a_file_decides_as_what_was_saved(signal: str, tmp_path: Path) -> None:
 
 
 def test_it_tells_how_likely_further_responses_agree() -> None:
-    made = calibrate_consensus(questions(200), measures=MEASURES).correctness
-    assert made and (made.source, made.holds_for("agreement"), made.holds_for("asc")) == ("consensus", True, False)
+    made = calibrate_consensus(questions(200), measures=MEASURES).p_agree
+    assert made and (made.holds_for("agreement"), made.holds_for("asc")) == (True, False)
     assert made.probability(0.5) < made.probability(0.9) <= 1
-    assert calibrate_consensus(questions(12), measures=MEASURES).correctness is None  # too few
-    assert calibrate_consensus([unscored(0, 0)] * 40).correctness is None  # too short
+    assert calibrate_consensus(questions(12), measures=MEASURES).p_agree is None  # too few
+    assert calibrate_consensus([unscored(0, 0)] * 40).p_agree is None  # too short
     cut = [Observed(one.answers, one.scores, counted=False) for one in questions(200)]
-    assert calibrate_consensus(cut, measures=MEASURES).correctness is None
+    assert calibrate_consensus(cut, measures=MEASURES).p_agree is None
 
 
 def test_what_is_promised_is_told() -> None:
@@ -243,5 +244,11 @@ def test_a_fallback_counts_votes_and_says_so() -> None:
 
 def test_what_no_decision_needs_may_be_left_out() -> None:
     made, short = (calibrate_consensus(questions(), measures=MEASURES, explained=flag) for flag in (True, False))
-    assert (short.auroc, short.guarantee, short.correctness) == (None, None, None)
+    assert (short.auroc, short.guarantee, short.p_agree) == (None, None, None)
     assert short.rule() == made.rule() and made.auroc
+
+
+def test_agreement_is_kept_under_its_own_name() -> None:
+    held = json.loads(calibrate_consensus(questions(200), measures=MEASURES).model_dump_json(by_alias=True))
+    assert held["p_agree"]["n"] > 0 and held["p_correct"] is None
+    assert "correctness" not in held

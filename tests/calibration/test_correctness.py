@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from langchain_reasc.calibration import (
     Calibration,
-    Correctness,
+    SupportCurve,
     agreement_with_rest,
-    fit_correctness,
+    fit_support_curve,
     load_calibration,
     save_calibration,
 )
@@ -57,14 +57,14 @@ def test_support_in_parts_is_that_of_the_least_supported_one() -> None:
 
 
 def test_the_curve_is_calibrated_on_decisions_it_has_not_seen() -> None:
-    fitted = fit_correctness(*simulated(2000), source="labels")
+    fitted = fit_support_curve(*simulated(2000))
     for share in (0.5, 0.7, 0.9):
         assert fitted.probability(share) == pytest.approx(share**2, abs=0.05)
-    assert (fitted.source, fitted.n, fitted.statistic, fitted.rule) == ("labels", 2000, "support", None)
+    assert (fitted.n, fitted.statistic, fitted.rule) == (2000, "support", None)
 
 
 def test_it_rises_and_is_constant_outside_of_what_was_seen() -> None:
-    fitted = fit_correctness(*simulated(64), source="consensus", rule="asc")
+    fitted = fit_support_curve(*simulated(64), rule="asc")
     curve = [fitted.probability(share) for share in np.linspace(0.01, 0.99, 50)]
     assert (np.diff(curve) >= 0).all()
     assert fitted.probability(0.01) == fitted.points[0][1]
@@ -74,13 +74,13 @@ def test_it_rises_and_is_constant_outside_of_what_was_seen() -> None:
 
 @pytest.mark.parametrize(("right", "expected"), [(True, 0.9), (False, 0.1)])
 def test_where_all_are_right_or_wrong_the_rule_of_succession_speaks(right: bool, expected: float) -> None:
-    fitted = fit_correctness(np.linspace(0.5, 0.9, 8), [right] * 8, source="labels")
+    fitted = fit_support_curve(np.linspace(0.5, 0.9, 8), [right] * 8)
     assert {p for _, p in fitted.points} == {expected}
 
 
 def test_separated_decisions_promise_no_more_than_their_number_allows() -> None:
     shares = np.repeat([0.05, 0.95], 20)
-    fitted = fit_correctness(shares, shares > 0.5, source="labels")
+    fitted = fit_support_curve(shares, shares > 0.5)
     assert [fitted.points[0][1], fitted.points[-1][1]] == pytest.approx([1 / 42, 41 / 42])
 
 
@@ -88,15 +88,15 @@ def test_a_response_that_outweighs_everything_is_no_fault() -> None:
     rule = ReASC(Standardizer(0.0, 1e-3))
     decided = [decide(rule, [Response("1", 1.0)]), *[decide(rule, [Response("1", 0.0)])] * 9]
     assert support(decided[0]) == 1.0
-    fitted = fit_correctness([support(one) for one in decided], [True, *[True, False, False] * 3], source="labels")
+    fitted = fit_support_curve([support(one) for one in decided], [True, *[True, False, False] * 3])
     assert 0.3 < fitted.probability(2 / 3) < fitted.probability(1.0) < 1
 
 
 def test_where_support_says_nothing_or_the_contrary_the_rate_is_told() -> None:
     shares = np.linspace(0.5, 0.9, 40)
-    contrary = fit_correctness(shares, shares < 0.7, source="labels")
+    contrary = fit_support_curve(shares, shares < 0.7)
     assert {p for _, p in contrary.points} == {0.5}
-    alike = fit_correctness([0.5] * 4, [True, False, True, True], source="labels")
+    alike = fit_support_curve([0.5] * 4, [True, False, True, True])
     assert alike.points == ((0.5, pytest.approx(4 / 6)),)
 
 
@@ -113,7 +113,7 @@ def test_where_support_says_nothing_or_the_contrary_the_rate_is_told() -> None:
 )
 def test_what_cannot_be_fitted_is_refused(shares: Any, right: Any, said: str) -> None:
     with pytest.raises(CalibrationDataError, match=said):
-        fit_correctness(shares, right, source="labels")
+        fit_support_curve(shares, right)
 
 
 def test_one_half_is_compared_with_the_other() -> None:
@@ -125,17 +125,17 @@ def test_one_half_is_compared_with_the_other() -> None:
 
 
 def test_it_is_kept_with_the_calibration(offline: Calibration, tmp_path: Any) -> None:
-    assert offline.correctness is None
-    known = offline.model_copy(update={"correctness": fit_correctness(*simulated(40), source="labels", rule="reasc")})
+    assert offline.p_correct is None
+    known = offline.model_copy(update={"p_correct": fit_support_curve(*simulated(40), rule="reasc")})
     again = load_calibration(save_calibration(known, tmp_path / "c.json"))
     assert again == known
-    assert '"source": "labels"' in (tmp_path / "c.json").read_text()
+    assert '"p_correct": {' in (tmp_path / "c.json").read_text()
 
 
 @pytest.mark.parametrize("points", [(), ((0.5, 0.6), (0.7, 0.5)), ((0.5, 0.6), (0.5, 0.7)), ((0.5, 1.5),)])
 def test_points_that_do_not_rise_are_refused(points: Any) -> None:
     with pytest.raises(ValidationError):
-        Correctness(source="labels", points=points, n=4, right=0.5)
+        SupportCurve(points=points, n=4, right=0.5)
 
 
 def test_the_odds_are_those_that_made_the_labels() -> None:

@@ -8,7 +8,7 @@ from runnable.fakes import calibration, saying
 
 from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import Correctness, load_calibration
+from langchain_reasc.calibration import SupportCurve, load_calibration
 from langchain_reasc.cli.ask import outcome
 from langchain_reasc.cli.calibrate import check_signals
 from langchain_reasc.evaluation import read_pool
@@ -47,21 +47,19 @@ def test_it_from_a_pool(tmp_path: Path) -> None:
 def test_several_responses_per_question_tell_how_likely_an_answer_is_right(tmp_path: Path) -> None:
     path, out = write_pool(tmp_path / "p.jsonl", questions=80), tmp_path / "c.json"
     shown = reasc("calibrate", "--pool", path, "--out", out)
-    told = load_calibration(out).correctness
+    told = load_calibration(out).p_correct
     assert told is not None
-    assert (told.source, told.rule, told.n) == ("labels", load_calibration(out).rule().name, 80)
+    assert (told.rule, told.n) == (load_calibration(out).rule().name, 80)
     assert told.probability(0.5) < told.right < told.probability(0.9)
     assert "P(correct)" in shown.stdout and "by labels of 80 questions" in shown.stdout
     reasc("calibrate", "--pool", write_pool(tmp_path / "one.jsonl", 80, samples=1), "--out", out)
-    assert load_calibration(out).correctness is None
+    assert load_calibration(out).p_correct is None
 
 
-@pytest.mark.parametrize(
-    ("source", "promise"), [("labels", "is right"), ("consensus", "agrees with further responses")]
-)
-def test_ask_says_how_likely_an_answer_is_right(source: str, promise: str) -> None:
-    known = Correctness(source=source, points=((0.5, 0.25),), n=64, right=0.5)
-    told = ReASCRunnable(model=saying("1"), calibration=calibration(correctness=known, weight="count")).solve("q")
+@pytest.mark.parametrize(("name", "promise"), [("p_correct", "is right"), ("p_agree", "agrees with further responses")])
+def test_ask_says_how_likely_an_answer_is_right(name: str, promise: str) -> None:
+    known = SupportCurve(points=((0.5, 0.25),), n=64, right=0.5)
+    told = ReASCRunnable(model=saying("1"), calibration=calibration(**{name: known}, weight="count")).solve("q")
     assert outcome(told).endswith(f"; the answer {promise} with a probability of 0.25")
     assert "probability" not in outcome(ReASCRunnable(model=saying("1")).solve("q"))
 

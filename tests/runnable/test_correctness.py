@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ChatReASC, ReASCRunnable
-from langchain_reasc.calibration import Calibration, Correctness
+from langchain_reasc.calibration import Calibration, SupportCurve
 from langchain_reasc.calibration.consensus import Observed, calibrate_consensus
 from langchain_reasc.exceptions import ConfigurationError, Undecided
 
@@ -17,8 +17,8 @@ UNANIMOUS = ("1",)  # support 5/6, P .8 (.5 + .2/.6 of the way)
 
 
 def known(rule: str | None = "reasc", **fields: Any) -> Calibration:
-    told = Correctness(source="labels", points=((0.5, 0.3), (5 / 6, 0.8)), n=64, right=0.6, rule=rule)
-    return calibration(**{"schema_version": 2, "weight": "count", "correctness": told, **fields})
+    told = SupportCurve(points=((0.5, 0.3), (5 / 6, 0.8)), n=64, right=0.6, rule=rule)
+    return calibration(**{"schema_version": 2, "weight": "count", "p_correct": told, **fields})
 
 
 def reasc(*answers: str, **options: Any) -> ReASCRunnable:
@@ -71,9 +71,12 @@ def test_or_an_error_says_why(runner: Any) -> None:
 
 
 def test_agreement_is_not_called_correctness(runner: Any) -> None:
-    told = Correctness(source="consensus", points=((0.5, 0.3),), n=64, right=0.6)
-    account = runner.account(reasc("1", calibration=known(correctness=told), abstain_below=0.5), "q")
-    assert account["p_correct"] == {"value": 0.3, "source": "consensus"}
+    told = SupportCurve(points=((0.5, 0.3),), n=64, right=0.6)
+    result = runner.solve(reasc("1", calibration=known(p_correct=None, p_agree=told), abstain_below=0.5), "q")
+    account = result.message.response_metadata["reasc"]
+    assert (result.p_correct, result.p_agree) == (None, 0.3)
+    assert "p_correct" not in account
+    assert account["p_agree"] == {"value": 0.3, "source": "consensus"}
     assert account["abstained_because"].startswith("the answer agrees with further responses with a probability of 0.3")
 
 
@@ -87,8 +90,9 @@ def test_of_no_answer_nothing_is_told_and_it_is_not_likely_enough(runner: Any) -
 
 @pytest.mark.parametrize("given", [None, "mixture", calibration(), known("agreement")])
 def test_abstaining_without_a_probability_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"abstain_below=0.5 needs a calibration .*--samples 4.*--unlabelled"):
+    with pytest.raises(ConfigurationError, match=r"abstain_below=0.5 needs .*p_correct.*p_agree") as raised:
         reasc("1", calibration=given, abstain_below=0.5, on_missing_confidence="count")
+    assert "--" not in str(raised.value)
 
 
 @pytest.mark.parametrize("value", [0, 1, -0.1, float("nan")])
@@ -115,7 +119,8 @@ def agreeing(**fields: Any) -> Calibration:
     """What counting votes on 32 questions without labels taught."""
     counted = [Observed(answers, np.zeros((0, 4))) for answers in ((0, 0, 0, 0), (0, 1, 0, 1))] * 16
     made = calibrate_consensus(counted, budget=4)
-    assert made.correctness and made.guarantee
+    assert made.p_agree and made.guarantee
+    assert made.p_correct is None
     return made.model_copy(update=fields)
 
 
@@ -124,7 +129,8 @@ def test_without_labels_it_tells_how_likely_further_responses_agree(runner: Any)
     result = runner.solve(reasc(*SPLIT, calibration=made, allow_fingerprint_mismatch=True), "q")
     account = result.message.response_metadata["reasc"]
     assert (account["method"], account["reason"], account["guarantee"]) == ("agreement", "budget", made.guarantee)
-    assert account["p_correct"] == {"value": result.p_correct, "source": "consensus"}
+    assert account["p_agree"] == {"value": result.p_agree, "source": "consensus"}
+    assert result.p_correct is None and "p_correct" not in account
     assert account["notices"] == ["votes are counted, not weighed: there are no scores"]
     doubted = reasc(*SPLIT, calibration=made, allow_fingerprint_mismatch=True, abstain_below=0.9999)
     account = runner.account(doubted, "q")
