@@ -1,8 +1,10 @@
 """Says in a line what is wrong with what somebody gave: a name that nothing has, a value that cannot be."""
 
 import difflib
+import logging
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +15,9 @@ from langchain_reasc.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["Checked", "check_names", "explained", "findings", "nearest", "suggestion"]
+__all__ = ["Checked", "check_names", "explained", "findings", "nearest", "suggestion", "warn_once"]
+
+logger = logging.getLogger(__name__)
 
 _SAME: Final = (
     ("max_tokens", "max_completion_tokens", "max_new_tokens", "n_predict", "num_predict", "max_length"),
@@ -102,6 +106,17 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
     for name in given:
         if name not in names:
             raise ConfigurationError(f"unknown {what} {name!r}; {suggestion(name, sorted(names))}")
+
+
+@lru_cache(maxsize=1024)
+def warn_once(text: str, of: int) -> None:
+    """Log a warning, unless the same was logged of the same object.
+
+    Args:
+        text: what to log.
+        of: the object's ``id()``.
+    """
+    logger.warning("%s", text)
 
 
 def explained(error: ValidationError) -> ConfigurationError:

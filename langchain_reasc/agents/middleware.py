@@ -2,19 +2,21 @@
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, NotRequired, Unpack, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.tools import BaseTool
 
 from langchain_reasc.agents.budget import Ledger, RunBudget, Spent, Unsettled, added
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.agents.options import VoteOptions, checked_names, checked_options
-from langchain_reasc.answers import extractor
+from langchain_reasc.answers import extractor, schemas_of
 from langchain_reasc.calibration import Calibration, MixtureCalibrator
+from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.options import LEARNING
@@ -99,7 +101,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
                 that calls tools, and for structured output; text alone is then passed on, unless ``answer`` says where
                 an answer is in it. An async function is awaited, and refused in a synchronous run. Where it fails, the
                 response is put to the vote; LangGraph's ``interrupt()`` in it interrupts the agent.
-            read_only: names of tools that change nothing. A response that calls only such is passed on.
+            read_only: names of tools that change nothing. A response that calls only such is passed on. A name that no
+                tool of the agent has is warned of at its first step.
             max_run_tokens: prompt and generated tokens that the samples of a run may cost.
             max_run_samples: samples that a run may launch.
             max_run_seconds: seconds that the model calls of a run may take. A sample in flight then is waited for.
@@ -113,6 +116,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if when is not None and read_only:
             raise ConfigurationError("read_only goes without when, which alone decides on every first response")
         self._when, self._read_only = when, checked_names(read_only)
+        self._seen: set[str] = set()
         self._budget = RunBudget(tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds).checked()
         if self._budget.unlimited:
             self.state_schema = cast(Any, AgentState)  # nothing is counted, so the agent's state has no count
@@ -165,6 +169,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
 
     def _voting(self, request: ModelRequest[Any], ledger: Ledger) -> ModelRequest[Any]:
         """The request with a model that votes, within what is left of the budget."""
+        self._check_read_only(request.tools)
         options = dict(self._options)
         if not self._budget.unlimited:
             spent = added(_so_far(request), self._unsettled.of(_task(request)))
@@ -186,6 +191,16 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             known = next((one for one in self._calibrators if one.learns_like(made)), made)
             self._calibrators = [*(one for one in self._calibrators if one is not known), known]
         return voting if known is made else ChatReASC(model=model, **options | {"calibrator": known})
+
+    def _check_read_only(self, tools: Sequence[BaseTool | dict[str, Any]]) -> None:
+        """Say once of each name in ``read_only`` that no request has had a tool of it, from the first on."""
+        if self._read_only <= self._seen:
+            return
+        self._seen |= {tool.name for tool in tools if isinstance(tool, BaseTool)}
+        self._seen |= schemas_of([tool for tool in tools if not isinstance(tool, BaseTool)]).keys()
+        for name in sorted(self._read_only - self._seen):
+            hint = suggestion(name, sorted(self._seen)) if self._seen else "it has none"
+            warn_once(f"read_only names {name!r}, which is no tool of this agent; {hint}", id(self))
 
     def _acts(self, request: ModelRequest[Any], response: AIMessage) -> bool:
         """Whether a first response changes something, or is the structured output that was asked for."""

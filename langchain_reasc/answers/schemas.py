@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from ipaddress import IPv6Address
 from typing import Any, Final
@@ -21,9 +21,10 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["can_refuse", "read", "refuses"]
+__all__ = ["can_refuse", "fields_of", "read", "refuses"]
 
 _LONGEST_CHAIN: Final = 100
+_MOST_FIELDS: Final = 10_000
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list,),
@@ -82,6 +83,41 @@ def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, format
         return _Reading(schema, defaults, formats).of(value, schema)
     except Exception:  # a schema may be broken in any way
         return value
+
+
+Paths = set[tuple[str, ...]]
+"""The keys that lead to fields, whether or not lists are between them."""
+
+
+def fields_of(schema: Mapping[str, Any]) -> tuple[Paths, Paths]:
+    """The fields that a JSON schema names, and the objects in it that may have others; ``()`` is the whole."""
+    named: Paths = set()
+    unnamed: Paths = set()
+    _collect(schema, schema, (), (), named, unnamed)
+    return named, unnamed
+
+
+def _collect(
+    schema: Any, root: Mapping[str, Any], path: tuple[str, ...], around: tuple[int, ...], named: Paths, unnamed: Paths
+) -> None:
+    schema = _followed(schema, root)
+    if not isinstance(schema, Mapping) or not schema or len(named) > _MOST_FIELDS:
+        unnamed.update({path} if schema is not False else ())
+        return
+    if id(schema) in around:
+        return
+    below = partial(_collect, root=root, around=(*around, id(schema)), named=named, unnamed=unnamed)
+    properties, others = schema.get("properties"), schema.get("additionalProperties")
+    if others or ("object" in _kinds(schema) and properties is None and others is None):
+        unnamed.add(path)
+    for key, inner in properties.items() if isinstance(properties, Mapping) else ():
+        named.add((*path, key))
+        below(inner, path=(*path, key))
+    for word in ("allOf", "anyOf", "oneOf", "prefixItems"):
+        for branch in schema.get(word) or ():
+            below(branch, path=path)
+    if "items" in schema:
+        below(schema["items"], path=path)
 
 
 @dataclass(frozen=True, slots=True)

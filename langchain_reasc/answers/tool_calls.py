@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from langchain_reasc.answers.json_values import REASONING, Names, canonical, check_tolerance, named, names_of, near
-from langchain_reasc.answers.schemas import read, refuses
+from langchain_reasc.answers.schemas import fields_of, read, refuses
 from langchain_reasc.answers.tool_schemas import ANY_TOOL
+from langchain_reasc.complaints import nearest
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["NORMALIZERS", "REFUSED_CALLS", "UNKNOWN_TOOL", "ToolVotes", "calls_answer", "canonical_calls", "kind_of"]
@@ -60,6 +61,44 @@ class ToolVotes:
                 raise ConfigurationError(
                     f"normalize takes a function, or one of {', '.join(NORMALIZERS)}, got {name!r}"
                 )
+
+    def misnamed(self, schemas: Schemas) -> list[str]:
+        """What the options name that no tool has, each in a sentence with the argument that may be meant.
+
+        Where a tool takes arguments that its schema does not name, only what is spelled almost as one that it does.
+
+        Args:
+            schemas: as in :meth:`refused`.
+        """
+        given = [
+            *(("exclude_args", name) for name in self._excluded_names if name not in REASONING),
+            *(("tolerance", name) for name in self.tolerance),
+            *(("normalize", name) for name in self.normalize),
+        ]
+        if not given:
+            return []
+        known, free = set[str](), set[str]()
+        for tool, schema in schemas.items():
+            named, unnamed = fields_of(schema)
+            known.update(name for path in named for name in names_of(path, tool))
+            free.update(name for path in unnamed for name in (names_of(path, tool) if path else [""]))
+        told = []
+        for option, name in given:
+            if name in known or any(inside and name.startswith(f"{inside}.") for inside in free):
+                continue
+            ends = (one for one in sorted(known) if one.endswith(f".{name}"))
+            meant = next(ends, None) or nearest(name, sorted(known))
+            if meant or "" not in free:
+                hint = f"; did you mean {meant!r}?" if meant else ""
+                tools = ", ".join(sorted(schemas))
+                told.append(f"tool_votes: {option} names {name!r}, an argument that no tool here has ({tools}){hint}")
+        return told
+
+    @property
+    def _excluded_names(self) -> list[str]:
+        if isinstance(self.exclude_args, Mapping):
+            return [f"{tool}.{name}" for tool, names in self.exclude_args.items() for name in names]
+        return list(self.exclude_args)
 
     @property
     def exact(self) -> bool:

@@ -105,6 +105,7 @@ def prepared_solver(
     solver.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made
     solver.require_confidence(prepared)
     solver.require_correctness()
+    solver.misnamed(prepared)
     return solver
 
 

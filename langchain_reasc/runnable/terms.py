@@ -19,6 +19,7 @@ from langchain_reasc.calibration import (
     check_fingerprint,
 )
 from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, Undecided
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import FiniteHorizon
@@ -139,6 +140,14 @@ class Terms:
             running = model.fingerprint(messages, prompt=self.fixed_prompt, answer=self.answer)
             check_fingerprint(self.calibration, running if bound else running.unbound())
 
+    def misnamed(self, model: PreparedModel) -> list[str]:
+        """What ``tool_votes`` names that none of the model's tools has; each is logged once."""
+        schemas = model.schemas
+        found = self.tool_votes.misnamed(schemas) if schemas else []
+        for text in found:
+            warn_once(text, id(self.tool_votes))
+        return found
+
     def require_correctness(self) -> None:
         """Refuse to abstain by a probability that nothing tells.
 
@@ -175,7 +184,7 @@ class Terms:
             concurrency=self.concurrency,
             required=self._missing == "error" and not self.counts(current),
             calibration=None if self.allow_fingerprint_mismatch or self.counts(current) else current,
-            notices=(*question.model.notices, *(start.notices if start else notices)),
+            notices=(*question.model.notices, *self.misnamed(question.model), *(start.notices if start else notices)),
             keep_logprobs=question.model.logprobs_wanted,
             on_response=question.on_response,
             curves=_curves(current, rule),

@@ -17,7 +17,7 @@ from runnable.conftest import AsyncRunner
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
 
 from langchain_reasc import ChatReASC, ReASCRunnable
-from langchain_reasc.answers import free_text
+from langchain_reasc.answers import ToolVotes, free_text
 from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided
 
 VOTES = {"answer": "auto", "concurrency": 1}
@@ -128,6 +128,15 @@ def test_what_leaves_a_node_is_no_failure(runner: Any, kind: Any) -> None:
     compared = ReASCRunnable(model=saying("1", "2"), answer=free_text(same=leaving))
     with pytest.raises(kind):
         runner.invoke(compared, "q")
+
+
+def test_an_argument_that_a_bound_tool_has_not_is_told_when_the_model_is_given(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bound = calling("cat").bind_tools([look])
+    ReASCRunnable(model=bound, tool_votes=ToolVotes(tolerance={"att": 1}))
+    told = "tool_votes: tolerance names 'att', an argument that no tool here has (look); did you mean 'at'?"
+    assert caplog.messages == [told]
 
 
 def test_it_speaks_for_the_model_inside() -> None:

@@ -29,6 +29,7 @@ from agents.acting import (
 )
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.agents.options import VoteOptions
+from langchain_reasc.answers import ToolVotes
 from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError, MissingExtraError
 from langchain_reasc.runnable.face import Face
 
@@ -94,6 +95,44 @@ def test_a_function_of_the_request_and_the_first_response_decides(agents: Agents
     state = agents.ask(agent_of(acting({ASKED: [weather("Rome")], "": [SUNNY]}), ReASCMiddleware(when=when)))
     assert asked == [(["get_weather"], True), (["get_weather"], False)]
     assert [launched > 1 for launched in samples_of(state)] == [True, False]
+
+
+def unknown_names(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [message for message in caplog.messages if "names '" in message]
+
+
+def test_a_tool_that_is_not_there_is_told(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:
+    middleware = ReASCMiddleware(read_only=["get_wether", "book_trip", "search"], **ONE_BY_ONE)
+    agent = agent_of(acting(), middleware, tools=[get_weather, book_trip, {"type": "web_search", "name": "web"}])
+    for _ in range(2):
+        agents.ask(agent)
+    assert unknown_names(caplog) == [
+        "read_only names 'get_wether', which is no tool of this agent; did you mean 'get_weather'?",
+        "read_only names 'search', which is no tool of this agent; choose from book_trip, get_weather, web",
+    ]
+
+
+def test_a_tool_that_only_some_steps_have_is_told_of_once_at_most(
+    agents: Agents, caplog: pytest.LogCaptureFixture
+) -> None:
+    middleware = ReASCMiddleware(read_only=["get_weather"], **ONE_BY_ONE)
+    tools = [get_weather, book_trip]
+    agents.ask(agent_of(acting(), middleware, tools=tools))
+    agents.ask(agent_of(acting(), Overriding(tools=[book_trip]), middleware, tools=tools))
+    assert not unknown_names(caplog)
+
+
+@pytest.mark.parametrize("make", [lambda **options: (ReASCMiddleware(**options),), lambda **options: ()])
+def test_an_argument_that_no_tool_has_is_told(agents: Agents, caplog: pytest.LogCaptureFixture, make: Any) -> None:
+    votes = ToolVotes(exclude_args=["citty", "reasoning"], tolerance={"get_weather.city": 0})
+    model: Any = acting()
+    [*middleware] = make(tool_votes=votes, **ONE_BY_ONE)
+    state = agents.ask(agent_of(model if middleware else ChatReASC(model=model, tool_votes=votes), *middleware))
+    told = (
+        "tool_votes: exclude_args names 'citty', an argument that no tool here has (get_weather); did you mean 'city'?"
+    )
+    assert unknown_names(caplog) == [told]
+    assert told in state["messages"][1].response_metadata["reasc"]["notices"]
 
 
 def is_approved(request: Any, response: AIMessage) -> bool:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from answers.calling import MESSAGE, SCHEMAS, answer, call, vote
 from langchain_reasc.answers import ANY_TEXT, ToolVotes, Vote, extractor, kind_of, vote_of
+from langchain_reasc.answers.json_values import REASONING
 from langchain_reasc.answers.tool_calls import calls_answer
 from langchain_reasc.answers.vote import CUT_OFF, INVALID_CALLS, NO_ANSWER, REFUSAL
 from langchain_reasc.exceptions import ConfigurationError
@@ -142,6 +143,51 @@ def test_labels_are_spelled_as_votes_are() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         ToolVotes(**options)
+
+
+CLOSED = {**SCHEMAS, "stop": {"type": "object", "properties": {}}}
+OPEN = {"type": "object", "properties": {"where": {"type": "object"}}}
+NESTED = {
+    "type": "object",
+    "properties": {"filter": {"$ref": "#/$defs/F"}, "all": {"type": "array", "items": {"$ref": "#/$defs/F"}}},
+    "$defs": {"F": {"type": "object", "properties": {"date": {"type": "string"}, "next": {"$ref": "#/$defs/F"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "schemas", "said"),
+    [
+        ({}, {}, None),
+        ({"exclude_args": ["note"]}, {}, "exclude_args names 'note', an argument that no tool here has (search, stop)"),
+        ({"exclude_args": ["Q"]}, {}, "'Q'"),
+        ({"exclude_args": ["lmit"]}, {}, "'lmit', .* ; did you mean 'limit'?"),
+        ({"exclude_args": ["search.limits"]}, {}, "did you mean 'search.limit'?"),
+        ({"exclude_args": {"serch": ["limit"]}}, {}, "'serch.limit', .* did you mean 'search.limit'?"),
+        ({"exclude_args": {"search": ["limt"]}}, {}, "'search.limt', .* did you mean 'search.limit'?"),
+        ({"exclude_args": {"search": ["limit"]}}, {}, None),
+        ({"exclude_args": [*REASONING, "limit"]}, {}, None),
+        ({"tolerance": {"limitt": 1}}, {}, "tolerance names 'limitt'"),
+        ({"normalize": {"qq": "casefold"}}, {}, "normalize names 'qq'"),
+        ({"tolerance": {"filter.year": 1}}, {}, None),
+        ({"tolerance": {"search.filter.year": 1}}, {}, None),
+        ({"tolerance": {"year": 1}}, {}, "'year', .* did you mean 'filter.year'?"),
+        ({"exclude_args": ["filter.date", "all.date", "filter.next", "x.all"]}, {"x": NESTED}, None),
+        ({"exclude_args": ["filter.dates"]}, {"x": NESTED}, "did you mean 'filter.date'?"),
+        # what a schema does not name may be there
+        ({"exclude_args": ["where.note", "where.a.b", "x.where.note"]}, {"x": OPEN}, None),
+        ({"exclude_args": ["note"]}, {"x": OPEN}, "'note', an argument that no tool here has (search, stop, x)"),
+        ({"exclude_args": ["note"]}, {"x": {}}, None),
+        ({"exclude_args": ["note"]}, {"*": {}}, None),
+        ({"exclude_args": ["lmit"]}, {"*": {}}, "did you mean 'limit'?"),
+        ({"exclude_args": ["note"]}, {"x": {"type": "object", "properties": {}, "additionalProperties": True}}, None),
+        ({"exclude_args": ["note"]}, {"x": {"type": "object", "properties": {"any": {}}}}, "'note'"),
+        ({"exclude_args": ["any.note"]}, {"x": {"type": "object", "properties": {"any": {}}}}, None),
+    ],
+)
+def test_names_that_no_tool_has(options: Any, schemas: Any, said: str | None) -> None:
+    told = ToolVotes(**options).misnamed({**CLOSED, **schemas})
+    assert len(told) == (said is not None)
+    assert all(part in "".join(told) for part in (said or "").split(" .* "))
 
 
 def test_options_can_be_read_and_pickled() -> None:
