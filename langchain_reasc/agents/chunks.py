@@ -1,6 +1,7 @@
 """A whole message as a chunk of a stream."""
 
 from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.utils.json import parse_partial_json
 
 __all__ = ["chunk_of"]
 
@@ -24,4 +25,19 @@ def chunk_of(message: AIMessage) -> AIMessageChunk:
     )
     for index, call in enumerate(chunk.tool_call_chunks):
         call["index"] = index
+        if index >= len(message.tool_calls):
+            call["args"] = _unrepairable(call["args"] or "")
     return chunk
+
+
+def _unrepairable(args: str) -> str:
+    """The arguments of an invalid call, so that it stays invalid where the chunk is added to others.
+
+    LangChain then completes what looks like the beginning of an object, and takes nothing at all for an empty one. A
+    bracket that closes nothing keeps it from both.
+    """
+    try:
+        repaired = parse_partial_json(args) if args else {}
+    except (ValueError, RecursionError):
+        return args
+    return f"]{args}" if isinstance(repaired, dict) else args

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
-from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages import AIMessage, AIMessageChunk
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.models.merging import message_of
 
 __all__ = ["Sample", "merged", "streamed"]
 
@@ -42,7 +42,7 @@ def merged(chunks: Sequence[Any]) -> AIMessage:
     """
     first = chunks[0] if chunks else None
     if isinstance(first, AIMessageChunk):
-        first = message_chunk_to_message(add_ai_message_chunks(first, *chunks[1:]))
+        return message_of(chunks)
     if not isinstance(first, AIMessage):
         raise ConfigurationError(
             f"the model must return AIMessages, got {type(first).__name__}; put ReASCRunnable before the output parser"

@@ -56,9 +56,13 @@ def test_it_is_so_once_it_is_added_to_others(content: Any, calls: Any) -> None:
     assert (whole.content, whole.tool_calls) == (content, calls)
 
 
-@pytest.mark.parametrize("args", ["not json", "[1]", '{"at": "/tm'])
-def test_calls_that_could_not_be_read_stay_so(args: str) -> None:
+@pytest.mark.parametrize("args", ["not json", "[1]", "{a: 1", '{"at": "/tm', '{"a": 1', "{", "{}{}", "", None])
+def test_calls_that_could_not_be_read_stay_so(args: str | None) -> None:
     broken = {"name": "f", "args": args, "id": "1", "error": "no JSON", "type": "invalid_tool_call"}
     fine = {"name": "g", "args": {}, "id": "2", "type": "tool_call"}
     chunk = chunk_of(AIMessage("", tool_calls=[fine], invalid_tool_calls=[broken]))
     assert (chunk.tool_calls, chunk.invalid_tool_calls) == ([fine], [broken])
+    whole = AIMessageChunk(content="") + chunk
+    assert whole.tool_calls == [fine]
+    [call] = whole.invalid_tool_calls
+    assert call["name"] == "f" and call["args"] is not None and call["args"].endswith(args or "")

@@ -1,13 +1,13 @@
 """What a server of OpenAI's chat API says: n choices, whole or streamed, with logprobs and usage where asked for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from .exchange import Exchange
 
-__all__ = ["DONE", "PROMPT_TOKENS", "Chat", "Refused", "Request", "words_of"]
+__all__ = ["DONE", "PROMPT_TOKENS", "Calling", "Chat", "Refused", "Request", "words_of"]
 
 PROMPT_TOKENS: Final = 7
 DONE: Final = "[DONE]"
@@ -130,3 +130,52 @@ class Chat:
 
     def document(self, kind: str, **fields: Any) -> dict[str, Any]:
         return {"id": "c", "object": kind, "created": 1, "model": "gpt-test", **fields}
+
+
+@dataclass
+class Calling(Chat):
+    """Calls tools, each a name and its arguments, which are sent as they stand and may be no JSON.
+
+    ``calls`` says what the request that came as number ``at`` is answered with; where a tool has answered, and where
+    nothing is called, that is the words.
+    """
+
+    calls: Callable[[int], Sequence[tuple[str, str]]] = lambda at: ()
+    finish: str = "tool_calls"
+
+    def called(self, request: Request, at: int) -> list[dict[str, Any]]:
+        if request["messages"][-1]["role"] == "tool":
+            return []
+        return [
+            {
+                "index": place,
+                "id": f"call-{at}-{place}",
+                "type": "function",
+                "function": {"name": name, "arguments": args},
+            }
+            for place, (name, args) in enumerate(self.calls(at))
+        ]
+
+    def whole(self, request: Request, at: int = 0) -> Any:
+        said = super().whole(request, at)
+        if called := self.called(request, at):
+            message = {"role": "assistant", "content": None, "tool_calls": called}
+            said["choices"][0] |= {"message": message, "finish_reason": self.finish}
+        return said
+
+    def events(self, request: Request, at: int = 0) -> Iterator[Any]:
+        """The arguments come in pieces of a few characters."""
+        if not (called := self.called(request, at)):
+            yield from super().events(request, at)
+            return
+        for call in called:
+            arguments = call["function"]["arguments"]
+            yield self.delta(tool_calls=[{**call, "function": {**call["function"], "arguments": ""}}])
+            for begin in range(0, len(arguments), 5):
+                piece = {"index": call["index"], "function": {"arguments": arguments[begin : begin + 5]}}
+                yield self.delta(tool_calls=[piece])
+        yield self.chunk(choices=[{"index": 0, "delta": {}, "logprobs": None, "finish_reason": self.finish}])
+        yield self.chunk(choices=[], usage=self.usage([self.words]))
+
+    def delta(self, **fields: Any) -> Any:
+        return self.chunk(choices=[{"index": 0, "delta": {"role": "assistant", **fields}, "finish_reason": None}])

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
-from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.models import merging
 from langchain_reasc_openai.langchain_openai_internals import stream
 from langchain_reasc_openai.routing.attempts import Attempt
 
@@ -104,13 +104,8 @@ def says_something(chunk: ChatGenerationChunk) -> bool:
 
 
 def message_of(chunks: Sequence[ChatGenerationChunk]) -> AIMessage:
-    """The chunks' response, as ``BaseChatModel.stream`` would have put it together."""
-    if not chunks:
-        return AIMessage("")
-    parts = [_with_metadata(chunk) for chunk in chunks]
-    message = message_chunk_to_message(add_ai_message_chunks(parts[0], *parts[1:]))
-    assert isinstance(message, AIMessage)
-    return message
+    """The chunks' response."""
+    return merging.message_of([_with_metadata(chunk) for chunk in chunks]) if chunks else AIMessage("")
 
 
 def received_tokens(chunks: Sequence[ChatGenerationChunk]) -> int:

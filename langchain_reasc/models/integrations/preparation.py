@@ -44,7 +44,7 @@ def leaves(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> Iterator[
 
 
 def prepared(
-    model: Runnable[Any, Any], arguments: Mapping[str, Any], *, logprobs: bool, quiet: bool = False
+    model: Runnable[Any, Any], arguments: Mapping[str, Any], *, logprobs: bool, quiet: bool = False, whole: bool = False
 ) -> tuple[Runnable[Any, Any], dict[str, Any]]:
     """A copy that can be sampled, and the arguments to add to those of its calls.
 
@@ -53,14 +53,16 @@ def prepared(
         arguments: what is bound to its calls.
         logprobs: whether confidences will be read.
         quiet: whether the callbacks set on chat models are taken off.
+        whole: whether its responses are taken whole, as those of a model inside a wrapper are. LangChain would still
+            stream them inside, where a handler listens for tokens, and complete the arguments of calls cut in half.
     """
     if isinstance(model, RunnableBindingBase):  # a retry, say
-        bound, added = prepared(model.bound, {**model.kwargs, **arguments}, logprobs=logprobs, quiet=quiet)
+        bound, added = prepared(model.bound, {**model.kwargs, **arguments}, logprobs=logprobs, quiet=quiet, whole=True)
         return model.model_copy(update={"bound": bound, "kwargs": {**without_n(model.kwargs), **added}}), {}
 
     def ready(one: Any, given: Mapping[str, Any]) -> Any:
         """One of several models, which do not all take the same arguments."""
-        copy, added = prepared(one, given, logprobs=logprobs, quiet=quiet)
+        copy, added = prepared(one, given, logprobs=logprobs, quiet=quiet, whole=True)
         return copy.bind(**added) if added else copy
 
     if isinstance(model, RunnableWithFallbacks):
@@ -71,7 +73,7 @@ def prepared(
         return model.model_copy(update={"first": first, "middle": middle, "last": last}), {}
     if not isinstance(model, BaseChatModel):
         return model, {}
-    update, added = _changes(model, arguments, logprobs=logprobs)
+    update, added = _changes(model, arguments, logprobs=logprobs, whole=whole)
     if quiet:
         update |= {"callbacks": None, "verbose": False}
     copy = model.model_copy(update=update)
@@ -113,7 +115,7 @@ def moved_seed(model: Runnable[Any, Any], arguments: Mapping[str, Any], by: int)
 
 
 def _changes(
-    model: BaseChatModel, arguments: Mapping[str, Any], *, logprobs: bool
+    model: BaseChatModel, arguments: Mapping[str, Any], *, logprobs: bool, whole: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields to change on a copy of a model, and the arguments to add to its calls."""
     integration, fields = integration_of(model), type(model).model_fields
@@ -125,11 +127,11 @@ def _changes(
     passed_on: dict[str, Any] = {name: getattr(model, name) for name in PASSED_ON if name in fields}
     update |= {name: value for name, value in without_n(passed_on).items() if value != passed_on[name]}
     added = {name: value for name, value in integration.arguments.items() if name not in arguments}
+    if whole or (logprobs and not integration.streams_logprobs):
+        update |= {"disable_streaming": True, **({"streaming": False} if "streaming" in fields else {})}
     if not logprobs:
         return update, added
     update |= {name: value for name, value in integration.settings.items() if name in fields}
-    if not integration.streams_logprobs:
-        update |= {"disable_streaming": True, **({"streaming": False} if "streaming" in fields else {})}
     asked = integration.asked(model, arguments)
     by_field = {name for name, value in asked.items() if name in fields and _fits(fields[name].annotation, value)}
     update |= {name: asked[name] for name in by_field}

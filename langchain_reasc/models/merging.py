@@ -1,0 +1,62 @@
+"""One message out of the chunks of a stream, with its calls of tools as a response that comes whole would have them.
+
+LangChain completes the JSON of streamed arguments, so that ``{"folder": "/tm`` becomes a valid call, while ``invoke``
+keeps such a call in ``invalid_tool_calls``. Nothing that was cut in half, or is no JSON, may run or be voted for, so
+the arguments are read here as ``invoke`` reads them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk, InvalidToolCall, ToolCall, message_chunk_to_message
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call
+from langchain_core.output_parsers.openai_tools import parse_tool_call
+
+__all__ = ["message_of"]
+
+
+def message_of(chunks: Sequence[AIMessageChunk]) -> AIMessage:
+    """The message that chunks add up to; a call whose arguments are no JSON object is in ``invalid_tool_calls``.
+
+    Args:
+        chunks: at least one.
+    """
+    whole = add_ai_message_chunks(chunks[0], *chunks[1:])
+    message = message_chunk_to_message(whole)
+    assert isinstance(message, AIMessage)
+    if not whole.tool_call_chunks:
+        return message
+    valid: list[ToolCall] = []
+    invalid: list[InvalidToolCall] = []
+    for piece in _joined(whole.tool_call_chunks):
+        raw = {"function": {"name": piece["name"], "arguments": piece["args"]}, "id": piece["id"]}
+        try:
+            call: Any = parse_tool_call(raw)
+            if not isinstance(call["args"], dict):
+                raise ValueError(f"the arguments of {piece['name']} are no JSON object")
+            valid.append(call)
+        except (ValueError, RecursionError) as error:
+            invalid.append(invalid_tool_call(name=piece["name"], args=piece["args"], id=piece["id"], error=str(error)))
+    update: dict[str, Any] = {"tool_calls": valid, "invalid_tool_calls": invalid}
+    if invalid and isinstance(message.content, list):
+        update["content"] = [_unrepaired(block, invalid) for block in message.content]
+    return message.model_copy(update=update)
+
+
+def _joined(pieces: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
+    """The calls, each whole: LangChain adds up the pieces of a call by their index, which some servers leave out."""
+    calls: list[ToolCallChunk] = []
+    for piece in pieces:
+        if calls and piece["index"] is None and not piece["name"]:
+            calls[-1] = {**calls[-1], "args": (calls[-1]["args"] or "") + (piece["args"] or "")}
+        else:
+            calls.append(piece)
+    return calls
+
+
+def _unrepaired(block: Any, invalid: Sequence[InvalidToolCall]) -> Any:
+    """A content block, which with ``output_version="v1"`` is a call that LangChain has completed."""
+    if not isinstance(block, dict) or block.get("type") != "tool_call":
+        return block
+    return next((call for call in invalid if call["id"] == block.get("id")), block)

@@ -1,0 +1,224 @@
+"""A call whose arguments are no JSON object never runs and is not voted for: it stays what ``invoke`` makes of it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, message_chunk_to_message
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from langchain_reasc_openai import ChatOpenAICompatible
+from pydantic import BaseModel
+from runnable.fakes import Reply, Scripted
+from servers.chat_wire import Calling
+from servers.fake_server import serving
+
+from agents.acting import acting, calls
+from langchain_reasc import ASC, ChatReASC, ReASCMiddleware, ReASCRunnable
+
+ran: list[dict[str, Any]] = []
+BY_ASC: dict[str, Any] = {"rule": ASC(), "max_samples": 4, "concurrency": 2}
+GOOD = '{"folder": "/tmp/x", "force": true}'
+MALFORMED = {
+    "no quotes": "{folder: /tmp/x",
+    "cut in a string": '{"folder": "/tm',
+    "cut after a value": '{"folder": "/tmp/x"',
+    "cut after an escape": '{"folder": "/tm\\',
+    "cut in a list": '{"folder": "/tmp/x", "files": ["a", "b',
+    "cut in a number": '{"depth": 12',
+    "an open brace": "{",
+    "a space": " ",
+    "two objects": '{"folder": "/tmp/x"}{"folder": "/tmp/y"}',
+    "text behind": '{"folder": "/tmp/x"} and so on',
+    "single quotes": "{'folder': '/tmp/x'}",
+    "a comment": '{"folder": "/tmp/x" /* all of it */}',
+    "a list": "[1]",
+    "a string": '"x"',
+    "a number": "5",
+    "text": "remove it",
+}
+
+
+@tool
+def remove(folder: str = "/", force: bool = False) -> str:
+    """Remove a folder."""
+    ran.append({"folder": folder, "force": force})
+    return "removed"
+
+
+class Removal(BaseModel):
+    """What is removed."""
+
+    folder: str = "/"
+    force: bool = False
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_run() -> Iterator[None]:
+    ran.clear()
+    yield
+
+
+def saying(*args: str, finish: str = "tool_calls") -> Calling:
+    """Request i calls the tool with the i-th arguments, the last ones for all beyond."""
+    return Calling(calls=lambda at: [("remove", args[min(at, len(args) - 1)])], finish=finish)
+
+
+def openai(url: str, **fields: Any) -> ChatOpenAI:
+    return ChatOpenAI(model="gpt-4o", base_url=url, api_key="none", max_retries=0, **fields)  # type: ignore[arg-type]
+
+
+def compatible(url: str) -> ChatOpenAICompatible:
+    return ChatOpenAICompatible(model="m", base_url=url, preset="openai", api_key="none")
+
+
+def with_fallback(url: str) -> Any:
+    return openai(url, streaming=True).with_fallbacks([openai(url)])
+
+
+Ask = Callable[[Any, Any], AIMessage]
+"""(runner, model) -> what the agent's model said at last."""
+
+
+def said(state: Any) -> AIMessage:
+    return next(message for message in reversed(state["messages"]) if isinstance(message, AIMessage))
+
+
+QUESTION = {"messages": [HumanMessage("clean up")]}
+
+
+def invoked(runner: Any, model: Any) -> AIMessage:
+    return said(runner.invoke(create_agent(ChatReASC(model=model, **BY_ASC), [remove]), QUESTION))
+
+
+def by_middleware(runner: Any, model: Any) -> AIMessage:
+    agent = create_agent(model, [remove], middleware=[ReASCMiddleware(**BY_ASC)])
+    return said(runner.invoke(agent, QUESTION))
+
+
+def streamed_by_agent(runner: Any, model: Any) -> AIMessage:
+    """Someone listens to tokens, so that LangGraph makes every call of a model a stream."""
+    agent = create_agent(ChatReASC(model=model, **BY_ASC), [remove])
+    *_, (_, state) = runner.stream(agent, QUESTION, stream_mode=["messages", "values"])
+    return said(state)
+
+
+def streamed(runner: Any, model: Any) -> AIMessage:
+    """Chunks that are added up by whoever reads them, and whose calls are then run."""
+    first, *rest = runner.stream(ChatReASC(model=model, **BY_ASC).bind_tools([remove]), "clean up")
+    message = message_chunk_to_message(sum(rest, first))
+    assert isinstance(message, AIMessage)
+    for call in message.tool_calls:
+        remove.invoke(call["args"])
+    return message
+
+
+def by_runnable(runner: Any, model: Any) -> AIMessage:
+    runnable = ReASCRunnable(model=model.bind_tools([remove]), answer="message", **BY_ASC)
+    message: AIMessage = runner.invoke(runnable, "clean up")
+    for call in message.tool_calls:
+        remove.invoke(call["args"])
+    return message
+
+
+FACES = [invoked, by_middleware, streamed_by_agent, streamed, by_runnable]
+
+
+@pytest.mark.parametrize("ask", FACES)
+@pytest.mark.parametrize("args", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_call_does_not_run(runner: Any, ask: Ask, args: str) -> None:
+    with serving(saying(args)) as served:
+        message = ask(runner, openai(served.url))
+        assert ran == []
+        assert message.tool_calls == []
+        [call] = message.invalid_tool_calls
+        assert call["name"] == "remove" and call["args"] is not None and call["args"].endswith(args)
+    told = message.response_metadata["reasc"]
+    assert told["answer"] is None
+    assert "4 of 4 responses cast no vote: invalid tool calls (4)" in told["notices"]
+
+
+@pytest.mark.parametrize("args", [MALFORMED[name] for name in ("no quotes", "cut in a string", "two objects")])
+def test_the_message_is_the_one_that_plain_langchain_gives(runner: Any, args: str) -> None:
+    with serving(saying(args)) as served:
+        [plain] = runner.invoke(openai(served.url).bind_tools([remove]), "clean up").invalid_tool_calls
+        [voted] = invoked(runner, openai(served.url)).invalid_tool_calls
+    assert {**voted, "id": plain["id"]} == plain
+
+
+@pytest.mark.parametrize("make", [openai, compatible, with_fallback])
+@pytest.mark.parametrize("ask", FACES)
+def test_malformed_calls_do_not_outvote_a_valid_one(runner: Any, ask: Ask, make: Callable[[str], Any]) -> None:
+    half = MALFORMED["cut in a string"]
+    with serving(saying(half, half, GOOD, half)) as served:
+        ask(runner, make(served.url))
+    assert ran == [{"folder": "/tmp/x", "force": True}]
+
+
+@pytest.mark.parametrize("ask", FACES)
+def test_a_call_that_was_cut_off_does_not_run(runner: Any, ask: Ask) -> None:
+    with serving(saying(MALFORMED["cut in a string"], finish="length")) as served:
+        assert len(ask(runner, openai(served.url)).invalid_tool_calls) == 1
+    assert ran == []
+
+
+@pytest.mark.parametrize("args", ["", "{}", "null"])
+def test_no_arguments_are_the_tools_defaults_as_in_plain_langchain(runner: Any, args: str) -> None:
+    with serving(saying(args)) as served:
+        invoked(runner, openai(served.url))
+    assert ran == [{"folder": "/", "force": False}]
+
+
+def test_of_calls_at_once_the_malformed_one_casts_no_vote(runner: Any) -> None:
+    both = Calling(calls=lambda at: [("remove", GOOD), ("remove", GOOD if at > 1 else MALFORMED["no quotes"])])
+    with serving(both) as served:
+        invoked(runner, openai(served.url))
+    assert len(ran) == 2
+
+
+@pytest.mark.parametrize("options", [{"output_version": "v1"}, {"streaming": True}, {"disable_streaming": True}])
+@pytest.mark.parametrize("args", [MALFORMED["no quotes"], MALFORMED["cut in a string"]])
+def test_however_the_model_gives_its_messages(runner: Any, args: str, options: dict[str, Any]) -> None:
+    with serving(saying(args)) as served:
+        message = invoked(runner, openai(served.url, **options))
+    assert ran == []
+    assert [call["args"] for call in message.invalid_tool_calls] == [args]
+    if "output_version" in options:
+        assert [block["type"] for block in message.content_blocks] == ["invalid_tool_call"]
+
+
+@pytest.mark.parametrize("face", [lambda model: model, lambda model: ChatReASC(model=model, **BY_ASC)])
+def test_structured_output_by_a_tool_is_not_made_of_half_a_call(runner: Any, face: Any) -> None:
+    half = Calling(calls=lambda at: [("Removal", MALFORMED["cut in a string"] if at < 4 else GOOD)])
+    method: dict[str, Any] = {"method": "function_calling", "include_raw": True}
+    with serving(half) as served:
+        found = runner.invoke(face(openai(served.url)).with_structured_output(Removal, **method), "clean up")
+    assert found["parsed"] is None
+    with serving(half) as served:  # LangChain's agents ask again until there is some
+        agent = create_agent(face(openai(served.url)), [], response_format=ToolStrategy(Removal))
+        assert runner.invoke(agent, QUESTION)["structured_response"] == Removal(folder="/tmp/x", force=True)
+
+
+class WithoutIndex(Scripted):
+    """Sends a call in pieces that have no index. The first has a name alone, and would be a call with the defaults."""
+
+    def _calls(self, reply: Reply, key: tuple[str, int]) -> Iterator[ChatGenerationChunk]:
+        for name, arguments in reply.calls:
+            pieces = [(name, ""), *((None, piece) for piece in (arguments[:9], arguments[9:]))]
+            for at, (named, piece) in enumerate(pieces):
+                call = tool_call_chunk(name=named, args=piece, id=None if at else f"call-{key[1]}")
+                yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call]))
+
+
+@pytest.mark.parametrize(
+    ("args", "runs"), [(GOOD, [{"folder": "/tmp/x", "force": True}]), (MALFORMED["cut in a string"], [])]
+)
+def test_pieces_without_an_index_are_one_call(runner: Any, args: str, runs: list[Any]) -> None:
+    model = acting({"clean up": [calls(("remove", args))], "": ["done"]}, WithoutIndex)
+    message = invoked(runner, model)
+    assert ran == runs
+    assert [call["args"] for call in message.invalid_tool_calls] == ([] if runs else [args])
