@@ -1,9 +1,13 @@
-"""The config for what happens below a chat model's run.
+"""The config for what happens below a chat model's run, and how that ends with the call.
 
 LangChain gives ``_generate`` the manager of the run, but not ``_stream``, and neither the config of the call. What they
-need of both waits for them in a context variable; they take it out, so that no later call finds it.
+need of both waits for them in a context variable; they take it out, so that no later call finds it. Nor does LangChain
+close what ``_stream`` returned when its own stream is closed: :func:`closed_with_call` has that done, before the run of
+the call ends.
 """
 
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AsyncExitStack, ExitStack
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
@@ -16,10 +20,29 @@ from langchain_core.callbacks import (
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.utils.uuid import uuid7
 
-__all__ = ["announced", "remember_config", "remember_run", "taken"]
+__all__ = ["announced", "close_stream_with", "closed_with_call", "remember_config", "remember_run", "taken"]
 
 Manager = TypeVar("Manager", CallbackManager, AsyncCallbackManager)
+Streaming = TypeVar("Streaming", bound=Generator[Any] | AsyncGenerator[Any])
 _BELOW: Final[ContextVar[RunnableConfig | None]] = ContextVar("langchain_reasc_below", default=None)
+_STACK: Final[ContextVar[ExitStack | AsyncExitStack | None]] = ContextVar("langchain_reasc_stack", default=None)
+
+
+def close_stream_with(stack: ExitStack | AsyncExitStack) -> None:
+    """Have the stream of the call that now begins closed with the stack."""
+    _STACK.set(stack)
+
+
+def closed_with_call(stream: Streaming) -> Streaming:
+    """The stream of a call: closed when the call is, and not when the garbage collector comes by."""
+    stack = _STACK.get()
+    _STACK.set(None)
+    if isinstance(stream, AsyncGenerator):
+        if isinstance(stack, AsyncExitStack):
+            stack.push_async_callback(stream.aclose)
+    elif stack is not None:
+        stack.callback(stream.close)
+    return stream
 
 
 def remember_config(config: RunnableConfig | None) -> None:

@@ -1,8 +1,8 @@
 """``ChatReASC``: a chat model around any chat model, for wherever a chat model is asked for."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing, contextmanager
 from typing import Any, cast
 
 from langchain_core.callbacks import (
@@ -15,12 +15,25 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.utils.utils import LC_ID_PREFIX
 from pydantic import Field
 
-from langchain_reasc.agents.below import announced, remember_config, remember_run, taken
-from langchain_reasc.agents.chunks import chunk_of
-from langchain_reasc.agents.inner import demands_call, rebound, unbound, wants_structure, with_inside
+from langchain_reasc.agents.below import (
+    announced,
+    close_stream_with,
+    closed_with_call,
+    remember_config,
+    remember_run,
+    taken,
+)
+from langchain_reasc.agents.chunks import PassedOn, given_id, without_token_usage
+from langchain_reasc.agents.inner import (
+    demands_call,
+    may_call_tools,
+    rebound,
+    unbound,
+    wants_structure,
+    with_inside,
+)
 from langchain_reasc.agents.stand_in import StandIn
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError, Undecided
@@ -45,7 +58,8 @@ class ChatReASC(StandIn):
     model's run, so that nobody counts its tokens a second time.
 
     By default (``answer="message"``) tool calls and structured output are voted on; text alone is given back after one
-    response, which is launched alone. The winner is streamed at the end, as one chunk.
+    response, which is launched alone. The winner is streamed at the end, as one chunk; where no tools or structured
+    output are bound, the text is streamed as it comes.
 
     Example:
         >>> agent = create_agent(ChatReASC(model=llm), tools=[get_weather])
@@ -102,8 +116,17 @@ class ChatReASC(StandIn):
     def stream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[AIMessageChunk]:
-        """The winning response as one chunk, once it is known."""
-        yield from super().stream(input, announced(CallbackManager, config), **kwargs)
+        """The winning response as one chunk, once it is known; what needs no vote, token by token as it comes.
+
+        That is text where no tools or structured output are bound, and neither ``answer`` nor ``when`` asks for a vote.
+        Once a part of it has passed, what the model fails with is raised as it is. The last chunk has the account
+        (``response_metadata["reasc"]``) and the bill.
+        """
+        chunks = cast("Generator[AIMessageChunk]", super().stream(input, announced(CallbackManager, config), **kwargs))
+        with closing(chunks), ExitStack() as stack:
+            close_stream_with(stack)
+            for chunk in chunks:  # noqa: UP028 - "yield from" would close LangChain's stream before what is inside
+                yield chunk
 
     async def astream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
@@ -113,7 +136,8 @@ class ChatReASC(StandIn):
             "AsyncGenerator[AIMessageChunk]",
             super().astream(input, announced(AsyncCallbackManager, config), **kwargs),
         )
-        async with aclosing(chunks):
+        async with aclosing(chunks), AsyncExitStack() as stack:
+            close_stream_with(stack)
             async for chunk in chunks:
                 yield chunk
 
@@ -160,26 +184,57 @@ class ChatReASC(StandIn):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        yield ChatGenerationChunk(message=chunk_of(self._answered(messages, stop, run_manager, kwargs)))
+        return closed_with_call(self._chunks(messages, stop, run_manager, kwargs))
 
-    async def _astream(
+    def _chunks(
+        self, messages: Messages, stop: list[str] | None, run: CallbackManagerForLLMRun | None, kwargs: dict[str, Any]
+    ) -> Generator[ChatGenerationChunk]:
+        below = taken(run)
+        question = self._question(messages, stop, below, kwargs)
+        passed = PassedOn(logprobs=question.model.logprobs_wanted)
+        slots = Slots(below.get("max_concurrency"))
+        with _the_model_s_own_error(), closing(self._solver.stream(question, below, slots=slots)) as parts:
+            for part in parts:
+                if isinstance(part, ReASCResult):
+                    yield ChatGenerationChunk(message=passed.last(_told(part, question)))
+                elif (chunk := passed.next(part)) is not None:
+                    yield ChatGenerationChunk(message=chunk)
+
+    def _astream(
         self,
         messages: Messages,
         stop: list[str] | None = None,
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        yield ChatGenerationChunk(message=chunk_of(await self._aanswered(messages, stop, run_manager, kwargs)))
+        return closed_with_call(self._achunks(messages, stop, run_manager, kwargs))
+
+    async def _achunks(
+        self,
+        messages: Messages,
+        stop: list[str] | None,
+        run: AsyncCallbackManagerForLLMRun | None,
+        kwargs: dict[str, Any],
+    ) -> AsyncGenerator[ChatGenerationChunk]:
+        below = taken(run)
+        question = self._question(messages, stop, below, kwargs)
+        passed = PassedOn(logprobs=question.model.logprobs_wanted)
+        slots = AsyncSlots(below.get("max_concurrency"))
+        with _the_model_s_own_error():
+            async with aclosing(self._solver.astream(question, below, slots=slots)) as parts:
+                async for part in parts:
+                    if isinstance(part, ReASCResult):
+                        yield ChatGenerationChunk(message=passed.last(_told(part, question)))
+                    elif (chunk := passed.next(part)) is not None:
+                        yield ChatGenerationChunk(message=chunk)
 
     def _answered(
         self, messages: Messages, stop: list[str] | None, run: CallbackManagerForLLMRun | None, kwargs: dict[str, Any]
     ) -> AIMessage:
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
-        try:
+        with _the_model_s_own_error():
             return _told(self._solver.solve(question, below, slots=Slots(below.get("max_concurrency"))), question)
-        except SamplingError as error:
-            raise _first_failure(error) from error
 
     async def _aanswered(
         self,
@@ -190,11 +245,9 @@ class ChatReASC(StandIn):
     ) -> AIMessage:
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
-        try:
+        with _the_model_s_own_error():
             slots = AsyncSlots(below.get("max_concurrency"))
             return _told(await self._solver.asolve(question, below, slots=slots), question)
-        except SamplingError as error:
-            raise _first_failure(error) from error
 
     def _question(
         self, messages: Messages, stop: list[str] | None, below: RunnableConfig, kwargs: dict[str, Any]
@@ -202,14 +255,19 @@ class ChatReASC(StandIn):
         arguments = {**self._arguments, **{name: value for name, value in kwargs.items() if name != "stream"}}
         if stop is not None:
             arguments["stop"] = stop
-        return self._solver.question(
+        deserves_vote = self._deserves_vote(arguments)
+        question = self._solver.question(
             messages,
             below,
             arguments,
-            deserves_vote=self._deserves_vote(arguments),
+            deserves_vote=deserves_vote,
             on_spent=self.on_spent,
             sample_budget=self.sample_budget,
         )
+        model = question.model.live
+        if deserves_vote is _calls_tools and model is not None and model.streams:
+            question.live = not may_call_tools(model.model, model.kwargs)
+        return question
 
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
         if self.when is not None:
@@ -242,14 +300,16 @@ def _told(result: ReASCResult, question: Question) -> AIMessage:
             "demanded here (tool_choice, or structured output by a tool); the error's result has every response",
             result,
         )
-    # What OpenAI's clients say of tokens there, too, is that of the winner alone.
-    metadata = {name: value for name, value in message.response_metadata.items() if name != "token_usage"}
+    metadata = without_token_usage(message.response_metadata)
     if result.usage.estimated:
         metadata[USAGE_ESTIMATED] = True
-    inner_id = message.id is None or message.id.startswith(LC_ID_PREFIX)  # named after a call that nobody heard of
-    return message.model_copy(update={"id": None if inner_id else message.id, "response_metadata": metadata})
+    return message.model_copy(update={"id": given_id(message), "response_metadata": metadata})
 
 
-def _first_failure(error: SamplingError) -> BaseException:
-    """What the model inside would have raised: handlers of errors around a chat model go by its kind."""
-    return error.failures[0] if type(error) is SamplingError and error.failures else error
+@contextmanager
+def _the_model_s_own_error() -> Iterator[None]:
+    """Where no sample succeeded, raise what the model inside raised: handlers around a chat model go by its kind."""
+    try:
+        yield
+    except SamplingError as error:
+        raise (error.failures[0] if type(error) is SamplingError and error.failures else error) from error

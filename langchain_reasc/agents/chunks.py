@@ -1,9 +1,15 @@
-"""A whole message as a chunk of a stream."""
+"""What a stream says of a response: a whole message as one chunk, or its own chunks as they come."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.utils.json import parse_partial_json
+from langchain_core.utils.utils import LC_ID_PREFIX
 
-__all__ = ["chunk_of"]
+from langchain_reasc.runnable.result import kept_metadata
+
+__all__ = ["PassedOn", "chunk_of", "given_id", "without_token_usage"]
 
 
 def chunk_of(message: AIMessage) -> AIMessageChunk:
@@ -41,3 +47,59 @@ def _unrepairable(args: str) -> str:
     except (ValueError, RecursionError):
         return args
     return f"]{args}" if isinstance(repaired, dict) else args
+
+
+class PassedOn:
+    """The chunks of a response while it comes, and what is left to say at its end.
+
+    Usage, which is told at the end of all samples, is taken out of them. Calls of tools are not passed on either: where
+    a response is passed on no tools were offered, and a call that comes all the same is voted on first.
+
+    Args:
+        logprobs: whether the provider's logprobs are kept, since the user asked for them.
+    """
+
+    def __init__(self, *, logprobs: bool) -> None:
+        self._logprobs = logprobs
+        self._chunks: list[AIMessageChunk] = []
+        self._calls = False
+
+    def next(self, chunk: AIMessageChunk) -> AIMessageChunk | None:
+        """A chunk as it is passed on; None where it is not."""
+        self._calls = self._calls or bool(chunk.tool_call_chunks)
+        if self._calls:
+            return None
+        metadata = without_token_usage(kept_metadata(chunk, logprobs=self._logprobs))
+        told = {"usage_metadata": None, "chunk_position": None, "response_metadata": metadata}
+        passed = chunk.model_copy(update={"id": given_id(chunk), **told})
+        if not (passed.content or passed.response_metadata or passed.additional_kwargs):
+            return None
+        self._chunks.append(passed)
+        return passed
+
+    def last(self, message: AIMessage) -> AIMessageChunk:
+        """What is left to say of the response, or of the one that has won over it."""
+        if not self._chunks:
+            return chunk_of(message)
+        metadata = {name for chunk in self._chunks for name in chunk.response_metadata}
+        extras = {name for chunk in self._chunks for name in chunk.additional_kwargs}
+        left = {
+            "content": "" if isinstance(message.content, str) else [],
+            "response_metadata": _without(message.response_metadata, metadata),
+            "additional_kwargs": _without(message.additional_kwargs, extras),
+        }
+        return chunk_of(message.model_copy(update=left))
+
+
+def given_id(message: AIMessage) -> str | None:
+    """The id that a provider gave a response; None for one named after a call of the model inside."""
+    return None if message.id is None or message.id.startswith(LC_ID_PREFIX) else message.id
+
+
+def without_token_usage(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of a response but for what OpenAI's clients say there of its tokens: the bill is of all samples."""
+    return _without(metadata, {"token_usage"})
+
+
+def _without(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in names}

@@ -8,11 +8,12 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, 
 from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
 from langchain_core.runnables.config import merge_configs
 
-from langchain_reasc.models.integrations import leaves
+from langchain_reasc.models.integrations import integration_of, leaves
 
 __all__ = [
     "chat_model_inside",
     "demands_call",
+    "may_call_tools",
     "name_of",
     "rebound",
     "told_of",
@@ -67,10 +68,21 @@ def told_of(model: Runnable[Any, Any]) -> dict[str, Any]:
 
 def demands_call(arguments: Mapping[str, Any]) -> bool:
     """Whether the arguments of a call want a tool to be called, whatever the model would say."""
+    return _tool_choice(arguments) not in (None, False, "auto", "none")
+
+
+def may_call_tools(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> bool:
+    """Whether a response may call tools: some are bound to the model or set on it, and it is free to call them."""
+    return _tool_choice(arguments) != "none" and any(
+        integration_of(leaf.model).given(leaf.model, leaf.arguments, name)
+        for leaf in leaves(model, arguments)
+        for name in ("tools", "functions")
+    )
+
+
+def _tool_choice(arguments: Mapping[str, Any]) -> Any:
     choice = arguments.get("tool_choice")
-    if isinstance(choice, Mapping):
-        choice = choice.get("type")
-    return choice not in (None, False, "auto", "none")
+    return choice.get("type") if isinstance(choice, Mapping) else choice
 
 
 def unbound(model: Runnable[Any, Any]) -> Runnable[Any, Any]:

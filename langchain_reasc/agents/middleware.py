@@ -174,7 +174,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if not self._budget.unlimited:
             spent = added(_so_far(request), self._unsettled.of(_task(request)))
             options = self._budget.left(spent).within(options) | {"on_spent": ledger.book}
-        if (when := self._when or (self._acts if self._read_only else None)) is not None:
+        if (when := self._when or (self._acts if self._read_only and request.tools else None)) is not None:
             options["when"] = partial(when, request)
         return request.override(model=self._around(request.model, options))
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.answers import schemas_of
@@ -53,6 +54,8 @@ class PreparedModel:
         later: the arguments that were bound before it is resolved.
         quiet: whether its calls are told to no handler, because one run around them all is.
         ask_confidence: whether it is asked to state how confident it is, see :mod:`langchain_reasc.models.stated`.
+        live: the same model for a response that is passed on while it comes, and whose confidence nobody reads; None
+            where none is.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -66,6 +69,7 @@ class PreparedModel:
     later: Mapping[str, Any] = field(default_factory=dict)
     quiet: bool = False
     ask_confidence: bool = False
+    live: "PreparedModel | None" = None
 
     @classmethod
     def of(
@@ -91,7 +95,10 @@ class PreparedModel:
         def prepare(one: Runnable[LanguageModelInput, Any]) -> "PreparedModel":
             # In a context of its own, or callbacks of a run around it would be taken for bound ones.
             ready = Context().run(cls._of_one, one, logprobs=logprobs, quiet=quiet, kwargs=kwargs)
-            return replace(ready, ask_confidence=ask_confidence)
+            live = None
+            if quiet and not ask_confidence:  # which is stated in the text, and taken out of it
+                live = Context().run(cls._of_one, one, logprobs=False, quiet=quiet, kwargs=kwargs, live=True)
+            return replace(ready, ask_confidence=ask_confidence, live=live)
 
         if not is_configurable(model):
             return prepare(model)
@@ -104,7 +111,13 @@ class PreparedModel:
 
     @classmethod
     def _of_one(
-        cls, model: Runnable[LanguageModelInput, Any], *, logprobs: bool, quiet: bool, kwargs: Mapping[str, Any]
+        cls,
+        model: Runnable[LanguageModelInput, Any],
+        *,
+        logprobs: bool,
+        quiet: bool,
+        kwargs: Mapping[str, Any],
+        live: bool = False,
     ) -> "PreparedModel":
         kwargs = {**kwargs}
         config: RunnableConfig = {}
@@ -112,7 +125,7 @@ class PreparedModel:
             kwargs = {**model.kwargs, **kwargs}
             config = merge_configs(model.config, config)
             model = model.bound
-        ready, added = prepared(model, kwargs, logprobs=logprobs, quiet=quiet)
+        ready, added = prepared(model, kwargs, logprobs=logprobs, quiet=quiet, live=live)
         return cls(
             ready,
             {**without_n(kwargs), **added},
@@ -149,7 +162,8 @@ class PreparedModel:
             return replace(self, kwargs=without_n(every), later={**self.later, **kwargs})
         notices = dict.fromkeys([*self.notices, *findings(self.model, every, logprobs=False)])
         wanted = self.logprobs_wanted or bool(kwargs.get("logprobs"))
-        return replace(self, kwargs=without_n(every), notices=tuple(notices), logprobs_wanted=wanted)
+        live = self.live and self.live.bind(kwargs)
+        return replace(self, kwargs=without_n(every), notices=tuple(notices), logprobs_wanted=wanted, live=live)
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]] | None:
@@ -160,7 +174,7 @@ class PreparedModel:
     @property
     def streams(self) -> bool:
         """Whether a sample can be read as a stream (and so be cut off in the middle)."""
-        return isinstance(self.model, BaseChatModel) and self.model.disable_streaming is not True
+        return _streams(self.model)
 
     @property
     def sampler(self) -> ParallelSampler | None:
@@ -232,3 +246,11 @@ class PreparedModel:
             return Fingerprint(ask_confidence=asks)
         own = fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
         return own.model_copy(update={"ask_confidence": asks})
+
+
+def _streams(model: Runnable[Any, Any]) -> bool:
+    if isinstance(model, RunnableBindingBase):
+        return _streams(model.bound)
+    if isinstance(model, RunnableWithFallbacks):
+        return all(map(_streams, model.runnables))
+    return isinstance(model, BaseChatModel) and model.disable_streaming is not True

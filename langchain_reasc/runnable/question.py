@@ -51,6 +51,7 @@ class Question:
         sample_budget: samples that may be launched, where that is fewer than ``max_samples``.
         on_finished: given what can be learned from it, in place of what learns online.
         prompt_tokens: tokens of the prompt, once a response has told.
+        live: whether a first response is passed on while it comes, since it will hardly be put to the vote.
     """
 
     model: PreparedModel
@@ -63,6 +64,7 @@ class Question:
     sample_budget: int | None = None
     on_finished: FinishedListener | None = None
     prompt_tokens: int | None = None
+    live: bool = False
 
     def wave(self, indices: range, config: RunnableConfig) -> Wave:
         """Samples to draw now."""

@@ -251,11 +251,22 @@ def accounted(
         },
         "notices": list(notices),
     }
-    # Per-token figures stay in ReASCResult.responses: a message lives on in histories, traces and checkpoints, and the
-    # logprobs of 1,000 tokens with 20 alternatives each are 0.9 MB.
-    dropped = _SIGNALS if keep_logprobs else _SIGNALS | _LOGPROBS
-    kept = {key: value for key, value in winner.response_metadata.items() if key not in dropped}
+    kept = kept_metadata(winner, logprobs=keep_logprobs)
     return winner.model_copy(update={"response_metadata": {**kept, "reasc": account}, "usage_metadata": usage.bill})
+
+
+def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
+    """The metadata of a response but for figures of single tokens.
+
+    Those stay in ReASCResult.responses: a message lives on in histories, traces and checkpoints, and the logprobs of
+    1,000 tokens with 20 alternatives each are 0.9 MB.
+
+    Args:
+        message: the response.
+        logprobs: whether the provider's logprobs are kept, since the user asked for them.
+    """
+    dropped = _SIGNALS if logprobs else _SIGNALS | _LOGPROBS
+    return {key: value for key, value in message.response_metadata.items() if key not in dropped}
 
 
 def _told_of(judge: UsageMetadata | None) -> dict[str, Any]:

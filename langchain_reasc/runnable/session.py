@@ -158,6 +158,11 @@ class Session:
         self._expired = why
 
     @property
+    def has_response(self) -> bool:
+        """Whether a response has come."""
+        return bool(self._responses)
+
+    @property
     def launched(self) -> int:
         """Samples launched so far, those given up with an error too."""
         return max(self._launched, len(self._samples))

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
+from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
@@ -14,11 +16,12 @@ from langchain_reasc.runnable.question import Question, Start
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import Session
 from langchain_reasc.runnable.terms import Terms
-from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
+from langchain_reasc.sampling import Sample, Wave, adrawn, apassed_on, drawn, passed_on
 from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
 __all__ = ["Solver"]
 
+T = TypeVar("T")
 Launch = Callable[[int], range]
 """Given how many samples may be launched, says which ones those are."""
 
@@ -29,13 +32,13 @@ class Solver(Terms):
 
     def first(self, question: Question, config: RunnableConfig, slots: Slots) -> Sample:
         """The first sample alone, after which the question's clock is paused."""
-        [(sample, _)] = self._drawn(question, 1, range, config, slots)
+        [(sample, _)] = self._drawn(drawn, question, 1, range, config, slots)
         question.clock.pause()
         return sample
 
     async def afirst(self, question: Question, config: RunnableConfig, slots: AsyncSlots) -> Sample:
         """The asynchronous :meth:`first`."""
-        [(sample, _)] = [pair async for pair in self._adrawn(question, 1, range, config, slots)]
+        [(sample, _)] = [pair async for pair in self._adrawn(adrawn, question, 1, range, config, slots)]
         question.clock.pause()
         return sample
 
@@ -74,6 +77,75 @@ class Solver(Terms):
                 await self.aadvance(session, question, wanted, config, slots)
             return await self.aresult(session)
 
+    def stream(
+        self, question: Question, config: RunnableConfig, *, slots: Slots
+    ) -> Generator[AIMessageChunk | ReASCResult]:
+        """:meth:`solve`, with the chunks of a first response while they come where it is ``live``; last the result.
+
+        Args:
+            question: what is asked.
+            config: the config of the run above the samples' own.
+            slots: places for samples in flight.
+
+        Raises:
+            Exception: what the response failed with, once a chunk of it is passed on.
+            ReASCError: as :meth:`solve`.
+        """
+        refuse_async(question.deserves_vote)
+        session = self.session(question, None, config)
+        with _accounted(session, question):
+            while wanted := session.wanted:
+                if question.live and not session.has_response:
+                    yield from self._first_passed_on(session, question, config, slots)
+                else:
+                    self.advance(session, question, wanted, config, slots)
+            yield self.result(session)
+
+    async def astream(
+        self, question: Question, config: RunnableConfig, *, slots: AsyncSlots
+    ) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
+        """The asynchronous :meth:`stream`."""
+        session = self.session(question, None, config)
+        with _accounted(session, question):
+            while wanted := session.wanted:
+                if question.live and not session.has_response:
+                    async with aclosing(self._afirst_passed_on(session, question, config, slots)) as chunks:
+                        async for chunk in chunks:
+                            yield chunk
+                else:
+                    await self.aadvance(session, question, wanted, config, slots)
+            yield await self.aresult(session)
+
+    def _first_passed_on(
+        self, session: Session, question: Question, config: RunnableConfig, slots: Slots
+    ) -> Generator[AIMessageChunk]:
+        begun = False
+        with closing(self._drawn(passed_on, question, 1, session.launch, config, slots)) as drawing:
+            for item, _ in drawing:
+                if isinstance(item, AIMessageChunk):
+                    begun = True
+                    yield item
+                else:
+                    session.judge(item)
+                    _considered(session, item, question.model)
+                    _raise_if_broken_off(item, begun)
+        self.limit(session, question)
+
+    async def _afirst_passed_on(
+        self, session: Session, question: Question, config: RunnableConfig, slots: AsyncSlots
+    ) -> AsyncGenerator[AIMessageChunk]:
+        begun = False
+        async with aclosing(self._adrawn(apassed_on, question, 1, session.launch, config, slots)) as drawing:
+            async for item, _ in drawing:
+                if isinstance(item, AIMessageChunk):
+                    begun = True
+                    yield item
+                else:
+                    await session.ajudge(item)
+                    await self._aconsidered(session, item, question)
+                    _raise_if_broken_off(item, begun)
+        self.limit(session, question)
+
     async def aresult(self, session: Session) -> ReASCResult:
         """The asynchronous :meth:`result`."""
         if self.mixture is None:
@@ -82,7 +154,7 @@ class Solver(Terms):
 
     def advance(self, session: Session, question: Question, wanted: int, config: RunnableConfig, slots: Slots) -> None:
         """Draw up to ``wanted`` samples, as many as there are places for, and decide on them."""
-        with closing(self._drawn(question, wanted, session.launch, config, slots)) as samples:
+        with closing(self._drawn(drawn, question, wanted, session.launch, config, slots)) as samples:
             for sample, wave in samples:
                 session.judge(sample)
                 if _considered(session, sample, question.model):
@@ -93,7 +165,7 @@ class Solver(Terms):
         self, session: Session, question: Question, wanted: int, config: RunnableConfig, slots: AsyncSlots
     ) -> None:
         """The asynchronous :meth:`advance`."""
-        async with aclosing(self._adrawn(question, wanted, session.launch, config, slots)) as samples:
+        async with aclosing(self._adrawn(adrawn, question, wanted, session.launch, config, slots)) as samples:
             async for sample, wave in samples:
                 await session.ajudge(sample)
                 if await self._aconsidered(session, sample, question):
@@ -110,8 +182,14 @@ class Solver(Terms):
             raise
 
     def _drawn(
-        self, question: Question, wanted: int, launch: Launch, config: RunnableConfig, slots: Slots
-    ) -> Generator[tuple[Sample, Wave]]:
+        self,
+        draw: Callable[[Wave], Generator[T]],
+        question: Question,
+        wanted: int,
+        launch: Launch,
+        config: RunnableConfig,
+        slots: Slots,
+    ) -> Generator[tuple[T, Wave]]:
         """A wave of up to ``wanted`` samples, as many as there are places for."""
         question.clock.pause()
         taken = slots.take(wanted, question.cutoff)
@@ -120,28 +198,36 @@ class Solver(Terms):
             raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
         wave = question.wave(launch(taken), config)
         try:
-            with question.cutoff.heard_by(wave.cutoff.give_up), closing(drawn(wave)) as samples:
+            with question.cutoff.heard_by(wave.cutoff.give_up), closing(draw(wave)) as samples:
                 for sample in samples:
-                    slots.give_back()
-                    taken -= 1
+                    if isinstance(sample, Sample):
+                        slots.give_back()
+                        taken -= 1
                     yield sample, wave
         finally:
             slots.give_back(taken)
             question.prompt_tokens = wave.cutoff.prompt_tokens
 
     async def _adrawn(
-        self, question: Question, wanted: int, launch: Launch, config: RunnableConfig, slots: AsyncSlots
-    ) -> AsyncGenerator[tuple[Sample, Wave]]:
+        self,
+        draw: Callable[[Wave], AsyncGenerator[T]],
+        question: Question,
+        wanted: int,
+        launch: Launch,
+        config: RunnableConfig,
+        slots: AsyncSlots,
+    ) -> AsyncGenerator[tuple[T, Wave]]:
         """The asynchronous :meth:`_drawn`."""
         question.clock.pause()
         taken = await slots.take(wanted)
         question.clock.resume()
         wave = question.wave(launch(taken), config)
         try:
-            async with aclosing(adrawn(wave)) as samples:
+            async with aclosing(draw(wave)) as samples:
                 async for sample in samples:
-                    slots.give_back()
-                    taken -= 1
+                    if isinstance(sample, Sample):
+                        slots.give_back()
+                        taken -= 1
                     yield sample, wave
         finally:
             slots.give_back(taken)
@@ -166,3 +252,9 @@ def _considered(session: Session, sample: Sample, model: PreparedModel) -> bool:
         if model.unasked is None:
             raise
         raise LogprobsUnavailable(f"{error}. {model.unasked}") from error
+
+
+def _raise_if_broken_off(sample: Sample, begun: bool) -> None:
+    """Raise what a sample failed with of which a part is passed on: no other can go on from there."""
+    if begun and sample.status != "complete":
+        raise sample.error or SamplingError("the response was given up before it had ended")

@@ -1,15 +1,17 @@
 """Drawing samples from a chat model: in waves, cancellable, every paid token counted.
 
-A :class:`Wave` is a handful of samples of one prompt drawn at once; :func:`drawn` gives them in order of completion.
+A :class:`Wave` is a handful of samples of one prompt drawn at once; :func:`drawn` gives them in order of completion,
+:func:`passed_on` gives one while it comes.
 """
 
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.exceptions import ConfigurationError
@@ -22,7 +24,7 @@ from langchain_reasc.sampling.sample import Sample
 from langchain_reasc.sampling.separate import aseparate, separate
 from langchain_reasc.sampling.wave import Wave
 
-__all__ = ["Sample", "Wave", "adrawn", "draw", "drawn"]
+__all__ = ["Sample", "Wave", "adrawn", "apassed_on", "draw", "drawn", "passed_on"]
 
 
 def drawn(wave: Wave) -> Generator[Sample]:
@@ -41,6 +43,20 @@ def drawn(wave: Wave) -> Generator[Sample]:
 def adrawn(wave: Wave) -> AsyncGenerator[Sample]:
     """The asynchronous :func:`drawn`."""
     return _aasking(wave) if wave.model.ask_confidence else _adrawn(wave)
+
+
+def passed_on(wave: Wave) -> Generator[Sample | AIMessageChunk]:
+    """The chunks of a wave's only sample as they come, and then the sample, which is stopped as in :func:`drawn`."""
+    wave = _live(wave)
+    samples = separate(wave, live=True)
+    return steps(wave, samples) if wave.model.quiet else samples
+
+
+def apassed_on(wave: Wave) -> AsyncGenerator[Sample | AIMessageChunk]:
+    """The asynchronous :func:`passed_on`."""
+    wave = _live(wave)
+    samples = aseparate(wave, live=True)
+    return asteps(wave, samples) if wave.model.quiet else samples
 
 
 def draw(
@@ -64,13 +80,18 @@ def draw(
 
 
 def _drawn(wave: Wave) -> Generator[Sample]:
-    samples = parallel(wave) if wave.model.sampler else separate(wave)
+    samples = parallel(wave) if wave.model.sampler else cast("Generator[Sample]", separate(wave))
     return steps(wave, samples) if wave.model.quiet else samples
 
 
 def _adrawn(wave: Wave) -> AsyncGenerator[Sample]:
-    samples = aparallel(wave) if wave.model.sampler else aseparate(wave)
+    samples = aparallel(wave) if wave.model.sampler else cast("AsyncGenerator[Sample]", aseparate(wave))
     return asteps(wave, samples) if wave.model.quiet else samples
+
+
+def _live(wave: Wave) -> Wave:
+    assert wave.model.live is not None
+    return replace(wave, model=wave.model.live)
 
 
 def _asking(wave: Wave) -> Generator[Sample]:

@@ -8,7 +8,7 @@ type "chain", whose output is the sample's message.
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import aclosing, closing, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tracers import context as tracing
@@ -19,6 +19,8 @@ from langchain_reasc.sampling.sample import Sample
 from langchain_reasc.sampling.wave import Wave
 
 __all__ = ["asteps", "steps", "unheard"]
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -39,17 +41,18 @@ def unheard() -> Iterator[None]:
             variable.reset(token)
 
 
-def steps(wave: Wave, samples: Generator[Sample]) -> Generator[Sample]:
-    """The samples of a wave as they end, each told of as a step below the run of ``wave.config``."""
+def steps(wave: Wave, samples: Generator[T]) -> Generator[T]:
+    """The samples of a wave as they end, each told of as a step below the run of ``wave.config``; chunks pass by."""
     runs = {index: Run(_name(wave), _asked(wave), _config(wave, index)) for index in wave.indices}
     try:
         with closing(samples):
             for sample in samples:
-                run = runs.pop(sample.index)
-                if sample.error:
-                    run.fail(sample.error)
-                else:
-                    run.end(_given(sample))
+                if isinstance(sample, Sample):
+                    run = runs.pop(sample.index)
+                    if sample.error:
+                        run.fail(sample.error)
+                    else:
+                        run.end(_given(sample))
                 yield sample
         while runs:
             runs.popitem()[1].end(_given(None))
@@ -59,7 +62,7 @@ def steps(wave: Wave, samples: Generator[Sample]) -> Generator[Sample]:
         raise
 
 
-async def asteps(wave: Wave, samples: AsyncGenerator[Sample]) -> AsyncGenerator[Sample]:
+async def asteps(wave: Wave, samples: AsyncGenerator[T]) -> AsyncGenerator[T]:
     """The asynchronous :func:`steps`."""
     runs = {index: AsyncRun(_name(wave), _asked(wave), _config(wave, index)) for index in wave.indices}
     try:
@@ -67,11 +70,12 @@ async def asteps(wave: Wave, samples: AsyncGenerator[Sample]) -> AsyncGenerator[
             await run.begin()
         async with aclosing(samples):
             async for sample in samples:
-                run = runs.pop(sample.index)
-                if sample.error:
-                    await run.fail(sample.error)
-                else:
-                    await run.end(_given(sample))
+                if isinstance(sample, Sample):
+                    run = runs.pop(sample.index)
+                    if sample.error:
+                        await run.fail(sample.error)
+                    else:
+                        await run.end(_given(sample))
                 yield sample
         while runs:
             await runs.popitem()[1].end(_given(None))

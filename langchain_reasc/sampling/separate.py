@@ -4,13 +4,13 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager, aclosing, closing, nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Final
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 
 from langchain_reasc.models.contract import is_cancelled
 from langchain_reasc.models.cutoff import CUTOFF
@@ -25,15 +25,17 @@ __all__ = ["aseparate", "separate"]
 
 _GRACE: Final = 1.0  # seconds in which samples that were given up end by themselves; chat models need but a moment
 Chunks = list[BaseMessage]
+PassOn = Callable[[AIMessageChunk], object]
+"""Is given each chunk of a sample as it comes."""
 
 
-def separate(wave: Wave) -> Generator[Sample]:
-    """See :func:`langchain_reasc.sampling.drawn`."""
-    came: queue.SimpleQueue[Sample | None] = queue.SimpleQueue()
+def separate(wave: Wave, *, live: bool = False) -> Generator[Sample | AIMessageChunk]:
+    """See :func:`langchain_reasc.sampling.drawn`; with ``live``, :func:`~langchain_reasc.sampling.passed_on`."""
+    came: queue.SimpleQueue[Sample | AIMessageChunk | None] = queue.SimpleQueue()
     running: dict[int, Chunks] = {index: [] for index in wave.indices}
 
     def one(index: int, chunks: Chunks) -> None:
-        came.put(_one(wave, index, chunks))
+        came.put(_one(wave, index, chunks, came.put if live else None))
 
     ends = None if wave.limit is None else time.monotonic() + wave.limit.seconds
     threads: list[threading.Thread] = []
@@ -43,17 +45,17 @@ def separate(wave: Wave) -> Generator[Sample]:
                 threads.append(start_daemon(partial(copy_context().run, one, index, chunks), f"reasc-{index}"))
             while running:
                 try:
-                    sample = taken_from(came, until=ends)
+                    item = taken_from(came, until=ends)
                 except queue.Empty:
                     if wave.cutoff.given_up:
                         break
                     assert wave.limit is not None
                     wave.cutoff.give_up(wave.limit.error())
                     continue
-                if sample is None:
+                if item is None:
                     ends = time.monotonic() + _GRACE if wave.cutoff.given_up else ends
-                elif running.pop(sample.index, None) is not None:
-                    yield sample
+                elif isinstance(item, AIMessageChunk) or running.pop(item.index, None) is not None:
+                    yield item
             for index, chunks in running.items():
                 yield _given_up(wave, index, list(chunks))
     finally:  # also on Ctrl-C
@@ -63,10 +65,14 @@ def separate(wave: Wave) -> Generator[Sample]:
             thread.join(max(0.0, gone - time.monotonic()))
 
 
-async def aseparate(wave: Wave) -> AsyncGenerator[Sample]:
+async def aseparate(wave: Wave, *, live: bool = False) -> AsyncGenerator[Sample | AIMessageChunk]:
     """The asynchronous :func:`separate`."""
     loop = asyncio.get_running_loop()
-    tasks = [asyncio.create_task(_aone(wave, index), name=f"reasc-{index}") for index in wave.indices]
+    came: asyncio.Queue[asyncio.Task[Sample] | AIMessageChunk] = asyncio.Queue()
+    pass_on = came.put_nowait if live else None
+    tasks = [asyncio.create_task(_aone(wave, index, pass_on), name=f"reasc-{index}") for index in wave.indices]
+    for task in tasks:
+        task.add_done_callback(came.put_nowait)
 
     def heard() -> None:
         if wave.cutoff.given_up:
@@ -80,9 +86,12 @@ async def aseparate(wave: Wave) -> AsyncGenerator[Sample]:
     try:
         with wave.cutoff.heard_by(lambda: loop.call_soon_threadsafe(heard)):
             while waiting:
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in sorted(done, key=tasks.index):
-                    yield task.result()
+                item = await came.get()
+                if isinstance(item, AIMessageChunk):
+                    yield item
+                else:
+                    waiting.discard(item)
+                    yield item.result()
     finally:
         if expire:
             expire.cancel()
@@ -94,7 +103,7 @@ async def aseparate(wave: Wave) -> AsyncGenerator[Sample]:
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def _one(wave: Wave, index: int, chunks: Chunks) -> Sample:
+def _one(wave: Wave, index: int, chunks: Chunks, pass_on: PassOn | None) -> Sample:
     CUTOFF.set(wave.cutoff)
     model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
     try:
@@ -104,12 +113,14 @@ def _one(wave: Wave, index: int, chunks: Chunks) -> Sample:
             with closing(model.stream(wave.messages, call, **arguments)) as stream:
                 for chunk in stream:
                     chunks.append(chunk)
+                    if pass_on and isinstance(chunk, AIMessageChunk):
+                        pass_on(chunk)
         return _ended(wave, index, streamed(chunks))
     except Exception as error:
         return _failed(index, chunks, error)
 
 
-async def _aone(wave: Wave, index: int) -> Sample:
+async def _aone(wave: Wave, index: int, pass_on: PassOn | None) -> Sample:
     CUTOFF.set(wave.cutoff)
     chunks: Chunks = []
     model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
@@ -120,6 +131,8 @@ async def _aone(wave: Wave, index: int) -> Sample:
             async with aclosing(model.astream(wave.messages, call, **arguments)) as stream:
                 async for chunk in stream:
                     chunks.append(chunk)
+                    if pass_on and isinstance(chunk, AIMessageChunk):
+                        pass_on(chunk)
         return _ended(wave, index, streamed(chunks))
     except asyncio.CancelledError:
         if not wave.cutoff.given_up:

@@ -68,6 +68,18 @@ def test_an_agent_acts_on_the_winner(model: Any, is_async: bool) -> None:
     assert [message.response_metadata["reasc"]["launched"] for message in said] == [4, 2], "what the budget leaves"
 
 
+def test_a_text_is_streamed_token_by_token(runner: Any) -> None:
+    """Though the engine has a way of its own to draw samples."""
+    usage = UsageMetadataCallbackHandler()
+    with backend.ChatLlamaCpp(max_tokens=20) as model:
+        chunks = runner.stream(ChatReASC(model=model), "How much is 17 + 25?", {"callbacks": [usage]})
+    whole = sum(chunks[1:], chunks[0])
+    assert len([chunk for chunk in chunks if chunk.text]) > 10
+    assert [bool(chunk.usage_metadata) for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert whole.response_metadata["reasc"]["tokens"]["output"] == whole.usage_metadata["output_tokens"] == 20
+    assert [*usage.usage_metadata.values()] == [whole.usage_metadata]
+
+
 def test_what_is_undecided_may_be_raised(runner: Any, model: Any) -> None:
     chat = ChatReASC(model=model, max_samples=2, on_undecided="raise").bind_tools([switch], tool_choice="any")
     with pytest.raises(Undecided) as raised:

@@ -1,6 +1,7 @@
 """A model made safe to sample: a fresh response each time, with the probabilities that the decision reads."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, get_args
 
 from langchain_core.language_models import BaseChatModel
@@ -44,7 +45,13 @@ def leaves(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> Iterator[
 
 
 def prepared(
-    model: Runnable[Any, Any], arguments: Mapping[str, Any], *, logprobs: bool, quiet: bool = False, whole: bool = False
+    model: Runnable[Any, Any],
+    arguments: Mapping[str, Any],
+    *,
+    logprobs: bool,
+    quiet: bool = False,
+    live: bool = False,
+    whole: bool = False,
 ) -> tuple[Runnable[Any, Any], dict[str, Any]]:
     """A copy that can be sampled, and the arguments to add to those of its calls.
 
@@ -53,16 +60,19 @@ def prepared(
         arguments: what is bound to its calls.
         logprobs: whether confidences will be read.
         quiet: whether the callbacks set on chat models are taken off.
+        live: whether a response is passed on while it comes. Then also a model that samples in parallel in its own way
+            is streamed, and one inside a wrapper.
         whole: whether its responses are taken whole, as those of a model inside a wrapper are. LangChain would still
             stream them inside, where a handler listens for tokens, and complete the arguments of calls cut in half.
     """
+    inside = partial(prepared, logprobs=logprobs, quiet=quiet, live=live, whole=not live)
     if isinstance(model, RunnableBindingBase):  # a retry, say
-        bound, added = prepared(model.bound, {**model.kwargs, **arguments}, logprobs=logprobs, quiet=quiet, whole=True)
+        bound, added = inside(model.bound, {**model.kwargs, **arguments})
         return model.model_copy(update={"bound": bound, "kwargs": {**without_n(model.kwargs), **added}}), {}
 
     def ready(one: Any, given: Mapping[str, Any]) -> Any:
         """One of several models, which do not all take the same arguments."""
-        copy, added = prepared(one, given, logprobs=logprobs, quiet=quiet, whole=True)
+        copy, added = inside(one, given)
         return copy.bind(**added) if added else copy
 
     if isinstance(model, RunnableWithFallbacks):
@@ -77,7 +87,7 @@ def prepared(
     if quiet:
         update |= {"callbacks": None, "verbose": False}
     copy = model.model_copy(update=update)
-    return copy if isinstance(copy, ParallelSampler) else cuttable(copy), added
+    return copy if isinstance(copy, ParallelSampler) and not live else cuttable(copy), added
 
 
 def asks_for_logprobs(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> bool:
