@@ -5,8 +5,9 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import httpx
 from langchain_openai import ChatOpenAI
 from pydantic import Field, SecretStr
 
@@ -150,7 +151,7 @@ def _first_to_answer(model: ServerFields) -> Capabilities:
     failures: list[ServerError] = []
     for url in model.base_urls:
         try:
-            return probe(url, model=model.model_name, cache=model.probe_cache, timeout=_PATIENCE, **_asking(model))
+            return probe(url, model=model.model_name, cache=model.probe_cache, **_asking(model, _PATIENCE))
         except ServerError as error:
             failures.append(error)
     kinds = {type(failure) for failure in failures}
@@ -160,14 +161,17 @@ def _first_to_answer(model: ServerFields) -> Capabilities:
 
 def _require_same_model(model: ServerFields) -> None:
     with ExitStack() as stack:
-        asked = (Server(url, timeout=_PATIENCE_WITH_ALL, **_asking(model)) for url in model.base_urls)
+        asked = (Server(url, **_asking(model, _PATIENCE_WITH_ALL)) for url in model.base_urls)
         require_same_model([stack.enter_context(server) for server in asked], model.model_name)
 
 
-def _asking(model: ServerFields) -> dict[str, Any]:
+def _asking(model: ServerFields, patience: float) -> dict[str, Any]:
+    """How servers are asked what they support: an answer is waited for no longer than one to the user's requests."""
     key = model.openai_api_key
     secret = key if isinstance(key, SecretStr) and key.get_secret_value() != _NO_KEY else None
-    return {"api_key": secret, "headers": model.default_headers, "proxy": model.openai_proxy}
+    read = httpx.Timeout(cast(Any, model.request_timeout)).read
+    timeout = patience if read is None else min(patience, read)
+    return {"api_key": secret, "headers": model.default_headers, "proxy": model.openai_proxy, "timeout": timeout}
 
 
 def _client(model: ServerFields, url: str) -> ServerClient:

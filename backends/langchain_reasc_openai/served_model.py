@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, ValidationError
 from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.closing import Closing
+from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.connecting import Connection, ServerFields, connection_fields, told_preset
 from langchain_reasc_openai.langchain_openai_internals import CLIENT_FIELDS, default_parameters
@@ -131,7 +132,8 @@ class ServedModel(ServerFields, SamplerFields, Closing):
     async def _usable(self) -> Capabilities:
         if (settled := self._connection.settled(self)) is not None:
             return settled
-        return await asyncio.to_thread(self._connection.usable, self)
+        probing = DaemonExecutor(1, "reasc-probe").submit(self._connection.usable, self)
+        return await asyncio.wrap_future(probing)  # unlike asyncio.to_thread, it holds no loop that ends
 
     def _request(self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
         defaults = {name: value for name, value in default_parameters(self).items() if name not in _NOT_SENT}

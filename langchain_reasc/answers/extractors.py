@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+import regex
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers.choice import ChoiceFinder
@@ -37,6 +38,8 @@ __all__ = [
 
 ANY_TEXT: Final = "text"
 """What every text votes for where texts are not compared."""
+_PATTERN_SECONDS: Final = 1.0
+"""Processor time that a pattern of the user's may take over one text."""
 
 
 def extractor(spec: AnswerSpec = "auto") -> Extractor:
@@ -126,21 +129,24 @@ def mathematical() -> Extractor:
 
 
 def matching(pattern: str) -> Extractor:
-    """The first group (or, without groups, the whole) of the last match of a regular expression."""
+    """The first group (or, without groups, the whole) of the last match of a regular expression.
+
+    A pattern that backtracks for longer than a second of processor time over a response finds nothing in it.
+    """
     try:
-        compiled = re.compile(pattern)
-    except re.error as error:
+        compiled = regex.compile(pattern)
+    except regex.error as error:
         raise ConfigurationError(f"invalid answer pattern {pattern!r}: {error}") from None
 
     def find(text: str, *, cut_off: bool = False) -> str | None:
         found = None
-        for match in compiled.finditer(text):
+        for match in compiled.finditer(text, timeout=_PATTERN_SECONDS):
             found = match
         if found is None or (cut_off and not _is_cued(found)):
             return None
         return found[1] if compiled.groups else found[0]
 
-    return Extractor(find, f"regex:{pattern}", explicit=partial(find, cut_off=True))
+    return Extractor(find, f"regex:{pattern}", explicit=partial(find, cut_off=True), blocks=True)
 
 
 def json_field(field: str) -> Extractor:
@@ -207,7 +213,7 @@ def _explicit_number(text: str) -> str | None:
     return None if stated is None else last_number_in(stated)
 
 
-def _is_cued(match: re.Match[str]) -> bool:
+def _is_cued(match: "regex.Match[str]") -> bool:
     """Whether a match has words or marks around its group, and ends before the text does: then it states an answer."""
     group = match[1] if match.re.groups else match[0]
     return match.end() < len(match.string) and bool(re.search(r"\w|#", match[0].replace(group or "", "", 1)))

@@ -20,6 +20,7 @@ FILTERED = "stopped by a content filter"
 INVALID_CALLS = "invalid tool calls"
 NO_ANSWER = "no answer was found in it"
 REFUSAL = "a refusal"
+TOO_SLOW = "its answer was not found in time"
 UNENDED = "its reasoning never ended"
 
 
@@ -58,6 +59,13 @@ def vote_of(
         tools: how calls are compared.
         schemas: tool -> schema of its arguments, as :func:`schemas_of` gives it; None where the tools are not known.
     """
+    try:
+        return _vote_of(message, extract, tools, schemas)
+    except TimeoutError:
+        return Vote(None, why_none=TOO_SLOW)
+
+
+def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None) -> Vote:
     ending = ending_of(message)
     cut_off = ending == "cut off"
     if extract.reads_message:

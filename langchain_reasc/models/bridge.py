@@ -9,6 +9,7 @@ import queue
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -146,6 +147,7 @@ class AsyncStream(_Reading[T]):
         """Set it up; ``prepare`` is awaited at the first step, and what it returns is called in the reader's loop."""
         super().__init__(out)
         self._prepare = prepare
+        self._preparing: asyncio.Future[Start[S]] | None = None
         self._beginning = asyncio.Lock()
         self._came: asyncio.Queue[S | End] = asyncio.Queue()
 
@@ -162,16 +164,28 @@ class AsyncStream(_Reading[T]):
             await self._prepared()
         return self._taken(None if self._over else await self._came.get(), StopAsyncIteration)
 
+    def cancel(self) -> None:
+        super().cancel()
+        if self._preparing is not None:  # which may wait for a silent server, or load a model
+            with suppress(RuntimeError):  # the loop has ended
+                self._preparing.get_loop().call_soon_threadsafe(self._preparing.cancel)
+
     async def _prepared(self) -> None:
         async with self._beginning:
             if self._sender is None and not self._over:
+                self._preparing = asyncio.ensure_future(self._prepare())
                 try:
-                    start = await self._prepare()
-                    if not self._over:  # nor cancelled meanwhile
-                        self._begin(start, _LoopSender(self._came))
+                    await asyncio.wait([self._preparing])
+                    if not self._preparing.cancelled():
+                        start = self._preparing.result()
+                        if not self._over:  # nor cancelled meanwhile
+                            self._begin(start, _LoopSender(self._came))
                 except Exception:
                     self._over = True
                     raise
+                finally:
+                    self._preparing.cancel()  # where this reader was
+                    self._preparing = None
 
 
 class _LoopSender(Sender[S]):

@@ -8,6 +8,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import EXTRACTION_VERSION, Extractor, Vote, extractor, vote_of
+from langchain_reasc.answers.vote import TOO_SLOW
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import SPAN_SCORES
 from langchain_reasc.models.logprobs import token_lengths
@@ -19,6 +20,7 @@ __all__ = ["NO_SPANS", "extracted_again", "kept_of", "message_of", "votes_again"
 NO_SPANS: Final = dict.fromkeys(SPAN_SCORES)
 """For a response whose answer is looked for again: how long its tokens are was not kept, so where it is was lost."""
 
+_TOO_SLOW: Final = 3  # responses to one question
 # How responses end, in the words of OpenAI, Anthropic, Ollama, Bedrock, Gemini, OpenRouter and OpenAI's Responses API.
 _ENDINGS = (
     *("finish_reason", "stop_reason", "done_reason", "stopReason", "finishReason", "native_finish_reason", "status"),
@@ -62,7 +64,7 @@ def votes_again(pool: Pool, question: PoolQuestion, extract: Extractor) -> list[
     """The votes of a question's responses, read off what the pool keeps of them.
 
     Raises:
-        PoolError: it keeps no text of a response.
+        PoolError: it keeps no text of a response, or to find its answers takes too long.
     """
     each = zip(pool.messages(question.id), question.responses, strict=True)
     messages = [message_of(stored, response.finish_reason) for stored, response in each]
@@ -70,7 +72,13 @@ def votes_again(pool: Pool, question: PoolQuestion, extract: Extractor) -> list[
         raise PoolError(
             f"question {question.id!r} has a response without its text, so its answer cannot be looked for again"
         )
-    return [vote_of(message, extract) for message in messages if message is not None]
+    votes, slow = list[Vote](), 0
+    for message in filter(None, messages):
+        votes.append(vote_of(message, extract))
+        slow += votes[-1].why_none == TOO_SLOW
+        if slow == _TOO_SLOW:  # of a whole pool it might take days
+            raise PoolError(f"{extract.name} takes too long over {slow} responses to question {question.id!r}")
+    return votes
 
 
 def extracted_again(pool: Pool) -> Pool:

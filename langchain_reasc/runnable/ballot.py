@@ -5,20 +5,25 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
 from langchain_reasc.answers import Classes, Extractor, ToolVotes, Vote, can_refuse, vote_of, with_answer
 from langchain_reasc.answers.tool_calls import Schemas
+from langchain_reasc.answers.vote import TOO_SLOW
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, is_control_flow
 from langchain_reasc.method.stopping import Response, StoppingRule
+from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.runnable.meanings import Meanings
+from langchain_reasc.sampling.time_limit import QuestionClock, within
 
 __all__ = ["Ballot", "DeservesVote", "refuse_async"]
 
 logger = logging.getLogger(__name__)
+_LATE: Final = 0.1  # seconds for the answer of a response that came just before the question's time was over
 
 DeservesVote = Callable[[AIMessage], bool | Awaitable[bool]]
 """Whether a first response is to be put to the vote; what is not is taken as it is."""
@@ -45,6 +50,8 @@ class Ballot:
         tools: how calls of tools are compared.
         schemas: tool -> schema of its arguments; None where the tools are not known.
         meanings: sorts answers in free text by what they mean; None compares their spelling.
+        clock: how long the question may take, to find answers too; None for any time.
+        cutoff: tells when the whole call is given up.
         deserves_vote: asked of the first response. None puts every response to the vote.
     """
 
@@ -55,10 +62,13 @@ class Ballot:
         schemas: Schemas | None = None,
         *,
         meanings: Meanings | None = None,
+        clock: QuestionClock | None = None,
+        cutoff: Cutoff | None = None,
         deserves_vote: DeservesVote | None = None,
     ) -> None:
         self.extract, self._tools, self._schemas = extract, tools, schemas
         self._meanings, self._deserves_vote = meanings, deserves_vote
+        self._clock, self._cutoff = clock, cutoff or Cutoff()
         self._deserved = True
         self._near = Classes(self._is_near)
         self._without: Counter[str] = Counter()  # why -> responses
@@ -114,7 +124,9 @@ class Ballot:
         """What a response votes for, in its own words."""
         vote = Vote(None)
         try:
-            vote = vote_of(message, self.extract, self._tools, self._schemas)
+            vote = self._in_time(partial(vote_of, message, self.extract, self._tools, self._schemas))
+        except TimeoutError:
+            vote = Vote(None, why_none=TOO_SLOW)
         except Exception as error:  # the user's extractor: one odd response must not lose the others
             if isinstance(error, ReASCError) or is_control_flow(error):
                 raise
@@ -161,6 +173,11 @@ class Ballot:
                 "never accepted alone; allow the model more tokens"
             )
         return [*told, *(self._meanings.notices if self._meanings else ())]
+
+    def _in_time(self, read: Callable[[], Vote]) -> Vote:
+        """What a response votes for, found while the question has time: formulas and users' functions may take long."""
+        left = self._clock.left if self._clock else None
+        return read() if left is None else within(max(left, _LATE), read, self._cutoff)
 
     def _is_near(self, one: str, other: str) -> bool:
         objects = self.extract.objects

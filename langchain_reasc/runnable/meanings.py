@@ -1,12 +1,8 @@
 """The answers to one question sorted by what they mean, and what it costs to tell."""
 
-import queue
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from contextvars import copy_context
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
@@ -17,14 +13,11 @@ from langchain_reasc.answers.equivalence import Classes, Equivalence, Unclear
 from langchain_reasc.answers.free_text import spelling
 from langchain_reasc.exceptions import is_control_flow
 from langchain_reasc.models.cutoff import Cutoff
-from langchain_reasc.models.daemons import start_daemon
 from langchain_reasc.models.usage import estimated_usage, is_estimated, reported_usage, tokens_of_text
-from langchain_reasc.models.waiting import taken_from
-from langchain_reasc.sampling.time_limit import QuestionClock
+from langchain_reasc.sampling.time_limit import QuestionClock, within
 
 __all__ = ["Meanings"]
 
-T = TypeVar("T")
 _PATIENCE: Final = 3  # failures in a row after which nobody else is asked any more
 
 
@@ -71,7 +64,7 @@ class Meanings:
         if spelling(one) == spelling(other):
             return True
         seconds = [limit for limit in (self._equivalence.timeout, self._clock.left) if limit is not None]
-        return _within(min(seconds, default=None), partial(self._same, one, other), self._cutoff)
+        return within(min(seconds, default=None), partial(self._same, one, other), self._cutoff)
 
     @property
     def bill(self) -> UsageMetadata | None:
@@ -128,34 +121,3 @@ def _question(messages: Sequence[BaseMessage]) -> str:
     """The text of the last human message; without one, of the last."""
     human = [message for message in messages if message.type == "human"]
     return str((human or messages)[-1].text)
-
-
-def _within(seconds: float | None, what: Callable[[], T], cutoff: Cutoff) -> T:
-    """What a function returns, waited for in this thread, where it may be given up."""
-    if seconds is not None and seconds <= 0:
-        raise TimeoutError("the question has had its time")
-    if cutoff.given_up:
-        raise TimeoutError("the call was given up")
-    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
-    outcome: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(what())
-        except BaseException as error:
-            outcome.set_exception(error)
-        ended.put(None)
-
-    def heard() -> None:
-        if cutoff.given_up:
-            ended.put(None)
-
-    start_daemon(partial(copy_context().run, run), "reasc-same")
-    with cutoff.heard_by(heard):
-        try:
-            taken_from(ended, until=None if seconds is None else time.monotonic() + seconds)
-        except queue.Empty:
-            raise TimeoutError(f"it was not told within {seconds:g} s") from None
-    if not outcome.done():
-        raise TimeoutError("the call was given up")
-    return outcome.result()

@@ -202,7 +202,15 @@ class Terms:
         if equivalence is not None:
             meanings = Meanings(equivalence, question.messages, config, clock=question.clock, cutoff=question.cutoff)
         schemas = question.model.schemas
-        return Ballot(self.extract, self.tool_votes, schemas, meanings=meanings, deserves_vote=question.deserves_vote)
+        return Ballot(
+            self.extract,
+            self.tool_votes,
+            schemas,
+            meanings=meanings,
+            clock=question.clock,
+            cutoff=question.cutoff,
+            deserves_vote=question.deserves_vote,
+        )
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
 from langchain_core.messages import AIMessage
 
@@ -17,6 +18,7 @@ from langchain_reasc.models.contract import (
 )
 from langchain_reasc.models.usage import estimated_usage, reported_usage
 from langchain_reasc.sampling.sample import Sample
+from langchain_reasc.sampling.time_limit import within
 from langchain_reasc.sampling.tracing import AsyncSampleRuns, SampleRuns
 from langchain_reasc.sampling.wave import Wave
 
@@ -28,22 +30,25 @@ def parallel(wave: Wave) -> Generator[Sample]:
     runs, out = SampleRuns(wave.model, wave.messages, wave.indices, wave.config), _Outcomes(wave)
     try:
         assert wave.model.sampler is not None
-        stream = wave.model.sampler.sample(
-            wave.messages, n=len(wave.indices), first=wave.indices[0], **wave.model.kwargs
-        )
-        with closing(stream), wave.cutoff.heard_by(stream.cancel), _timed(wave):
-            for index, outcome in stream:
-                sample = out.ended(index, outcome)
-                runs.end(index, _traced(sample))
-                yield sample
+        begin = partial(wave.model.sampler.sample, n=len(wave.indices), first=wave.indices[0], **wave.model.kwargs)
+        with _timed(wave):
+            # To begin may take long: a server is asked what it supports, a model is loaded.
+            stream = within(None, partial(begin, wave.messages), wave.cutoff)
+            with closing(stream), wave.cutoff.heard_by(stream.cancel):
+                for index, outcome in stream:
+                    sample = out.ended(index, outcome)
+                    runs.end(index, _traced(sample))
+                    yield sample
         for sample in out.rest():
             runs.end(sample.index, _traced(sample))
             if sample.error:  # what was cut off before its first token cost nothing
                 yield sample
-    except Exception as error:
-        runs.fail(error)
+    except Exception as failure:
+        error = wave.cutoff.error if wave.cutoff.given_up else failure
+        runs.fail(error or failure)
         for sample in out.rest(error):
-            yield sample
+            if sample.error:
+                yield sample
     except BaseException as error:
         runs.fail(error)
         raise

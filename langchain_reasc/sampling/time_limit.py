@@ -1,14 +1,22 @@
 """How long a sample, or a whole question, may take."""
 
+import queue
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from langchain_reasc.exceptions import SampleTimeout
+from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.daemons import start_daemon
+from langchain_reasc.models.waiting import taken_from
 
-__all__ = ["QuestionClock", "TimeLimit"]
+__all__ = ["QuestionClock", "TimeLimit", "within"]
 
+T = TypeVar("T")
 _TOO_SHORT: Final = 0.02  # seconds; timers may fire a little early
 
 
@@ -80,3 +88,44 @@ class QuestionClock:
         if self._sample is None:
             return None
         return TimeLimit(self._sample, f"it took longer than sample_timeout={self._sample:g} s")
+
+
+def within(seconds: float | None, function: Callable[[], T], cutoff: Cutoff) -> T:
+    """Return what a function returns, which runs in a daemon thread and is left to itself when its time is over.
+
+    Args:
+        seconds: how long it is waited for; None for any time.
+        function: takes as long as it may, such as a judge, or an extractor of the user's.
+        cutoff: tells when the whole call is given up.
+
+    Raises:
+        TimeoutError: it took too long, or the call was given up.
+        Exception: what the function raised.
+    """
+    if seconds is not None and seconds <= 0:
+        raise TimeoutError("the question has had its time")
+    if cutoff.given_up:
+        raise TimeoutError("the call was given up")
+    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(function())
+        except BaseException as error:
+            outcome.set_exception(error)
+        ended.put(None)
+
+    def given_up() -> None:
+        if cutoff.given_up:
+            ended.put(None)
+
+    start_daemon(partial(copy_context().run, run), "reasc-within")
+    with cutoff.heard_by(given_up):
+        try:
+            taken_from(ended, until=None if seconds is None else time.monotonic() + seconds)
+        except queue.Empty:
+            raise TimeoutError(f"no result within {seconds:g} s") from None
+    if not outcome.done():
+        raise TimeoutError("the call was given up")
+    return outcome.result()

@@ -103,7 +103,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(spec: str) -> None:
 
 
 def test_an_invalid_pattern_is_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigurationError, match=r"'\(oops'.*unterminated"):
+    with pytest.raises(ConfigurationError, match=r"'\(oops'.*missing"):
         extractor("regex:(oops")
 
 

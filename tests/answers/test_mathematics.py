@@ -87,13 +87,22 @@ def test_one_that_takes_too_long_keeps_its_spelling_and_the_next_is_read(monkeyp
     assert canonical_mathematics("\\frac{5}{\\sqrt{5}}") == "sqrt(5)"
 
 
+def test_one_that_takes_too_long_holds_up_no_other() -> None:
+    with ThreadPoolExecutor(2) as threads:  # two processes run
+        list(threads.map(canonical_mathematics, ["\\sqrt{2}+3", "\\sqrt{2}+4"]))
+        slow = threads.submit(canonical_mathematics, "9^{9^{9^8}}")
+        assert threads.submit(canonical_mathematics, "\\frac{7}{\\sqrt{7}}").result() == "sqrt(7)"
+        assert not slow.done()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the processes of this one")
 def test_a_worker_that_died_is_replaced() -> None:
     canonical_mathematics("\\sqrt{2}+2")
-    process = mathematics._WORKER._process
-    assert process is not None
-    process.kill()
-    process.wait()
-    mathematics._key.cache_clear()
+    workers = _workers(os.getpid())
+    assert workers
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    assert all(map(_ends, workers))
     assert canonical_mathematics("\\frac{6}{\\sqrt{6}}") == "sqrt(6)"
 
 
@@ -106,13 +115,19 @@ def test_without_the_extra_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 ASKING = """
 import sys, time
-from langchain_reasc.answers import extractor, mathematics
-assert mathematics._WORKER._process is None, "started by the import"
+from langchain_reasc.answers import extractor
 assert not {"sympy", "math_verify"} & set(sys.modules)
 assert extractor("math")("\\\\boxed{\\\\sqrt{8}}") == "2*sqrt(2)"
 assert not {"sympy", "math_verify"} & set(sys.modules), "imported into this process"
-print(mathematics._WORKER._process.pid, flush=True)
+print("asked", flush=True)
 """
+
+
+def _workers(pid: int) -> list[int]:
+    """The children of a process that read formulas."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [child for child in children if "mathematics_worker" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 def _runs(pid: int) -> bool:
@@ -135,7 +150,8 @@ def _ends(pid: int) -> bool:
 def test_the_worker_ends_with_the_interpreter(ending: str) -> None:
     process = subprocess.Popen([sys.executable, "-c", ASKING + ending], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    worker = int(process.stdout.readline())
+    assert process.stdout.readline() == "asked\n"
+    [worker] = _workers(process.pid)
     if ending:
         process.send_signal(signal.SIGKILL)  # no exit handler runs
     process.communicate(timeout=60)

@@ -1,15 +1,20 @@
 """Samples, and questions, that take too long: they cost themselves, and what has ended decides."""
 
+import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
+from runnable.conftest import await_no_sampling_threads
 from runnable.fakes import Reply, Scripted
 
 from langchain_reasc import ReASCRunnable
+from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import SampleTimeout
+from langchain_reasc.models.bridge import AsyncStream
 from langchain_reasc.sampling.time_limit import QuestionClock
-from sampling.test_parallel import parallel
+from sampling.test_parallel import Parallel, parallel
 
 SOON = 0.5  # seconds; on a busy machine too, what does not hang must end by then
 
@@ -65,6 +70,66 @@ def test_models_that_sample_in_parallel_are_cancelled(runner: Any, never: thread
     assert isinstance(result.failures[0], SampleTimeout)
     assert result.responses[2].message.text == "it is 1"
     assert "error" in {runs.ended[run_id] for run_id in runs.of("model")}
+
+
+@pytest.mark.parametrize("slow", ["a function", "formulas", "a comparison"])
+def test_to_find_answers_takes_no_longer_than_the_question_may(runner: Any, never: threading.Event, slow: str) -> None:
+    finds: dict[str, Any] = {
+        "a function": lambda _: never.wait(20),
+        "formulas": "math",
+        "a comparison": free_text(same=lambda *_: never.wait(20)),
+    }
+    model = Scripted(script=lambda question, index: Reply(f"\\boxed{{9^{{9^{{9^9}}}}+{index}}}"))
+    begun = time.monotonic()
+    result = solved(runner, never, model, answer=finds[slow], timeout=SOON)
+    assert time.monotonic() - begun < 10
+    assert result.decision.reason == "timeout"
+    await_no_sampling_threads(30)  # a formula is left to its process, which is given some seconds
+
+
+class SlowToBegin(Parallel):
+    """Samples in parallel, once it has loaded: for as long as nobody sets the event."""
+
+    never: Any
+
+    def sample(self, *args: Any, **kwargs: Any) -> Any:
+        self.never.wait(20)
+        return super().sample(*args, **kwargs)
+
+    def asample(self, *args: Any, **kwargs: Any) -> Any:
+        return AsyncStream[Any](asyncio.Event().wait)  # type: ignore[arg-type]
+
+
+def test_a_model_that_does_not_begin_in_time_costs_only_the_time(
+    runner: Any, never: threading.Event, runs: Any
+) -> None:
+    model = SlowToBegin(script=None, loses=set(), fails=set(), blocks=set(), streams=[], never=never)
+    begun = time.monotonic()
+    with pytest.raises(SampleTimeout, match=rf"took longer than timeout={SOON} s"):
+        solved(runner, never, model, {"callbacks": [runs]}, timeout=SOON)
+    assert time.monotonic() - begun < 10
+    assert set(runs.ended.values()) == {"error"}
+
+
+BACKTRACKS = r"regex:(?:a|aa)+: (\d+)"
+
+
+def test_a_pattern_that_backtracks_for_ever_finds_nothing_and_holds_no_event_loop() -> None:
+    model = Scripted(script=lambda question, index: Reply("a" * 80 if index == 1 else "aa: 42"))
+    reasc = ReASCRunnable(model=model, answer=BACKTRACKS)
+
+    async def main() -> tuple[Any, float]:
+        longest, solving = 0.0, asyncio.create_task(reasc.asolve("q"))
+        while not solving.done():
+            begun = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - begun)
+        return solving.result(), longest
+
+    result, longest = asyncio.run(main())
+    assert result.answer == "42"
+    assert any("not found in time (1)" in notice for notice in result.notices)
+    assert longest < 0.8  # the pattern is stopped after a second
 
 
 def test_the_shorter_limit_holds() -> None:

@@ -1,10 +1,11 @@
 """Small questions to a server, over HTTP, and what it answers to them."""
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import httpx
 from pydantic import SecretStr
@@ -15,6 +16,7 @@ from langchain_reasc.models.closing import Closing
 __all__ = ["Answer", "Server"]
 
 _SHOWN = 300  # characters of a server's own message
+_LARGEST: Final = 10_000_000  # bytes of an answer, unpacked
 _BUSY = (408, 429, 502, 503, 504)
 
 
@@ -67,7 +69,7 @@ class Server(Closing):
         timeout: float = 30.0,
         proxy: str | None = None,
     ) -> None:
-        self.url, self._key = url, api_key
+        self.url, self._key, self._timeout = url, api_key, timeout
         key = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
         self._client = httpx.Client(
             headers={**key, **(headers or {})}, timeout=timeout, proxy=proxy, follow_redirects=False
@@ -75,14 +77,15 @@ class Server(Closing):
 
     def get(self, address: str) -> Answer:
         """GET an address."""
-        with self._errors():
-            return self._checked(self._client.get(address))
+        with self._errors(), self._client.stream("GET", address) as response:
+            return self._checked(response, self._timeout)
 
     def chat(self, body: Mapping[str, Any], *, timeout: float | None = None) -> Answer:
         """Ask for a response, and wait for it as long as for any, or for ``timeout`` seconds."""
-        limit = httpx.USE_CLIENT_DEFAULT if timeout is None else timeout
-        with self._errors():
-            return self._checked(self._client.post(f"{self.url}/chat/completions", json=body, timeout=limit))
+        limit = self._timeout if timeout is None else timeout
+        address = f"{self.url}/chat/completions"
+        with self._errors(), self._client.stream("POST", address, json=body, timeout=limit) as response:
+            return self._checked(response, limit)
 
     @contextmanager
     def stream(self, body: Mapping[str, Any]) -> Iterator[Answer | Iterator[dict[str, Any]]]:
@@ -92,15 +95,14 @@ class Server(Closing):
             if response.status_code == 200:
                 yield _events(response.iter_lines())
             else:
-                response.read()
-                yield self._checked(response)
+                yield self._checked(response, self._timeout)
 
     def close(self) -> None:
         """Drop the connections."""
         self._client.close()
 
-    def _checked(self, response: httpx.Response) -> Answer:
-        text = response.text
+    def _checked(self, response: httpx.Response, seconds: float) -> Answer:
+        text = _read(response, seconds)
         if self._key is not None:  # a server may quote it in its answer
             text = text.replace(self._key.get_secret_value(), "***")
         try:
@@ -127,6 +129,23 @@ class Server(Closing):
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raised = ServerUnreachable if isinstance(error, httpx.TransportError) else ServerError
             raise raised(f"no server at {self.url} ({error or type(error).__name__}); is it running?") from None
+
+
+def _read(response: httpx.Response, seconds: float) -> str:
+    """The text of an answer; httpx limits the silence between two bytes of it alone.
+
+    Raises:
+        httpx.ReadTimeout: it takes longer than it may.
+        httpx.DecodingError: it is larger than any answer to a small question.
+    """
+    ends, body = time.monotonic() + seconds, bytearray()
+    for part in response.iter_bytes():
+        body += part
+        if len(body) > _LARGEST:
+            raise httpx.DecodingError(f"an answer of more than {_LARGEST:,} bytes")
+        if time.monotonic() > ends:
+            raise httpx.ReadTimeout("the answer does not end in time")
+    return body.decode(response.encoding or "utf-8", "replace")
 
 
 def _events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:

@@ -1,20 +1,26 @@
 """What a server supports is found out by asking it, once."""
 
+import asyncio
+import gzip
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_reasc_openai import Capabilities, probe
+from langchain_reasc_openai import Capabilities, ChatOpenAICompatible, probe
 from langchain_reasc_openai.probing.logprobs_seen import reasoning_logprobs
 from langchain_reasc_openai.probing.probe import remembered
 from pydantic import SecretStr
+from servers import fake_server
+from servers.exchange import Answer, Exchange
 
 from backends.openai.conftest import forget
 from backends.openai.fake_server import Fake, llama_server, ollama, serving, vllm
-from langchain_reasc.exceptions import ConfigurationError, ServerError
+from langchain_reasc import ReASCRunnable
+from langchain_reasc.exceptions import ConfigurationError, SampleTimeout, ServerError
 
 
 def found(fake: Fake, **options: Any) -> Capabilities:
@@ -73,6 +79,56 @@ def test_what_is_missing_is_found_and_said(gap: dict[str, Any], capability: str,
     caps = found(vllm(**gap))
     assert getattr(caps, capability) is False
     assert any(notice in said for said in caps.notices), caps.notices
+
+
+async def silent(exchange: Exchange) -> None:
+    await exchange.hang()
+
+
+async def dripping(exchange: Exchange) -> None:
+    """An answer that never ends, with no long silence in it."""
+    await exchange.begin("application/json")
+    while True:
+        await exchange.write(" ")
+        await asyncio.sleep(0.05)
+
+
+async def unpacking(exchange: Exchange) -> None:
+    """A gigabyte of blanks, packed."""
+    packed = gzip.compress(bytes(2**24))
+    await exchange.write(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n"
+    )
+    for _ in range(64):
+        exchange.writer.write(packed)
+        await exchange.writer.drain()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(silent, "does not answer in time"), (dripping, "does not answer in time"), (unpacking, "more than 10,000,000")],
+)
+def test_a_probe_waits_for_no_answer_longer_than_it_may(answer: Answer, why: str) -> None:
+    begun = time.monotonic()
+    with fake_server.serving(answer, get=answer) as served, pytest.raises(ServerError, match=why):
+        probe(served.url, timeout=0.5)
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("ask", [ReASCRunnable.invoke, lambda *args: asyncio.run(ReASCRunnable.ainvoke(*args))])
+@pytest.mark.parametrize("limits", [{"timeout": 0.5}, {"sample_timeout": 0.5}])
+def test_a_question_waits_for_no_probe_longer_than_it_may(ask: Any, limits: dict[str, float]) -> None:
+    begun = time.monotonic()
+    with fake_server.serving(silent, get=silent) as served, pytest.raises(SampleTimeout):
+        ask(ReASCRunnable(model=ChatOpenAICompatible(base_url=served.url, model="m"), **limits), "q")
+    assert time.monotonic() - begun < 10
+
+
+def test_a_probe_waits_no_longer_than_a_request_of_the_model_may() -> None:
+    begun = time.monotonic()
+    with fake_server.serving(silent, get=silent) as served, pytest.raises(ServerError, match="in time"):
+        ChatOpenAICompatible(base_url=served.url, model="m", timeout=0.5).capabilities()
+    assert time.monotonic() - begun < 10
 
 
 @dataclass
