@@ -229,6 +229,25 @@ class Calibration(Record):
             )
         return tuple(told)
 
+    def gate_promise(self, safeguard: Safeguard = "default") -> str:
+        """How many of the first responses that the gate accepts are right, in words."""
+        gate = self.gate
+        if safeguard == "default" and gate.level is not None and gate.lower_bound is not None:
+            return (
+                f"of such responses {gate.lower_bound:.0%} or more are right, {gate.level:.0%} sure by the "
+                f"{gate.accepted} that calibration accepted"
+            )
+        if self.method == "mixture":
+            return f"{self.p_target:.0%} of such responses are right, by two groups of scores and no labels"
+        return f"in calibration {self.p_target:.0%} or more of such responses were right, an optimistic figure"
+
+    def __repr__(self) -> str:
+        """One line; the fields have everything."""
+        model = f" of {self.fingerprint.model}" if self.fingerprint.model else ""
+        return f"<Calibration{model}: {self.summary()}>"
+
+    __str__ = __repr__
+
     def summary(self) -> str:
         """One line for a person."""
         fallback = f"; counts votes instead: {self.fallback}" if self.fallback else ""

@@ -1,6 +1,7 @@
 """``reasc ask``: a question in, the answer out, with what was spent and why it stopped."""
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
@@ -24,6 +25,7 @@ from langchain_reasc.cli.options import (
     read_template,
 )
 from langchain_reasc.cli.preset import asking
+from langchain_reasc.cli.wording import in_options
 from langchain_reasc.exceptions import SamplingError
 
 if TYPE_CHECKING:
@@ -31,16 +33,9 @@ if TYPE_CHECKING:
     from langchain_reasc.method.stopping import Decision, StoppingRule
     from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 
-__all__ = ["ask", "outcome"]
+__all__ = ["ask"]
 
-_WHY = {
-    "gate": "its confidence passed the gate",
-    "evidence": "the evidence is sufficient",
-    "agreement": "more responses would hardly change the answer",
-    "budget": "the budget of samples is spent",
-    "timeout": "the time for the question is over",
-    "window": "a window was unanimous",
-}
+_UNDECIDED = 3  # exit code
 
 
 def ask(
@@ -84,6 +79,9 @@ def ask(
     as_json: AsJson = False,
 ) -> None:
     """Answer one question, sampling only as often as the evidence asks for.
+
+    The answer goes to stdout, how sure it is to stderr. The exit code is 3 where the answer is undecided, because the
+    budget was spent before the evidence was sufficient.
 
     [bold]Examples[/]
 
@@ -139,14 +137,26 @@ def ask(
         remark("note: the shipped model knows arithmetic word problems and nothing else; --model takes any chat GGUF")
     if result.answer is None:
         raise SamplingError(_without_answer(result))
+    if result.undecided:
+        raise typer.Exit(_UNDECIDED)
 
 
 def _show(result: "ReASCResult") -> None:
     if result.answer is not None:
         stdout().print(result.answer, markup=False, soft_wrap=True)
-    remark(outcome(result))
-    for notice in result.notices:
-        remark(f"note: {notice}")
+        style = "bold yellow" if result.undecided else "bold"
+        stderr().print(in_options(result.summary()), style=style, markup=False, soft_wrap=True)
+    for line in _account(result):
+        remark(line)
+
+
+def _account(result: "ReASCResult") -> Iterator[str]:
+    """What was spent and voted for, what is promised, notices."""
+    from langchain_reasc.runnable.summary import cost, shortened, votes
+
+    voted = ", ".join(f"{shortened(answer)}: {evidence:.2f}" for answer, _, evidence in votes(result))
+    yield f"{cost(result)}; evidence {voted or 'none'}"
+    yield from (f"note: {notice}" for notice in result.notices)
 
 
 def _without_answer(result: "ReASCResult") -> str:
@@ -154,26 +164,6 @@ def _without_answer(result: "ReASCResult") -> str:
     return (
         f"no answer was found; samples: {result.decision.samples}, one of which ends {end}. --answer says where the "
         "answer is, --max-tokens allows longer responses"
-    )
-
-
-def outcome(result: "ReASCResult") -> str:
-    """What was spent and why it stopped, in a line."""
-    from langchain_reasc.runnable.result import PROMISES
-
-    decision, usage = result.decision, result.usage
-    launched = len(result.responses)
-    beside = f" ({launched} launched)" if launched > decision.samples else ""
-    evidence = ", ".join(f"{answer}: {weight:.2f}" for answer, weight in decision.evidence.items()) or "none"
-    about = "about " if usage.estimated else ""
-    told = {"p_correct": result.p_correct, "p_agree": result.p_agree}
-    likely = "".join(
-        f"; the answer {PROMISES[name]} with a probability of {value:.2f}" for name, value in told.items() if value
-    )
-    return (
-        f"{decision.samples} sample{'s' if decision.samples > 1 else ''}{beside}, {about}{usage.output_tokens} tokens; "
-        f"stopped because {_WHY[decision.reason or 'budget']} (P = {decision.posterior:.3f}; evidence {evidence})"
-        f"{likely}"
     )
 
 
@@ -199,21 +189,26 @@ def _rule(name: str, *, budget: int) -> "StoppingRule":
 def _show_sample(response: "SampledResponse", decision: "Decision") -> None:
     text = " ".join(str(response.message.text).split()) if response.message else ""
     score = "" if response.score is None else f"  score {response.score:.3f}"
-    after = "stop" if decision.stop else "go on"
+    passed = decision.reason == "gate"  # then no vote is counted
+    after = "passes the gate" if passed else f"P = {decision.posterior:.3f}  {'stop' if decision.stop else 'go on'}"
     console = stderr()
     console.print(
-        f"#{response.index + 1}  answer {response.answer}{score}  weight {response.weight:.2f}  "
-        f"P = {decision.posterior:.3f}  {after}",
+        f"#{response.index + 1}  answer {response.answer}{score}  weight {response.weight:.2f}  {after}",
         markup=False,
     )
     console.print(f"    {text}", markup=False, style="dim")
 
 
 def _as_data(result: "ReASCResult") -> dict[str, Any]:
+    from langchain_reasc.runnable.summary import votes
+
     account = result.message.response_metadata["reasc"]
     return {
         "answer": result.answer,
         "text": str(result.message.text),
+        "summary": result.summary(),
+        "undecided": result.undecided,
+        "votes": {answer: count for answer, count, _ in votes(result)},
         **{name: value for name, value in account.items() if name != "answer"},
         "responses": [
             {

@@ -16,9 +16,10 @@ from langchain_reasc.models.contract import (
     TOKEN_SIGNALS_INFO,
 )
 from langchain_reasc.models.usage import estimated_usage, is_estimated, output_tokens, reported_usage
+from langchain_reasc.runnable.summary import as_html, as_text, sentence, shortened
 from langchain_reasc.sampling import Sample
 
-__all__ = ["PROMISES", "Likelihood", "ReASCResult", "SampledResponse", "Usage"]
+__all__ = ["Likelihood", "ReASCResult", "SampledResponse", "Usage"]
 
 _SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT})
 _LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
@@ -49,6 +50,16 @@ class SampledResponse:
     weight: float
     output_tokens: int
     error: Exception | None = None
+
+    def __repr__(self) -> str:
+        """One line, without the token signals of the message, which are thousands of numbers."""
+        said = self.error if self.message is None else self.message.text
+        score = "None" if self.score is None else f"{self.score:.4g}"
+        return (
+            f"SampledResponse(index={self.index}, status={self.status!r}, used={self.used}, "
+            f"answer='{shortened(self.answer)}', score={score}, weight={self.weight:.4g}, "
+            f"output_tokens={self.output_tokens}, text='{shortened(said)}')"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +96,6 @@ class Usage:
         return self.bill["output_tokens"]
 
 
-PROMISES: Final = {"p_correct": "is right", "p_agree": "agrees with further responses"}
-"""What a probability is one of, by its name: agreement is not correctness."""
-
-
 class Likelihood(TypedDict):
     """How likely an answer is right, or agrees with further responses; and what that was learned from."""
 
@@ -115,6 +122,18 @@ class ReASCResult:
     usage: Usage
     notices: tuple[str, ...] = ()
     doubt: str | None = None
+
+    def __repr__(self) -> str:
+        """Some ten lines; the attributes have everything."""
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook, with the votes as a small table."""
+        return as_html(self)
+
+    def summary(self) -> str:
+        """Whether the answer is decided, how many responses gave it, and how sure that is, in one sentence."""
+        return sentence(self)
 
     @property
     def answer(self) -> str | None:

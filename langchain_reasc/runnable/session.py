@@ -56,7 +56,7 @@ class Session:
         keep_logprobs: whether the winning message keeps the provider's logprobs, which are large.
         on_response: called with each response and the decision after it, in launch order.
         curves: ``p_correct`` or ``p_agree`` -> what tells it; empty where nothing does.
-        guarantee: what the rule promises, in words; None where it promises nothing.
+        promised: gives what is promised of a decision, in words; None where nothing is.
         on_finished: called with what can be learned from the question; None where nothing is.
         audit: whether one more response is drawn after the rule has decided.
     """
@@ -75,7 +75,7 @@ class Session:
         keep_logprobs: bool = True,
         on_response: ResponseListener | None = None,
         curves: Mapping[str, SupportCurve] | None = None,
-        guarantee: str | None = None,
+        promised: Callable[[Decision], str | None] = lambda decision: None,
         on_finished: FinishedListener | None = None,
         audit: bool = False,
     ) -> None:
@@ -90,7 +90,7 @@ class Session:
         self._gated = rule.may_accept_first
         self._keep_logprobs = keep_logprobs
         self._on_response = on_response
-        self._curves, self._guarantee = curves or {}, guarantee
+        self._curves, self._promised = curves or {}, promised
         self._warned = False
         self._notices = tuple(dict.fromkeys(notices))
         self._samples: dict[int, Sample] = {}
@@ -232,7 +232,7 @@ class Session:
             without_confidence=self._scorer.missed,
             keep_logprobs=self._keep_logprobs,
             likelihoods=likelihoods,
-            guarantee=self._guarantee,
+            guarantee=self._promised(decision),
         )
         logger.debug("answer %r after %d of %d samples: %s", decision.answer, decision.samples, len(samples), decision)
         return ReASCResult(message, decision, responses, usage, tuple(notices))

@@ -23,7 +23,7 @@ from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, Undecided
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import FiniteHorizon
-from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, StoppingRule
+from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, Decision, StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.inputs import to_messages
@@ -33,8 +33,9 @@ from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.observing import FinishedListener
 from langchain_reasc.runnable.question import Question, SpendingListener, Start
-from langchain_reasc.runnable.result import PROMISES, ReASCResult
+from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import ResponseListener, Session
+from langchain_reasc.runnable.summary import PROMISES, shortened
 from langchain_reasc.sampling.time_limit import QuestionClock
 
 __all__ = ["Terms"]
@@ -188,7 +189,7 @@ class Terms:
             keep_logprobs=question.model.logprobs_wanted,
             on_response=question.on_response,
             curves=_curves(current, rule),
-            guarantee=self._promised(current),
+            promised=partial(self._promised, current),
             on_finished=question.on_finished or self._learning(current),
             audit=self.online is not None and current is not None and self.online.audits(self.audit),
         )
@@ -291,10 +292,11 @@ class Terms:
         why = calibration.fallback or calibration.unweighed
         return (f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",)
 
-    def _promised(self, calibration: Calibration | None) -> str | None:
-        """What a calibration promises in words, where it is its own rule that decides."""
-        held = calibration is not None and self.rule is None and not calibration.counts(self.safeguard)
-        return calibration.guarantee if calibration is not None and held else None
+    def _promised(self, calibration: Calibration | None, decision: Decision) -> str | None:
+        """What a calibration promises of a decision in words, where it is its own rule that decides."""
+        if calibration is None or self.rule is not None or calibration.counts(self.safeguard):
+            return None
+        return calibration.gate_promise(self.safeguard) if decision.reason == "gate" else calibration.guarantee
 
     def limit(self, session: Session, question: Question) -> None:
         """Let no more samples be launched where the question has had its time, or spent its budget."""
@@ -320,16 +322,8 @@ class Terms:
             return result
         if self.on_undecided != "raise":
             return result.abstained()
-        decision = result.decision
-        if doubt:
-            raise Undecided(f"{doubt} (answer {decision.answer!r}); the error's result has every response", result)
-        method = result.message.response_metadata["reasc"]["method"]
-        raise Undecided(
-            f"the evidence is not sufficient after {decision.samples} samples ({decision.reason}): "
-            f"{decision.answer!r} leads with P = {decision.posterior:.2f}, which is not enough for the rule {method}; "
-            "the error's result has every response",
-            result,
-        )
+        given = "" if result.answer is None else f"'{shortened(result.answer)}' is "
+        raise Undecided(f"{given}{result.summary()}; the error's result has every response", result)
 
     def _doubt(self, result: ReASCResult) -> str | None:
         """Why an answer is not to be taken for one; what was not voted on is not doubted."""

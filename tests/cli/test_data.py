@@ -137,7 +137,7 @@ def test_questions_in_a_text_are_calibrated_on_and_the_file_can_be_used(tmp_path
     assert "Questions    36, with no right answer\n" in shown.stdout
     assert all(len(line) <= 80 for line in shown.stdout.splitlines())
     assert f"wrote {out}" in shown.stderr
-    assert reasc("ask", asked[-1], "--calibration", out, "--seed", 1).stdout.strip()
+    assert reasc("ask", asked[-1], "--calibration", out, "--seed", 1, code=3).stdout.strip()
     assert "fixed" in reasc("ask", asked[-1], "--calibration", out, "--system", "Think.", code=1).stderr
 
 

@@ -23,21 +23,41 @@ ROOT = Path(__file__).parents[2]
 TEST = embedded_model_path().with_name("test.jsonl")
 pytestmark = pytest.mark.skipif(not TEST.exists(), reason="the shipped model is not built yet")
 QUESTION = json.loads(TEST.read_text(encoding="utf-8").splitlines()[0])["question"] if TEST.exists() else ""
+EASY = "Emma has 27 old and 14 new cups. How many more does Emma need to have 60?"
 
 
-def test_ask_answers_and_says_what_it_spent_and_why_it_stopped() -> None:
-    shown = reasc("ask", QUESTION, "--seed", 1, "--trace", "--calibration", "none")
-    assert shown.stdout.strip()
-    assert "#1  answer" in shown.stderr
-    assert "tokens; stopped because" in shown.stderr
-    assert "counting votes (finite horizon)" in shown.stderr
+@pytest.mark.parametrize(
+    ("question", "options", "says", "code"),
+    [
+        (EASY, ("--calibration", "none"), "decided: ", 0),
+        (EASY, (), "accepted by the gate: the first response was confident enough; in calibration 90% or more", 0),
+        (QUESTION, (), "undecided: the budget is spent, and only ", 3),
+        (
+            QUESTION,
+            ("--rule", "fixed_budget", "--max-samples", 2),
+            "undecided: the budget is spent, and only 1 of 2",
+            3,
+        ),
+    ],
+)
+def test_ask_says_how_sure_it_is_and_by_its_exit_code_whether_it_is_decided(
+    question: str, options: tuple[object, ...], says: str, code: int
+) -> None:
+    asked = ("ask", question, "--seed", 1, *options)
+    shown = reasc(*asked, "--trace", code=code)
+    assert shown.stdout.strip() and "#1  answer" in shown.stderr
+    [told] = [line for line in shown.stderr.splitlines() if line.startswith(says)]
+    assert " tokens; evidence " in shown.stderr and (("passes the gate" in shown.stderr) == ("gate" in says))
+    data = json.loads(reasc(*asked, "--json", code=code).stdout)
+    assert (data["summary"], data["undecided"], data["answer"]) == (told, code == 3, shown.stdout.strip())
+    assert sum(data["votes"].values()) <= data["samples"] and data["votes"].keys() == data["evidence"].keys()
 
 
 def test_ask_by_a_named_rule_that_looks_ahead_to_the_budget() -> None:
-    asked = ("ask", QUESTION, "--seed", 1, "--json", "--max-samples", 2, "--rule")
+    asked = ("ask", EASY, "--seed", 1, "--json", "--max-samples", 2, "--rule")
     data = json.loads(reasc(*asked, "cannot_catch_up").stdout)
     assert (data["method"], data["reason"], data["samples"]) == ("cannot_catch_up", "agreement", 1)
-    assert json.loads(reasc(*asked, "asc").stdout)["method"] == "asc"
+    assert json.loads(reasc(*asked, "asc", code=3).stdout)["method"] == "asc"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +77,7 @@ def test_a_question_that_is_shown_to_newcomers_is_answered_rightly(file: str, qu
 
 
 def test_ask_prints_data() -> None:
-    data = json.loads(reasc("ask", QUESTION, "--seed", 1, "--json", "--max-samples", 3).stdout)
+    data = json.loads(reasc("ask", EASY, "--seed", 1, "--json", "--max-samples", 3).stdout)
     assert data["samples"] <= 3
     assert len(data["responses"]) == data["launched"]
     assert data["tokens"]["output"] == sum(one["output_tokens"] for one in data["responses"])
@@ -67,7 +87,7 @@ def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -
     own = load_calibration(TEST.with_name("calibration.json"))
     unsure = own.model_copy(update={"schema_version": 2, "unweighed": "nothing shows it"})
     path = save_calibration(unsure, tmp_path / "c.json")
-    asked = ("ask", QUESTION, "--seed", 1, "--calibration", path, "--json")
+    asked = ("ask", EASY, "--seed", 1, "--calibration", path, "--json")
     assert json.loads(reasc(*asked).stdout)["notices"][0] == "Stage 2 counts votes: nothing shows it"
     assert json.loads(reasc(*asked, "--safeguard", "paper").stdout)["notices"] == []
     refused = reasc(*asked, "--safeguard", "none", code=2).stderr.replace("│", "")
@@ -95,8 +115,9 @@ def test_a_model_is_asked_for_its_confidence_where_the_calibration_was_made_so(t
 
 def test_a_template_stands_around_the_question(tmp_path: Path) -> None:
     asked = ("--seed", 1, "--max-samples", 1, "--calibration", "none", "--json")
-    half, rest = QUESTION[:40], QUESTION[40:]
-    whole, put = reasc("ask", QUESTION, *asked), reasc("ask", half, *asked, "--template", "{question}" + rest)
+    half, rest = EASY[:40], EASY[40:]
+    put = reasc("ask", half, *asked, "--template", "{question}" + rest, code=3)
+    whole = reasc("ask", EASY, *asked, code=3)  # one response decides nothing
     assert json.loads(put.stdout)["text"] == json.loads(whole.stdout)["text"]
     out = tmp_path / "p.sqlite"
     record = ("record", TEST, "--out", out, "--limit", 1, "--samples", 1)
@@ -127,11 +148,11 @@ def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) ->
     assert calibration.n == 16
     assert calibration.fingerprint.model == embedded_model_path().name
     assert calibration.vocabulary_size
-    account = json.loads(reasc("ask", QUESTION, "--calibration", out, "--json").stdout)
+    account = json.loads(reasc("ask", EASY, "--calibration", out, "--json").stdout)
     assert account["responses"][0]["score"] is not None
     refused = reasc("ask", QUESTION, "--calibration", out, "--temperature", 0.3, code=1)
     assert "temperature" in refused.stderr and "--allow-mismatch" in refused.stderr
-    reasc("ask", QUESTION, "--calibration", out, "--temperature", 0.3, "--allow-mismatch")
+    reasc("ask", EASY, "--calibration", out, "--temperature", 0.3, "--allow-mismatch")
 
 
 def test_record_then_replay(tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""What a person reads of a result: in a sentence, as a cell's last line, in a notebook."""
+
+from typing import Any
+
+import pytest
+from langchain_core.prompts import ChatPromptTemplate
+
+from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc.calibration import Gate, SupportCurve
+from langchain_reasc.method.stopping import ESC
+
+from .fakes import Reply, calibration, saying
+
+SAFE_GATE = Gate(
+    threshold=0.05, level=0.95, safe_threshold=0.05, accepted=40, lower_bound=0.92, mean_part=0.05, target_part=0.05
+)
+GATED = calibration(gate=0.05)
+SAFE = calibration(schema_version=2).model_copy(update={"gate": SAFE_GATE})
+CLOSED = calibration(mean=1.0)
+KNOWN = calibration(
+    schema_version=2,
+    p_correct=SupportCurve(points=((0.5, 0.3), (5 / 6, 0.8)), n=64, right=0.6),
+)
+SURER = Reply("the answer is 2", logprob=-4.0)
+ENDLESS = Reply("the answer is 1", endless=True)
+
+
+@pytest.mark.parametrize(
+    ("answers", "options", "says"),
+    [
+        (["1"], {}, "decided: 3 of 3 responses gave it, and further ones would hardly change that (P = 1.000)"),
+        (["1", "2", "3", "1"], {}, "undecided: the budget is spent, and only 2 of 4 responses gave it"),
+        (["1", "2", "1", "1"], {}, "undecided: the budget is spent, and 3 of 4 responses gave it"),
+        (["1"], {"max_samples": 1}, "undecided: the budget is spent, and 1 of 1 response gave it"),
+        (["1", ENDLESS], {"timeout": 0.3}, "undecided: the time is over, and 1 of 1 response gave it"),
+        ([Reply("no idea")], {}, "no answer: none of 4 responses names one"),
+        (["1"], {"confidence": 0.9}, "decided: 3 of 3 responses gave it, enough for it to stay in front (P = 0.938)"),
+        (["1"], {"rule": ESC(window=2)}, "decided: 2 of 2 responses gave it, all those of one window"),
+        (
+            ["1"],
+            {"calibration": GATED},
+            "; in calibration 90% or more of such responses were right, an",
+        ),
+        (
+            ["1"],
+            {"calibration": SAFE},
+            "; of such responses 92% or more are right, 95% sure by the 40 that",
+        ),
+        (
+            ["1", SURER],
+            {"calibration": CLOSED},
+            "decided: 1 of 2 responses gave it, counted as 8.2 for confidence",
+        ),
+        (["1"], {"calibration": KNOWN}, "; the answer is right with a probability of 0."),
+    ],
+)
+def test_a_sentence_says_how_sure_and_of_what(
+    runner: Any, answers: list[str | Reply], options: dict[str, Any], says: str
+) -> None:
+    options = {"max_samples": 4, "concurrency": 1, **options}
+    result = runner.solve(ReASCRunnable(model=saying(*answers), **options), "q")
+    assert says in result.summary()
+    assert result.summary().startswith("accepted by the gate: ") == (result.decision.reason == "gate")
+    assert result.summary().startswith("undecided: ") == (result.undecided and result.answer is not None)
+    assert "P = " not in result.summary() or result.summary().startswith("decided: ")
+
+
+LONG = "word " * 4000
+ESCAPES = "<script>alert(1)</script> \x1b]52;c;aGk=\x07 & more"
+
+
+@pytest.mark.parametrize("answers", [["1"], [LONG, ESCAPES], list("abcdefghij"), [Reply("no idea")]])
+def test_a_result_shows_in_some_ten_lines(runner: Any, answers: list[str | Reply]) -> None:
+    replies = [Reply(f"the answer is {one}\n{LONG}") if isinstance(one, str) else one for one in answers]
+    result = runner.solve(ReASCRunnable(model=saying(*replies), answer="regex:answer is (.*)"), "q")
+    shown, html = repr(result), result._repr_html_()
+    assert str(result) == shown and len(shown.splitlines()) <= 14 and len(shown) < 1500 and len(html) < 3000
+    for text in (shown, html):
+        assert "\x1b" not in text and result.summary()[:40] in text and "samples" in text
+    assert "<script>" not in html and html.count("<tr>") <= 7
+    assert all(len(repr(response)) < 400 and "\n" not in repr(response) for response in result.responses)
+    if answers == list("abcdefghij"):
+        assert "and 5 other answers" in shown and "and 5 other answers" in html
+    if LONG in answers:
+        assert "&lt;script&gt;" in html and "characters)" in shown
+
+
+def test_what_is_made_with_it_shows_in_a_line() -> None:
+    known = calibration(gate=0.05)
+    assert repr(known) == str(known) == f"<Calibration of scripted: {known.summary()}>"
+    reasc = ReASCRunnable(model=saying("1"), calibration=known)
+    for one in (known, reasc, ChatReASC(model=saying("1"), calibration=known)):
+        assert len(repr(one)) < 500
+    assert len(repr(ChatPromptTemplate.from_template("{question}") | reasc)) < 1000
