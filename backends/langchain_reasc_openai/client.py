@@ -1,18 +1,20 @@
 """The client of one server: langchain-openai's, told everything with the call."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from openai import APIError
-from pydantic import SecretStr
+from pydantic import PrivateAttr, SecretStr
 
+from langchain_reasc.models.integrations import LogprobsMemory
 from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI
 
-__all__ = ["WHOLE", "ServerClient", "keyless"]
+__all__ = ["WHOLE", "ServerClient", "keyless", "without_logprobs"]
 
 WHOLE = "whole"
 """Argument of a call: take the response in one piece, though it is asked for as a stream."""
@@ -25,6 +27,13 @@ class ServerClient(AdaptedChatOpenAI):
         openai.APIError: by all calls; the key is not in it, though a server may have quoted it.
     """
 
+    _logprobs: LogprobsMemory = PrivateAttr(default_factory=LogprobsMemory)
+
+    @property
+    def logprobs_memory(self) -> LogprobsMemory:
+        """What is known of whether the server gives logprobs."""
+        return self._logprobs
+
     async def _astream(
         self,
         messages: list[BaseMessage],
@@ -33,14 +42,21 @@ class ServerClient(AdaptedChatOpenAI):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         """Streams, or where the server's streams lack what is wanted one chunk with the whole response."""
-        if not kwargs.pop(WHOLE, False):
-            with keyless(self.openai_api_key):
-                async for chunk in super()._astream(messages, stop=stop, run_manager=run_manager, **kwargs):
-                    yield chunk
+        if kwargs.pop(WHOLE, False):
+            kwargs.pop("stream_usage", None)
+            yield _as_chunk(await self._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs))
             return
-        kwargs.pop("stream_usage", None)
-        result = await self._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs)
-        yield _as_chunk(result)
+        given: Any = {"stop": stop, "run_manager": run_manager}
+        streaming = partial(super()._astream, messages, **given)
+        with keyless(self.openai_api_key):
+            if not kwargs.get("logprobs"):
+                async for chunk in streaming(**kwargs):
+                    yield chunk
+                return
+            ask, without = partial(streaming, **kwargs), partial(streaming, **without_logprobs(kwargs))
+            async with aclosing(self.logprobs_memory.astream(ask, without)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
 
     async def _agenerate(
         self,
@@ -49,8 +65,13 @@ class ServerClient(AdaptedChatOpenAI):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        answer = partial(super()._agenerate, messages, stop=stop, run_manager=run_manager)
         with keyless(self.openai_api_key):
-            return await super()._agenerate(messages, stop=stop, run_manager=run_manager, **kwargs)
+            if not kwargs.get("logprobs"):
+                return await answer(**kwargs)
+            return await self.logprobs_memory.agenerate(
+                partial(answer, **kwargs), partial(answer, **without_logprobs(kwargs))
+            )
 
 
 @contextmanager
@@ -67,6 +88,11 @@ def keyless(key: Any) -> Iterator[None]:
                 cause.args, cause.body = (cause.message,), None
             cause = cause.__cause__ or cause.__context__
         raise
+
+
+def without_logprobs(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call that does not ask for logprobs."""
+    return {name: value for name, value in arguments.items() if name not in ("logprobs", "top_logprobs")}
 
 
 def _as_chunk(result: ChatResult) -> ChatGenerationChunk:

@@ -16,6 +16,7 @@ __all__ = [
     "FAILED_ATTEMPTS",
     "FINISH_REASON",
     "GENERATED_TEXT",
+    "LOGPROBS_REFUSED",
     "RECEIVED_TOKENS",
     "TOKEN_SIGNALS",
     "TOKEN_SIGNALS_INFO",
@@ -48,6 +49,9 @@ FINISH_REASON: Final = "finish_reason"
 
 CANCELLED: Final = "cancelled"
 """The finish reason of a response that was cut off once nobody needed the rest of it."""
+
+LOGPROBS_REFUSED: Final = "logprobs_refused"
+"""Why the server refused logprobs, in its words, where the response was therefore asked for without them."""
 
 RECEIVED_TOKENS: Final = "received_tokens"
 """Tokens that had arrived of a response that came without usage."""

@@ -8,7 +8,7 @@ and what it cost as far as can be told. What LangChain makes of the chunks is th
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
 from functools import wraps
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -23,18 +23,26 @@ from langchain_reasc.models.usage import tokens_of_text
 
 __all__ = ["cuttable", "is_cuttable"]
 
+if TYPE_CHECKING:
+    from langchain_reasc.models.integrations.refused import AskedLogprobs
+
+_ASKED: Final = "_asked_logprobs"
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
 
-def cuttable(model: ModelT) -> ModelT:
+def cuttable(model: ModelT, asked: "AskedLogprobs | None" = None) -> ModelT:
     """Let a model end its responses when the :data:`~langchain_reasc.models.cutoff.CUTOFF` of the context says so.
 
     Args:
         model: a copy of the user's; it is changed.
+        asked: how it asks for logprobs, in case its server refuses; None: as what it is a copy of.
     """
+    asked = asked or model.__dict__.get(_ASKED)
+    object.__setattr__(model, _ASKED, asked)
     for name, wrapper in _WRAPPERS.items():
+        method = asked.wrapped(name, model) if asked else getattr(type(model), name).__get__(model)
         # On the instance: its class stays what it was, for registries and `isinstance`.
-        object.__setattr__(model, name, wrapper(model, getattr(type(model), name).__get__(model)))
+        object.__setattr__(model, name, wrapper(model, method))
     # LangChain's bridge for `stream_events(version="v3")` overwrites what earlier chunks said of their tokens.
     object.__setattr__(model, "_should_use_protocol_streaming", lambda **_: False)
     return model

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -77,6 +78,7 @@ class PreparedModel:
         model: Runnable[LanguageModelInput, Any],
         *,
         logprobs: bool = False,
+        required: bool = False,
         quiet: bool = False,
         ask_confidence: bool = False,
         **kwargs: Any,
@@ -87,6 +89,7 @@ class PreparedModel:
             model: what the user gave. One that is chosen or set by the config of a call is prepared as it is without
                 one, if it is anything then, and must be :meth:`resolved` for each call.
             logprobs: whether confidences will be read, so that a model which can return logprobs is asked to.
+            required: whether a response without them is of no use; else a server that refuses them is asked without.
             quiet: whether its calls are told to no handler, the model's own neither.
             ask_confidence: whether the model is asked to state its confidence in its response.
             **kwargs: further arguments of every call; they win over bound ones.
@@ -94,10 +97,11 @@ class PreparedModel:
 
         def prepare(one: Runnable[LanguageModelInput, Any]) -> "PreparedModel":
             # In a context of its own, or callbacks of a run around it would be taken for bound ones.
-            ready = Context().run(cls._of_one, one, logprobs=logprobs, quiet=quiet, kwargs=kwargs)
+            make = partial(cls._of_one, one, quiet=quiet, kwargs=kwargs)
+            ready = Context().run(make, logprobs=logprobs, required=required)
             live = None
             if quiet and not ask_confidence:  # which is stated in the text, and taken out of it
-                live = Context().run(cls._of_one, one, logprobs=False, quiet=quiet, kwargs=kwargs, live=True)
+                live = Context().run(make, logprobs=False, live=True)
             return replace(ready, ask_confidence=ask_confidence, live=live)
 
         if not is_configurable(model):
@@ -117,6 +121,7 @@ class PreparedModel:
         logprobs: bool,
         quiet: bool,
         kwargs: Mapping[str, Any],
+        required: bool = False,
         live: bool = False,
     ) -> "PreparedModel":
         kwargs = {**kwargs}
@@ -125,7 +130,7 @@ class PreparedModel:
             kwargs = {**model.kwargs, **kwargs}
             config = merge_configs(model.config, config)
             model = model.bound
-        ready, added = prepared(model, kwargs, logprobs=logprobs, quiet=quiet, live=live)
+        ready, added = prepared(model, kwargs, logprobs=logprobs, required=required, quiet=quiet, live=live)
         return cls(
             ready,
             {**without_n(kwargs), **added},

@@ -72,7 +72,9 @@ class Labelled:
         stated = isinstance(measure, Measure) and measure.signal == VERBALIZED
         if stated and not ask_confidence:
             raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
-        prepared = PreparedModel.of(model, logprobs=not stated, ask_confidence=ask_confidence).resolved(config)
+        prepared = PreparedModel.of(
+            model, logprobs=not stated, required=not ask_confidence, ask_confidence=ask_confidence
+        ).resolved(config)
         if prepared.no_logprobs and not (stated or (ask_confidence and measure == "auto")):
             raise LogprobsUnavailable(
                 f"nothing to calibrate: {prepared.no_logprobs}; or let it state its confidence (ask_confidence=True)"

@@ -8,7 +8,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import AnswerSpec, extractor
-from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, load_calibration
+from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, Safeguard, load_calibration
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
@@ -37,6 +37,7 @@ def prepared_solver(
     rule: StoppingRule | None = None,
     ask_confidence: bool = False,
     online_state: str | Path | None = None,
+    safeguard: Safeguard = "default",
     quiet: bool = False,
     **limits: Any,
 ) -> Solver:
@@ -72,9 +73,11 @@ def prepared_solver(
         )
     wanted = scored if rule is not None else calibration in LEARNING or reading is not None
     read = wanted and not _is_stated(reading)
-    prepared = PreparedModel.of(model, logprobs=read, quiet=quiet, ask_confidence=ask_confidence)
+    counted = on_missing_confidence == "count" or calibration == "online" or bool(known and known.counts(safeguard))
+    asking: dict[str, Any] = {"required": not counted, "quiet": quiet, "ask_confidence": ask_confidence}
+    prepared = PreparedModel.of(model, logprobs=read, **asking)
     if calibration == "mixture" and measure is None and _is_stated(measure := _measure_of(prepared)):
-        prepared = PreparedModel.of(model, quiet=quiet, ask_confidence=ask_confidence)
+        prepared = PreparedModel.of(model, **asking)
     if rule is not None and measure is not None:
         _require_given(measure, prepared, counted=on_missing_confidence == "count")
     running = prepared.fingerprint(prompt=fixed_prompt, answer=answer)
@@ -100,6 +103,7 @@ def prepared_solver(
         measure=None if rule is None else measure,
         on_missing_confidence=on_missing_confidence,
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
+        safeguard=safeguard,
         **limits,
     )
     solver.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made

@@ -11,6 +11,7 @@ from langchain_reasc.method.stopping import Decision
 from langchain_reasc.models.contract import (
     FAILED_ATTEMPTS,
     GENERATED_TEXT,
+    LOGPROBS_REFUSED,
     RECEIVED_TOKENS,
     TOKEN_SIGNALS,
     TOKEN_SIGNALS_INFO,
@@ -21,7 +22,7 @@ from langchain_reasc.sampling import Sample
 
 __all__ = ["Likelihood", "ReASCResult", "SampledResponse", "Usage"]
 
-_SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT})
+_SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED})
 _LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
 
 

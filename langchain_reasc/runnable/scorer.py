@@ -9,6 +9,7 @@ from langchain_reasc.answers.places import Places
 from langchain_reasc.calibration import Calibration, check_made_of
 from langchain_reasc.exceptions import ConfidenceError, FingerprintMismatch, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 
 __all__ = ["Scorer"]
@@ -46,6 +47,7 @@ class Scorer:
         self._agreed = False
         self._odd: Counter[str] = Counter()  # what was odd about log-probabilities -> responses
         self._reasons: list[str] = []
+        self._refused: str | None = None  # why the server gives no logprobs
         self.first_made_of = Provenance(top_k=None, vocabulary_size=None)
 
     def score(self, message: AIMessage, vote: Vote) -> float | None:
@@ -64,6 +66,7 @@ class Scorer:
         if self._measure is None and not self._learning:
             return None
         reading = None
+        self._refused = self._refused or message.response_metadata.get(LOGPROBS_REFUSED)
         try:
             reading = read_signals(message, of_calls=vote.calls, places=self._places(message, vote))
             return None if self._measure is None else self._scored(reading, self._measure)
@@ -88,6 +91,8 @@ class Scorer:
         if self._reasons:
             missing = f"{self.missed} of {responses} responses carry no confidence and count as one vote each"
             said.insert(0, f"{missing}: {self._reasons[0]}")
+        elif self._refused:
+            said.append(f"asked without logprobs, which the model's server refuses: {self._refused}")
         return said
 
     def _places(self, message: AIMessage, vote: Vote) -> Places | None:

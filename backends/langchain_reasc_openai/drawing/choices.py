@@ -5,6 +5,7 @@ responses up. Here its own payload, client and conversion are used, one choice a
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -12,7 +13,8 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_reasc_openai.client import keyless
+from langchain_reasc.models.integrations import LogprobsMemory
+from langchain_reasc_openai.client import ServerClient, keyless, without_logprobs
 from langchain_reasc_openai.langchain_openai_internals import chunk_of, is_of_langchain_openai, send_streamed
 from langchain_reasc_openai.routing.attempts import Attempt
 from langchain_reasc_openai.routing.reading import listen
@@ -64,6 +66,12 @@ async def read_choices(
 async def _events(client: Any, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
     stop, _ = kwargs.pop("stop", None), kwargs.pop("stream_usage", None)
     with keyless(client.openai_api_key):
-        async with await send_streamed(client, messages, stop, kwargs) as response:
+        send = partial(send_streamed, client, messages, stop)
+        memory = client.logprobs_memory if isinstance(client, ServerClient) else LogprobsMemory()
+        if kwargs.get("logprobs"):
+            opening = memory.agenerate(partial(send, kwargs), partial(send, without_logprobs(kwargs)))
+        else:
+            opening = send(kwargs)
+        async with await opening as response:
             async for chunk in response:
                 yield chunk if isinstance(chunk, dict) else chunk.model_dump()

@@ -13,11 +13,13 @@ from langchain_reasc.models.integrations.findings import (
 from langchain_reasc.models.integrations.integration import Integration, MovedSeed
 from langchain_reasc.models.integrations.own_copy import own_copy
 from langchain_reasc.models.integrations.preparation import asks_for_logprobs, leaves, moved_seed, prepared, without_n
+from langchain_reasc.models.integrations.refused import LogprobsMemory
 from langchain_reasc.models.integrations.registry import integration_of, register_integration
 from langchain_reasc.models.integrations.resolution import PerConfig, is_configurable
 
 __all__ = [
     "Integration",
+    "LogprobsMemory",
     "MovedSeed",
     "PerConfig",
     "asks_for_logprobs",

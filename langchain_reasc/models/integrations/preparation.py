@@ -11,6 +11,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.cuttable import cuttable
 from langchain_reasc.models.integrations.integration import PASSED_ON
+from langchain_reasc.models.integrations.refused import AskedLogprobs, logprobs_memory
 from langchain_reasc.models.integrations.registry import integration_of
 
 __all__ = ["Leaf", "asks_for_logprobs", "leaves", "moved_seed", "prepared", "without_n"]
@@ -49,6 +50,7 @@ def prepared(
     arguments: Mapping[str, Any],
     *,
     logprobs: bool,
+    required: bool = False,
     quiet: bool = False,
     live: bool = False,
     whole: bool = False,
@@ -59,13 +61,14 @@ def prepared(
         model: a chat model, wrapped or not, with nothing left to configure; any other Runnable is left as it is.
         arguments: what is bound to its calls.
         logprobs: whether confidences will be read.
+        required: whether a response without them is of no use; else a server that refuses them is asked without.
         quiet: whether the callbacks set on chat models are taken off.
         live: whether a response is passed on while it comes. Then also a model that samples in parallel in its own way
             is streamed, and one inside a wrapper.
         whole: whether its responses are taken whole, as those of a model inside a wrapper are. LangChain would still
             stream them inside, where a handler listens for tokens, and complete the arguments of calls cut in half.
     """
-    inside = partial(prepared, logprobs=logprobs, quiet=quiet, live=live, whole=not live)
+    inside = partial(prepared, logprobs=logprobs, required=required, quiet=quiet, live=live, whole=not live)
     if isinstance(model, RunnableBindingBase):  # a retry, say
         bound, added = inside(model.bound, {**model.kwargs, **arguments})
         return model.model_copy(update={"bound": bound, "kwargs": {**without_n(model.kwargs), **added}}), {}
@@ -87,7 +90,9 @@ def prepared(
     if quiet:
         update |= {"callbacks": None, "verbose": False}
     copy = model.model_copy(update=update)
-    return copy if isinstance(copy, ParallelSampler) and not live else cuttable(copy), added
+    if isinstance(copy, ParallelSampler) and not live:
+        return copy, added
+    return cuttable(copy, _asked_logprobs(model, required=required) if logprobs else None), added
 
 
 def asks_for_logprobs(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> bool:
@@ -146,6 +151,16 @@ def _changes(
     by_field = {name for name, value in asked.items() if name in fields and _fits(fields[name].annotation, value)}
     update |= {name: asked[name] for name in by_field}
     return update, {**added, **{name: value for name, value in asked.items() if name not in by_field}}
+
+
+def _asked_logprobs(model: BaseChatModel, *, required: bool) -> AskedLogprobs | None:
+    """What asks a model for logprobs, in case its server refuses."""
+    integration, fields = integration_of(model), type(model).model_fields
+    names = frozenset(name for name in (integration.logprobs, integration.top_logprobs) if name)
+    if integration.logprobs is None:
+        return None
+    unasked = {name: fields[name].get_default(call_default_factory=True) for name in names & fields.keys()}
+    return AskedLogprobs(logprobs_memory(model), names, unasked, required=required)
 
 
 def _fits(annotation: Any, value: Any) -> bool:

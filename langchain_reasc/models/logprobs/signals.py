@@ -13,7 +13,12 @@ from langchain_reasc.answers import Places
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED, signals_from_alternatives
-from langchain_reasc.models.contract import TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, VERBALIZED_CONFIDENCE
+from langchain_reasc.models.contract import (
+    LOGPROBS_REFUSED,
+    TOKEN_SIGNALS,
+    TOKEN_SIGNALS_INFO,
+    VERBALIZED_CONFIDENCE,
+)
 from langchain_reasc.models.logprobs.checks import TokenLogprobs, checked
 from langchain_reasc.models.logprobs.deciding import Mask, deciding_tokens, spelled_by
 from langchain_reasc.models.logprobs.shapes import Token, tokens_of
@@ -231,6 +236,8 @@ def _may_be_one_more(found: TokenLogprobs) -> bool:
 
 
 def _why_none(message: BaseMessage) -> str:
+    if refused := message.response_metadata.get(LOGPROBS_REFUSED):
+        return f"the model's server refuses logprobs: {refused}"
     if isinstance(message, AIMessage):
         usage: Mapping[str, Any] = message.usage_metadata or {}
         thought = (usage.get("output_token_details") or {}).get("reasoning")
