@@ -1,5 +1,6 @@
 """``reasc demo``: the whole method on the model that comes with the package."""
 
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.cli.replay import AllSignals, measures_for, run_replay, show
 from langchain_reasc.cli.unlabelled import explained_consensus
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.stopping import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
@@ -63,6 +65,8 @@ def demo(
     """
     if plot:
         picture(out / _TRADEOFF)
+    chosen: dict[str, float] = {"calibration_size": calibration_size, "max_samples": samples, "seed": seed}
+    chosen["p_target"] = p_target
     started = time.perf_counter()
     with open_model(None, seed=seed, n_parallel=_PARALLEL) as model:
         calibrating, testing = _recorded(model, problems, calibration_size, samples, out, shuffled=shuffles > 0)
@@ -85,6 +89,20 @@ def demo(
     if plot:
         _plotted(rows, worked, out)
     remark(f"done in {time.perf_counter() - started:.0f} s; everything is in {out}/")
+    remark(
+        f"The table above as a page, with every other table and figure:\n  {shlex.join(_report(out, shuffles=shuffles, **chosen))}"
+    )
+
+
+def _report(out: Path, *, shuffles: int, **chosen: float) -> list[str]:
+    """The command that makes the report of what the demo has compared."""
+    if not shuffles:  # the calibration pool lies beside, and calibrates
+        del chosen["calibration_size"]
+    usual = {"max_samples": DEFAULT_BUDGET, "seed": 0, "p_target": 0.9}
+    said = {"shuffles": shuffles, **chosen} if shuffles else chosen
+    given = [(f"--{name.replace('_', '-')}", f"{value:g}") for name, value in said.items() if value != usual.get(name)]
+    options = [word for pair in given for word in pair]
+    return ["reasc", "report", str(out / "test-pool.sqlite"), "--out", str(out / "report.html"), *options]
 
 
 def _recorded(

@@ -16,6 +16,8 @@ __all__ = [
     "AnswerField",
     "AnswerGiven",
     "AsJson",
+    "CalibrationPool",
+    "CalibrationSize",
     "Concurrency",
     "Data",
     "Format",
@@ -121,6 +123,22 @@ Prices = Annotated[
         metavar="FILE",
         help='What a million tokens cost: JSON such as {"currency": "USD", "models": {"gpt-4o-mini": {"input": 0.15, '
         '"output": 0.6}}}, or the same as .toml; cached, cache_write and reasoning may be there, too.',
+    ),
+]
+CalibrationPool = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="POOL",
+        help="A pool of other questions, whose first responses calibrate. "
+        r"\[default: calibration-pool.sqlite beside POOL, where there is one and --calibration-size is not given]",
+    ),
+]
+CalibrationSize = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        help="Questions of POOL itself whose first response calibrates, and which are not tested. "
+        r"\[default: 128, without a calibration pool]",
     ),
 ]
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]

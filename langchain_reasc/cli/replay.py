@@ -1,13 +1,23 @@
 """``reasc replay``: every method on the same recorded responses."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
 from langchain_reasc.cli.checks import all_signals, one_of, picture
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
-from langchain_reasc.cli.options import AsJson, PoolPath, PTarget, Score, Seed, Window, measure_spec
+from langchain_reasc.cli.options import (
+    AsJson,
+    CalibrationPool,
+    CalibrationSize,
+    PoolPath,
+    PTarget,
+    Score,
+    Seed,
+    Window,
+    measure_spec,
+)
 
 if TYPE_CHECKING:
     from langchain_reasc.evaluation.metrics import Row
@@ -15,7 +25,9 @@ if TYPE_CHECKING:
     from langchain_reasc.evaluation.scoring import MeasureSpec
     from langchain_reasc.pools.pool import Pool
 
-__all__ = ["measures_for", "replay", "show"]
+__all__ = ["DEFAULT_CALIBRATION_SIZE", "measures_for", "pool_to_test", "replay", "show"]
+
+DEFAULT_CALIBRATION_SIZE: Final = 128
 
 SignalChoice = Annotated[
     str | None,
@@ -37,7 +49,8 @@ def replay(
     as_json: AsJson = False,
     shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the pool this often; 0: recorded order.")] = 0,
     seed: Seed = 0,
-    calibration_size: Annotated[int, typer.Option(min=2, help="Questions whose first response calibrates.")] = 128,
+    calibration_size: CalibrationSize = None,
+    calibration_pool: CalibrationPool = None,
     calibration_responses: Annotated[
         int, typer.Option(min=1, help="Responses known of each: several show whether votes may be weighed.")
     ] = 1,
@@ -80,8 +93,9 @@ def replay(
     """Compare pass@1, SC, ESC, ASC and ReASC on recorded responses, without the model.
 
     In recorded order, ReASC calibrates on the first responses to the first 128 questions, and all methods are compared
-    on the rest. With --shuffles, questions and responses are rearranged and results averaged. A pool without scores or
-    token signals compares the methods that count votes, on all its questions.
+    on the rest; or on all, where another pool calibrates, as beside the demo's test pool. With --shuffles, questions
+    and responses are rearranged and results averaged. A pool without scores or token signals compares the methods that
+    count votes, on all its questions.
 
     [bold]Examples[/]
 
@@ -93,20 +107,18 @@ def replay(
 
     reasc replay pool.sqlite --signal token_logprob --score mean --json > result.json
     """
-    from langchain_reasc.pools.reading import read_pool
-
     if signals and signal:
         raise typer.BadParameter("--signals all has a row for every signal; leave out --signal")
     if signal is not None:
         measure_spec(signal, score, window)
-    recorded = read_pool(pool)
+    recorded = pool_to_test(pool, calibration_pool, calibration_size)
     measures = measures_for(recorded, signal=signal, signals=signals, score=score, window=window)
     run, rows = run_replay(
         recorded,
         measures,
         shuffles=shuffles,
         seed=seed,
-        calibration_size=calibration_size,
+        calibration_size=recorded.calibrating or calibration_size or DEFAULT_CALIBRATION_SIZE,
         calibration_responses=calibration_responses,
         max_samples=max_samples,
         p_target=p_target,
@@ -123,6 +135,50 @@ def replay(
         from langchain_reasc.evaluation.plots import plot_risk
 
         remark(f"wrote {plot_risk(rows, risk)}")
+
+
+def pool_to_test(path: Path, calibration_pool: Path | None, calibration_size: int | None) -> "Pool":
+    """A pool, behind the questions of another one that calibrate, where one is named or lies beside it.
+
+    Raises:
+        ConfigurationError: both a pool and a number of questions to calibrate on.
+        PoolError: one of them cannot be read, or the calibration pool that was named does not go with the other.
+    """
+    from langchain_reasc.exceptions import ConfigurationError, PoolError
+    from langchain_reasc.pools.pool import CALIBRATION_POOL
+    from langchain_reasc.pools.reading import read_pool
+
+    pool, beside = read_pool(path), path.with_name(CALIBRATION_POOL)
+    if calibration_pool is not None:
+        if calibration_size is not None:
+            raise ConfigurationError(
+                "--calibration-pool calibrates on all of its questions, --calibration-size on some of the tested pool; "
+                "leave out one of them"
+            )
+        return _calibrated_on(pool, read_pool(calibration_pool))
+    if calibration_size is not None or not beside.exists() or beside.resolve() == path.resolve():
+        return pool
+    try:
+        return _calibrated_on(pool, read_pool(beside))
+    except PoolError as error:
+        remark(f"not calibrated on {beside}: {error}")
+        return pool
+
+
+def _calibrated_on(pool: "Pool", calibrating: "Pool") -> "Pool":
+    from langchain_reasc.exceptions import PoolError
+
+    then, now = (one.metadata.get("fingerprint") for one in (calibrating, pool))
+    if then and now and then != now:
+        names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+        raise PoolError(
+            f"{calibrating.path} was recorded otherwise than {pool.path} (their {', '.join(names)} differ), so what it "
+            "teaches does not hold there"
+        )
+    joined = pool.calibrated_on(calibrating)
+    if not (joined.signals or (pool.has_scores and calibrating.has_scores)):
+        raise PoolError(f"{calibrating.path} and {pool.path} share no token signal and no scores")
+    return joined
 
 
 def run_replay(

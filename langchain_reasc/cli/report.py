@@ -8,14 +8,23 @@ import typer
 
 from langchain_reasc.cli.checks import output_file, text_output
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
-from langchain_reasc.cli.options import PTarget, Score, Seed, Window, measure_spec
-from langchain_reasc.cli.replay import SignalChoice, measures_for
+from langchain_reasc.cli.options import (
+    CalibrationPool,
+    CalibrationSize,
+    Prices,
+    PTarget,
+    Score,
+    Seed,
+    Window,
+    measure_spec,
+)
+from langchain_reasc.cli.replay import DEFAULT_CALIBRATION_SIZE, SignalChoice, measures_for, pool_to_test
 
 if TYPE_CHECKING:
     from langchain_reasc.lab.making import Report
-    from langchain_reasc.lab.study import Study, StudySettings
+    from langchain_reasc.pools.pool import Pool
 
-__all__ = ["report", "studies_of"]
+__all__ = ["report"]
 
 
 def report(
@@ -44,15 +53,24 @@ def report(
         list[str] | None, typer.Option(metavar="NAME", help="Only this table or figure; several may be given.")
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Say which tables and figures there are, and exit.")] = False,
-    shuffles: Annotated[int, typer.Option(min=0, help="Rearrange each pool this often; 0: recorded order.")] = 10,
+    shuffles: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Rearrange each pool this often; 0: recorded order. "
+            r"\[default: 10; 0 where other pools calibrate]",
+        ),
+    ] = None,
     seed: Seed = 0,
-    calibration_size: Annotated[int, typer.Option(min=2, help="Questions whose first response calibrates.")] = 128,
+    calibration_size: CalibrationSize = None,
+    calibration_pool: CalibrationPool = None,
     signal: SignalChoice = None,
     score: Score = "bottom_group",
     window: Window = 128,
     parameters: Annotated[
         float | None, typer.Option(metavar="N", min=1, help="Parameters of the model, for TFLOPs (2N per token).")
     ] = None,
+    prices: Prices = None,
     tokens_per_second: Annotated[
         float | None, typer.Option(metavar="R", min=1e-9, help="Rate of one sequence, for latencies.")
     ] = None,
@@ -76,7 +94,7 @@ def report(
     """
     from langchain_reasc.evaluation.methods import MethodSettings
     from langchain_reasc.lab.making import chosen_entries, make_report
-    from langchain_reasc.lab.study import StudySettings
+    from langchain_reasc.lab.study import Study, StudySettings
 
     if listed:
         _list()
@@ -90,46 +108,62 @@ def report(
         from langchain_reasc.lab.rendering.page import check_page_extra
 
         check_page_extra()
+    if signal is not None:
+        measure_spec(signal, score, window)
+    read = _read(pools, calibration_pool, calibration_size)
+    if prices is not None:
+        _check_prices(prices, read)
+    if shuffles is None:
+        shuffles = 0 if all(pool.calibrating for pool in read) else StudySettings().shuffles
     settings = StudySettings(
         shuffles=shuffles,
-        calibration_size=calibration_size,
+        calibration_size=calibration_size or DEFAULT_CALIBRATION_SIZE,
         seed=seed,
         methods=MethodSettings(max_samples=max_samples, p_target=p_target, seed=seed),
         parameters=parameters,
+        prices=prices,
         tokens_per_second=tokens_per_second,
     )
-    if signal is not None:
-        measure_spec(signal, score, window)
-    studies = studies_of(pools, settings, signal=signal, score=score, window=window)
+    measures = [measures_for(pool, signal=signal, signals=None, score=score, window=window) for pool in read]
+    named = zip(_names(pools), read, measures, strict=True)
+    studies = [Study(name, pool, among[0] if among else None, settings) for name, pool, among in named]
     with progress("Tables and figures", quiet=len(entries) < 2) as move:
         made = make_report(studies, entries, on_progress=move)
     _tell(made)
     _write(made, out=out, markdown=markdown, csv=csv, json=json)
 
 
-def studies_of(
-    paths: Sequence[Path], settings: "StudySettings", *, signal: str | None, score: str, window: int
-) -> "list[Study]":
-    """The pools, read, with names that tell them apart.
+def _read(paths: Sequence[Path], calibration_pool: Path | None, calibration_size: int | None) -> "list[Pool]":
+    """The pools, each with what calibrates it.
 
     Raises:
         ConfigurationError: the same pool twice.
         PoolError: one of them cannot be read.
     """
     from langchain_reasc.exceptions import ConfigurationError
-    from langchain_reasc.lab.study import Study
-    from langchain_reasc.pools.reading import read_pool
 
     seen: dict[Path, Path] = {}
     for path in paths:
         if (first := seen.setdefault(path.resolve(), path)) is not path:
             raise ConfigurationError(f"{path} is the pool {first} again; name each pool once")
-    studies = []
-    for path, name in zip(paths, _names(paths), strict=True):
-        pool = read_pool(path)
-        measures = measures_for(pool, signal=signal, signals=None, score=score, window=window)
-        studies.append(Study(name, pool, measures[0] if measures else None, settings))
-    return studies
+    return [pool_to_test(path, calibration_pool, calibration_size) for path in paths]
+
+
+def _check_prices(path: Path, pools: "Sequence[Pool]") -> None:
+    """Whether the file says what tokens of the pools' models cost, to be known before anything is computed.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or has no price of one of the models.
+    """
+    from langchain_reasc.exceptions import ConfigurationError
+    from langchain_reasc.pools.pool import model_of
+    from langchain_reasc.pools.prices import read_prices
+
+    known = read_prices(path)
+    for pool in pools:
+        if (model := model_of(pool)) is None:
+            raise ConfigurationError(f"{pool.path} does not say which model it is of, so --prices cannot be used on it")
+        known.of(model)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

@@ -28,7 +28,8 @@ class Row:
         prompt_tokens: prompt tokens of those responses, each counted in full; None where the pool does not say.
         tokens_vs_sc: tokens relative to self-consistency.
         tokens_vs_asc: tokens relative to ASC.
-        accuracy_vs_asc: accuracy minus ASC's on the same questions and responses.
+        accuracy_vs_sc: accuracy minus self-consistency's on the same questions and responses.
+        accuracy_vs_asc: accuracy minus ASC's, likewise.
         no_difference: whether no question was answered otherwise than by ASC, by another rule; the interval of
             ``accuracy_vs_asc`` is then the exact one of a share that was never seen.
         gated: share of questions answered by the gate from one response.
@@ -44,6 +45,7 @@ class Row:
     prompt_tokens: float | None
     tokens_vs_sc: Estimate
     tokens_vs_asc: Estimate
+    accuracy_vs_sc: Estimate
     accuracy_vs_asc: Estimate
     no_difference: bool
     gated: float
@@ -77,6 +79,7 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
             prompt_tokens=None if np.isnan(prompts) else prompts,
             tokens_vs_sc=by_question.estimate(lambda mean: ratio(mean((key, "tokens")), mean((sc, "tokens")))),
             tokens_vs_asc=by_question.estimate(lambda mean: ratio(mean((key, "tokens")), mean((asc, "tokens")))),
+            accuracy_vs_sc=difference(by_question, run.outcomes, key, sc),
             accuracy_vs_asc=difference(by_question, run.outcomes, key, asc),
             no_difference=never_differs(outcomes, run.outcomes[asc]),
             gated=by_question.mean((key, "gated")),

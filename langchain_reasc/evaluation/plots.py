@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from langchain_reasc.evaluation.methods import AGREEMENT, HORIZON, MIXTURE, OFFLINE, ONLINE, SAFEGUARDED
 from langchain_reasc.evaluation.metrics import Estimate, Row
+from langchain_reasc.evaluation.risk import Risk
 from langchain_reasc.evaluation.worked import Worked
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, Decision
@@ -17,23 +17,28 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "COLOURS",
+    "MARKERS",
     "draw_posteriors",
     "draw_risk",
     "draw_tradeoff",
     "empty_figure",
+    "legend_below",
     "picture_formats",
     "plot_posteriors",
     "plot_risk",
     "plot_tradeoff",
+    "ranked",
 ]
 
-_COLOURS = {"ASC": "tab:green", "ReASC": "tab:red"}
-_MARKERS = {
-    **{OFFLINE: "o", SAFEGUARDED: "h", ONLINE: "*", MIXTURE: "^"},
-    **{"pass@1": "v", "ASC": "D", "ESC (w=4)": "P", HORIZON: "<", AGREEMENT: "X"},
-}
-_DASHES = ("-", "--", "-.", ":", (0, (1, 4)), (0, (6, 4)))
-_PANELS = 8  # posteriors in a row, at most
+COLOURS: Final = ("#3b7dd8", "#d9772b", "#2f9e63", "#d64545", "#8e6bc9", "#1f9aa8", "#c2588f", "#8a8a2c")
+"""Colours that can be told from a white and from a black page."""
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", "h", ">", "p", "d")
+_DASHES: Final = ("-", "--", "-.", ":", (0, (1, 4)), (0, (6, 4)), (0, (3, 1, 1, 1, 1, 1)))
+# Of numbers of colours, marks and dashes no two have a common divisor: 104 methods differ in colour or mark.
+_OF = {"ASC": COLOURS[2], "ReASC": COLOURS[3]}
+_WIDTH: Final = 5.2  # inches, so that it can be read on a telephone, legend and all
+_PANELS: Final = 6  # posteriors in a row, at most
 
 
 def picture_formats() -> list[str]:
@@ -60,26 +65,27 @@ def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
 
 def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
     """The picture of :func:`plot_tradeoff`, not saved."""
-    figure = empty_figure(9.5, 5)
+    figure = empty_figure(_WIDTH, 3.8)
     axes = figure.subplots()
-    colours = _colours(rows)
-    for row, colour in zip(rows, colours, strict=True):
+    for at, row in enumerate(rows):
         accuracy = row.accuracy
         axes.errorbar(
             row.tokens.value,
             100 * accuracy.value,
             xerr=_reach(row.tokens),
             yerr=[[100 * end] for (end,) in _reach(accuracy)],
-            fmt=_MARKERS.get(row.method, "s"),
-            color=colour,
+            fmt=MARKERS[at % len(MARKERS)],
+            color=COLOURS[at % len(COLOURS)],
             markersize=7,
             elinewidth=0.8,
             alpha=0.85,
-            label=_title(row),
+            label=_title(row, rows),
         )
     axes.set_xlabel("generated tokens per question")
     axes.set_ylabel("accuracy (%)")
-    return _named(figure, axes)
+    axes.grid(alpha=0.25)
+    legend_below(figure)
+    return figure
 
 
 def _reach(estimate: Estimate) -> list[list[float]]:
@@ -103,29 +109,35 @@ def plot_risk(rows: Sequence[Row], path: Path) -> Path:
 
 def draw_risk(rows: Sequence[Row]) -> "Figure":
     """The picture of :func:`plot_risk`, not saved; errors as there."""
-    told = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
+    told = ranked(rows)
     if not told:
         raise ConfigurationError(
-            "there is no P(correct) to draw: it is learned from calibration questions, which only methods that read "
-            "confidence have; replay a pool with scores or token signals"
+            "there is no P(correct) by which answers could be ranked: it is learned from calibration questions with "
+            "several responses each, or from confidence; replay a pool with scores or token signals"
         )
-    figure = empty_figure(9.5, 5)
+    figure = empty_figure(_WIDTH, 3.8)
     axes = figure.subplots()
-    colours = _colours([row for row, _ in told])
     for at, (row, risk) in enumerate(told):
-        counted = row.spec is None  # and told apart by its dashes
         axes.plot(
             100 * np.arange(1, risk.risk.size + 1) / risk.risk.size,
             100 * risk.risk,
-            color=colours[at],
-            linestyle=_DASHES[at % len(_DASHES)] if counted else ":" if row.method == MIXTURE else "-",
+            color=COLOURS[at % len(COLOURS)],
+            linestyle=_DASHES[at % len(_DASHES)],
             linewidth=1.4,
-            label=f"{_title(row)}: AURC {100 * risk.aurc:.1f} %",
+            label=f"{_title(row, rows)}: AURC {100 * risk.aurc:.1f} %",
         )
     axes.set_xlabel("coverage: answers given, the likeliest first (% of all questions)")
     axes.set_ylabel("risk: wrong among them (%)")
     axes.set_ylim(bottom=0)
-    return _named(figure, axes)
+    axes.grid(alpha=0.25)
+    legend_below(figure, columns=1)
+    return figure
+
+
+def ranked(rows: Sequence[Row]) -> list[tuple[Row, Risk]]:
+    """The rows whose P(correct) ranks their answers, with what it is worth: one that is the same for all ranks none."""
+    held = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
+    return [(row, risk) for row, risk in held if len(np.unique(row.outcomes.p_correct[row.outcomes.tested])) > 1]
 
 
 def plot_posteriors(worked: Worked, path: Path) -> Path:
@@ -146,18 +158,18 @@ def plot_posteriors(worked: Worked, path: Path) -> Path:
 def draw_posteriors(worked: Worked) -> "Figure":
     """The picture of :func:`plot_posteriors`, not saved."""
     columns = min(_PANELS, max(len(worked.asc), len(worked.reasc)))
-    figure = empty_figure(1.9 * columns + 0.6, 4.6)
+    figure = empty_figure(1.6 * columns + 0.6, 4.6)
     grid = figure.subplots(2, columns, sharey=True, squeeze=False)
     for axes, decisions, name in ((grid[0], worked.asc, "ASC"), (grid[1], worked.reasc, "ReASC")):
         shown = _thinned(decisions, columns)
         for at, panel in enumerate(axes):
             if at < len(shown):
-                _posterior(panel, shown[at], _COLOURS[name])
+                _posterior(panel, shown[at], _OF[name])
             else:
                 panel.axis("off")
         axes[0].set_ylabel(f"{name}\n{len(decisions)} samples", fontsize=11)
     figure.supxlabel("p, the leading answer's share", fontsize=10)
-    figure.tight_layout()
+    figure.supylabel("density", fontsize=10)
     return figure
 
 
@@ -198,16 +210,24 @@ def empty_figure(width: float, height: float) -> "Figure":
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         raise missing_extra("plot", "matplotlib") from None
-    figure = Figure(figsize=(width, height), dpi=150)
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)  # draws without a display, and touches no global state
     return figure
 
 
-def _named(figure: "Figure", axes: "Axes") -> "Figure":
-    axes.grid(alpha=0.25)
-    # Rows lie close together: a legend beside the axes names them without covering any.
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False, borderaxespad=0)
-    return figure
+def legend_below(figure: "Figure", *, columns: int = 2, order: Sequence[str] = ()) -> None:
+    """Names what is drawn, once, below the axes: it covers nothing, and is in sight where there is little room.
+
+    Args:
+        figure: what was drawn.
+        columns: names beside each other.
+        order: in which order they come; as they were drawn, if none.
+    """
+    held = [axes.get_legend_handles_labels() for axes in figure.axes]
+    named = {label: handle for handles, labels in held for handle, label in zip(handles, labels, strict=True)}
+    labels = [label for label in order if label in named] or list(named)
+    handles = [named[label] for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
 
 
 def _save(figure: "Figure", path: Path) -> Path:
@@ -216,14 +236,7 @@ def _save(figure: "Figure", path: Path) -> Path:
     return path
 
 
-def _colours(rows: Sequence[Row]) -> list[str]:
-    """One for each measure; where there is only one, one for each method. Grey for those that count votes."""
-    told_apart: list[object] = [row.spec for row in rows if row.spec is not None]
-    several = len(set(told_apart)) > 1
-    kinds = [None if row.spec is None else row.spec if several else row.method for row in rows]
-    order = [kind for kind in dict.fromkeys(kinds) if kind is not None]
-    return ["0.5" if kind is None else f"C{order.index(kind)}" for kind in kinds]
-
-
-def _title(row: Row) -> str:
-    return row.method if row.spec is None else f"{row.method}, {row.spec}"
+def _title(row: Row, among: Sequence[Row]) -> str:
+    """The method, with its measure where there are several."""
+    several = len({one.spec for one in among} - {None}) > 1
+    return f"{row.method}, {row.spec}" if several and row.spec is not None else row.method

@@ -121,23 +121,32 @@ def replay(
         likely=True,
         on_progress=on_progress,
     )
-    notes = (*pool.notes, *_notes(pool, scores, measures, settings, tested_from=0 if shuffles else size))
-    run = Replay(pool, settings, shuffles, size, len(pool.questions) - size, seed, outcomes, notes)
+    apart = pool.calibrating
+    notes = (
+        *pool.notes,
+        *_notes(pool, scores, measures, settings, tested_from=apart if shuffles else max(size, apart)),
+    )
+    run = Replay(pool, settings, shuffles, size, len(pool.questions) - max(size, apart), seed, outcomes, notes)
     _drop_idle_safeguards(run)
     return _without_refused(run)
 
 
 def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> Iterator[Split]:
-    """The arrangements: the recorded one, or N shuffled ones; shuffle i draws from ``default_rng([seed, i])``."""
-    questions = list(range(len(pool.questions)))
+    """The arrangements: the recorded one, or N shuffled ones; shuffle i draws from ``default_rng([seed, i])``.
+
+    Questions of a pool of their own that calibrate go on calibrating in every shuffle, and are never tested.
+    """
+    apart = pool.calibrating
+    tested_from = max(calibration_size, apart)
     lengths = [len(question.responses) for question in pool.questions]
+    questions = range(len(lengths))
     if shuffles == 0:
-        yield Split(questions[:calibration_size], questions[calibration_size:], [range(length) for length in lengths])
+        yield Split(questions[:calibration_size], questions[tested_from:], [range(length) for length in lengths])
     for at in range(shuffles):
         rng = np.random.default_rng([seed, at])
-        order = rng.permutation(len(questions)).tolist()
+        order = [*questions[:apart], *(apart + rng.permutation(len(lengths) - apart)).tolist()]
         orders = [rng.permutation(length).tolist() for length in lengths]
-        yield Split(order[:calibration_size], order[calibration_size:], orders, at)
+        yield Split(order[:calibration_size], order[tested_from:], orders, at)
 
 
 def _drop_idle_safeguards(run: Replay) -> None:
@@ -166,7 +175,11 @@ def check_sizes(pool: Pool, calibration_size: int, shuffles: int) -> None:
         raise ConfigurationError(f"shuffles is a number of rearrangements, 0 for the recorded order; got {shuffles}")
     if calibration_size and calibration_size < 2:
         raise ConfigurationError(f"calibration-size is at least 2 questions, got {calibration_size}")
-    if len(pool.questions) <= calibration_size:
+    if pool.calibrating and calibration_size > pool.calibrating:
+        raise ConfigurationError(
+            f"{pool.calibration_path} holds {pool.calibrating} questions to calibrate on, fewer than {calibration_size}"
+        )
+    if len(pool.questions) <= max(calibration_size, pool.calibrating):
         held = len(pool.questions)
         smaller = f", or pass a calibration-size below {held}" if held > 2 else ""
         raise ConfigurationError(

@@ -48,6 +48,7 @@ def _row(row: Row) -> dict[str, Any]:
         "prompt_tokens": row.prompt_tokens,
         "tokens_vs_sc": _estimate(row.tokens_vs_sc),
         "tokens_vs_asc": _estimate(row.tokens_vs_asc),
+        "accuracy_vs_sc": _estimate(row.accuracy_vs_sc),
         "accuracy_vs_asc": _estimate(row.accuracy_vs_asc),
         "accuracy_vs_asc_interval": "exact" if row.no_difference else "bootstrap",
         "gated": row.gated,

@@ -87,7 +87,9 @@ def _empty(columns: Mapping[str, int], *, header: bool, plain: bool) -> Table:
 def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     """What the columns mean, how the numbers were had, which rule a live run would use, and what is missing."""
     arranged = f"mean of {run.shuffles} shuffles (seed {run.seed})" if run.shuffles else "recorded order"
-    calibrated = f", calibrated on the first responses of {run.calibration_size} others" if run.calibration_size else ""
+    of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
+    calibrated = f", calibrated on the first responses of {run.calibration_size} others{of_file}"
+    calibrated = calibrated if run.calibration_size else ""
     yield f"{run.tested} questions{calibrated}; {arranged}."
     prompts = next((row.prompt_tokens / row.samples.value for row in rows if row.prompt_tokens is not None), None)
     yield (
@@ -99,7 +101,8 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     if run.calibration_size and not run.shuffles:
         yield (
             "The intervals hold for this one calibration. Other calibration questions would give another, whose spread "
-            "they leave out: for ReASC in general they are too narrow; --shuffles N averages over N calibrations."
+            "they leave out: for ReASC in general they are too narrow"
+            + ("." if run.pool.calibrating else "; --shuffles N averages over N calibrations.")
         )
     if any(row.spec == "auto" for row in rows):
         yield (

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from langchain_reasc.evaluation.bootstrap import Bootstrap
 from langchain_reasc.evaluation.methods import MIXTURE, OFFLINE
 from langchain_reasc.evaluation.metrics import Estimate, Row
-from langchain_reasc.evaluation.plots import empty_figure
+from langchain_reasc.evaluation.plots import COLOURS, MARKERS, empty_figure, legend_below
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.lab.contents import figure
-from langchain_reasc.lab.drawing import COLOURS, svg
+from langchain_reasc.lab.drawing import svg
 from langchain_reasc.lab.parameters import parameters_of
 from langchain_reasc.lab.parts import Figure
 from langchain_reasc.lab.study import Study
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["acceptance"]
 
 _METHODS: Final = (OFFLINE, MIXTURE)
-_MARKERS: Final = ("o", "^")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def _words(one: _Accepted) -> str:
 
 
 def _drawn(held: Sequence[_Accepted], *, sized: bool) -> "Drawn":
-    drawn = empty_figure(7, 4 if sized else 1.2 + 0.7 * len(held))
+    drawn = empty_figure(5.2, 3.6 if sized else 1.2 + 0.7 * len(held))
     axes = drawn.subplots()
     for number, method in enumerate(_METHODS):
         shown = [one for one in held if method in one.shares]
@@ -98,7 +97,7 @@ def _drawn(held: Sequence[_Accepted], *, sized: bool) -> "Drawn":
         axes.set_xlabel("accepted (%)")
         axes.set_xlim(0, 100)
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
+    legend_below(drawn)
     return drawn
 
 
@@ -107,7 +106,7 @@ def _points(axes: "Axes", shown: Sequence[_Accepted], method: str, number: int) 
     shares = [one.shares[method] for one in shown]
     values = [100 * share.value for share in shares]
     axes.errorbar(
-        sizes, values, yerr=_errors(shares), fmt=_MARKERS[number], color=COLOURS[number], elinewidth=0.8, label=method
+        sizes, values, yerr=_errors(shares), fmt=MARKERS[number], color=COLOURS[number], elinewidth=0.8, label=method
     )
     if number == 0:
         for x, y, one in zip(sizes, values, shown, strict=True):

@@ -79,15 +79,16 @@ def how_tested(study: Study) -> str:
     """On what methods are compared, in a sentence."""
     run = study.run
     questions = f"{run.tested} question" + ("s" if run.tested > 1 else "")
+    of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
+    others = f", calibrated on the first responses to {run.calibration_size} others{of_file}"
+    others = others if run.calibration_size else ""
     if not run.shuffles:
-        others = f", after {run.calibration_size} that calibrate" if run.calibration_size else ""
         alone = (
             "; the intervals hold for this one calibration, and leave out how others would differ"
             if run.calibration_size
             else ""
         )
         return f"{study.name}: {questions} tested in recorded order{others}{alone}."
-    others = f", calibrated on the first responses to {run.calibration_size} others" if run.calibration_size else ""
     return (
         f"{study.name}: {questions} tested{others}; means over {run.shuffles} shuffle"
         f"{'s' if run.shuffles > 1 else ''} of questions and responses (seed {run.seed}). What calibration responses "

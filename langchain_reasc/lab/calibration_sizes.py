@@ -57,7 +57,9 @@ def calibration_size(studies: Sequence[Study]) -> Table:
 
 
 def _sizes(study: Study) -> list[int]:
-    """Those that leave as many questions to be tested."""
+    """Those that leave as many questions to be tested; of a pool of their own, those that it holds, and all of it."""
+    if apart := study.pool.calibrating:
+        return [*(size for size in SIZES if size < apart), apart]
     held = len(study.pool.questions)
     sizes = [size for size in SIZES if 2 * size <= held]
     if not sizes:

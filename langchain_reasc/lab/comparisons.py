@@ -8,16 +8,22 @@ import numpy as np
 from langchain_reasc.evaluation.bootstrap import RESAMPLES, Bootstrap, exact
 from langchain_reasc.evaluation.comparison import RowKey
 from langchain_reasc.evaluation.methods import ASC_AT_ONCE, ASC_ROW, EQUAL_COST, MIXTURE, OFFLINE, ONLINE
+from langchain_reasc.evaluation.metrics import Row
 from langchain_reasc.evaluation.table import live_rule
+from langchain_reasc.exceptions import PoolError
 from langchain_reasc.lab.blocks import INTERVALS, Block, how_calibrated, how_tested, loss, table_of
 from langchain_reasc.lab.contents import table
 from langchain_reasc.lab.parts import Cell, Column, Table, percent
-from langchain_reasc.lab.results import ACCURACY, Cost, Results
+from langchain_reasc.lab.results import ACCURACY, Cost, Money, Results, number
 from langchain_reasc.lab.study import Study
 
-__all__ = ["PASS", "intervals", "main", "tasks"]
+__all__ = ["PASS", "intervals", "main", "methods_shown", "tasks"]
 
 PASS: Final = "pass@1"
+_TO_ASC: Final = Column("Δ to ASC", "+.1f", "Accuracy minus that of ASC on the same responses, in points.")
+_SAMPLES: Final = Column("Samples", ".2f", "Responses used per question.")
+_TOKENS: Final = Column("Tokens", ",.0f", "Tokens generated per question, in the responses that a method used.")
+_SAVED: Final = Column("vs SC %", "+.1f", "Tokens more (+) or fewer (-) than self-consistency's, at the whole budget.")
 _NO_RATIO: Final = (
     "pass@1 has no accuracy per cost: of one response it would be the highest of any table, whatever is answered."
 )
@@ -25,36 +31,48 @@ _NO_RATIO: Final = (
 
 @table("main", "Main comparison", paper="Table 1")
 def main(studies: Sequence[Study]) -> Table:
-    """Accuracy, cost and what they come to together, of every method."""
-    cost = Cost.of(studies)
-    saved = Column(
-        "vs SC %", "+.1f", "What is spent more (+) or less (-) than by self-consistency at the whole budget."
-    )
+    """Accuracy, samples, tokens and money, and what they come to together, of every method."""
+    cost, bill = Cost.of(studies), Money.of(studies)
 
     def block(study: Study) -> Block:
-        results = Results(study, study.run.outcomes, cost)
-        sc = study.settings.methods.fixed_budget, None
+        sc = study.settings.methods.fixed_budget
         rows = [
             (
-                key[0],
-                results.accuracy(key),
-                results.cost(key),
-                None if key == sc else results.cheaper(key, sc),
-                None if key[0] == PASS else results.efficiency(key),
+                row.method,
+                percent(row.accuracy),
+                percent(row.accuracy_vs_asc),
+                row.samples.value,
+                row.tokens.value,
+                None if row.method == sc else number(100 * (row.tokens_vs_sc.value - 1)),
+                *((bill(study, row),) if bill else ()),
+                *(
+                    (cost(study, row.tokens.value), None if row.method == PASS else _efficiency(cost, study, row))
+                    if cost.flops
+                    else ()
+                ),
             )
-            for key in _methods(study)
+            for row in methods_shown(study)
         ]
-        notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
-        return Block(rows, [*notes, *_live(study), *_losses(study, results)])
+        notes = [how_tested(study), *how_calibrated(study), cost.note(study), *(bill.notes(study) if bill else ())]
+        return Block(rows, [*notes, *_live(study), *_losses(study)])
 
-    columns = [Column("Method"), ACCURACY, cost.column, saved, cost.per_cost]
+    columns = [Column("Method"), ACCURACY, _TO_ASC, _SAMPLES, _TOKENS, _SAVED]
+    columns += [bill.column] if bill else []
+    columns += [cost.column, cost.per_cost] if cost.flops else []
     budgets = dict.fromkeys(study.settings.methods.max_samples for study in studies)
-    return table_of(studies, columns, block, notes=(*map(_methods_told, budgets), _NO_RATIO, INTERVALS))
+    told = (*map(_methods_told, budgets), *((_NO_RATIO,) if cost.flops else ()), INTERVALS)
+    return table_of(studies, columns, block, notes=told)
 
 
 @table("tasks", "Beyond mathematics: the main methods on each pool", paper="Table 12")
 def tasks(studies: Sequence[Study]) -> Table:
-    """The methods of the paper on each pool."""
+    """The methods of the paper on each pool.
+
+    Raises:
+        PoolError: there is one pool, and nothing to put side by side.
+    """
+    if len(studies) == 1:
+        raise PoolError("it puts several pools side by side; the main comparison has the methods on this one")
     cost = Cost.of(studies)
 
     def block(study: Study) -> Block:
@@ -117,10 +135,18 @@ def _methods_told(budget: int) -> str:
     )
 
 
-def _methods(study: Study) -> list[RowKey]:
+def methods_shown(study: Study) -> list[Row]:
     """The methods of the comparison, without the controls."""
     controls = {ASC_AT_ONCE, *EQUAL_COST.values()}
-    return [key for key in study.run.outcomes if key[0] not in controls]
+    return [row for row in study.rows if row.method not in controls]
+
+
+def _methods(study: Study) -> list[RowKey]:
+    return [(row.method, row.spec) for row in methods_shown(study)]
+
+
+def _efficiency(cost: Cost, study: Study, row: Row) -> float | None:
+    return cost.efficiency(study, row.accuracy.value, row.tokens.value)
 
 
 def _live(study: Study) -> Iterator[str]:
@@ -129,15 +155,11 @@ def _live(study: Study) -> Iterator[str]:
         yield f"A live run with an offline calibration is the row '{name}': {why}."
 
 
-def _losses(study: Study, results: Results) -> Iterator[str]:
-    """Where a row of ReASC is less accurate than one that counts votes."""
-    if study.uncalibrated:
-        return
-    asc = ASC_ROW, None
-    for name in (OFFLINE, MIXTURE, ONLINE):
-        key = name, study.spec
-        if key in results.outcomes:
-            yield from loss(name, ASC_ROW, results.minus(key, asc))
-            dearer = results.cheaper(key, asc)
-            if dearer is not None and dearer > 0:
-                yield f"{name} costs {dearer:.1f} % more than ASC."
+def _losses(study: Study) -> Iterator[str]:
+    """Where a row of ReASC is less accurate than one that counts votes, or costs more."""
+    for row in study.rows:
+        if row.method in (OFFLINE, MIXTURE, ONLINE):
+            yield from loss(row.method, ASC_ROW, percent(row.accuracy_vs_asc))
+            dearer = 100 * (row.tokens_vs_asc.value - 1)
+            if dearer > 0:
+                yield f"{row.method} costs {dearer:.1f} % more than ASC."

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from langchain_reasc.evaluation.plots import COLOURS
 from langchain_reasc.exceptions import missing_extra
 from langchain_reasc.lab.parts import Figure
 from langchain_reasc.lab.study import Study
@@ -13,15 +14,12 @@ from langchain_reasc.lab.study import Study
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawn
 
-__all__ = ["COLOURS", "RIGHT", "WRONG", "for_each_pool", "svg"]
+__all__ = ["RIGHT", "WRONG", "for_each_pool", "svg"]
 
-COLOURS: Final = ("#3b7dd8", "#d9772b", "#2f9e63", "#d64545", "#8e6bc9", "#1f9aa8", "#c2588f", "#8a8a2c")
-"""Colours that can be told from a white and from a black page."""
 RIGHT, WRONG = COLOURS[0], COLOURS[1]
 """Those of right and of wrong responses, which can be told apart without seeing red or green."""
 
 _INK: Final = "#010203"  # stands for the page's own colour of text while matplotlib draws
-_OWN_COLOURS: Final = {"#2ca02c": COLOURS[2], "#d62728": COLOURS[3]}  # tab:green, tab:red
 _ROOT = re.compile(r"<svg\b[^>]*>")
 _VIEW = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 _METADATA = re.compile(r"<metadata>.*?</metadata>|<style\b.*?</style>", re.DOTALL)
@@ -58,12 +56,9 @@ def svg(draw: Callable[[], "Drawn"], name: str, title: str) -> str:
 
 
 def _settings(name: str) -> Any:
-    from cycler import cycler
-
     inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     return {
         **dict.fromkeys(inked, _INK),
-        "axes.prop_cycle": cycler(color=COLOURS),
         "axes.spines.top": False,
         "axes.spines.right": False,
         "font.family": "sans-serif",
@@ -77,8 +72,6 @@ def _for_a_page(text: str, name: str, title: str) -> str:
     from html import escape
 
     body = _METADATA.sub("", text[_begin(text) :]).replace("xlink:href", "href").replace(_INK, "currentColor")
-    for ours, better in _OWN_COLOURS.items():
-        body = body.replace(ours, better)
     body = _FONT.sub(r"\1 sans-serif", _IDS.sub(rf"\1{name}-", body))
     width, height = (float(part) for part in (_VIEW.search(body) or _no_view()).groups())
     root = (

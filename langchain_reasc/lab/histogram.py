@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.evaluation.from_pool import calibrate_mixture_on
-from langchain_reasc.evaluation.plots import empty_figure
+from langchain_reasc.evaluation.plots import empty_figure, legend_below
 from langchain_reasc.exceptions import CalibrationDataError, ReASCError
 from langchain_reasc.lab.contents import figure
 from langchain_reasc.lab.drawing import RIGHT, WRONG, for_each_pool, svg
@@ -121,18 +121,17 @@ def _words(panel: _Panel) -> str:
 def _drawn(panels: Sequence[_Panel]) -> "Drawn":
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    drawn = empty_figure(3.3 * columns, 2.4 * rows + 0.5)
+    drawn = empty_figure(2.6 * columns, 2.1 * rows + 0.6)
     grid = drawn.subplots(rows, columns, squeeze=False)
     for at, axes in enumerate(grid.flat):
         if at < len(panels):
             _histogram(axes, panels[at])
         else:
             axes.axis("off")
-    held = [pair for axes in grid.flat for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
-    labels = {label: handle for handle, label in reversed(held)}  # the first of each name
-    labels = {label: labels[label] for label in sorted(labels, key=_ORDER.index)}
-    drawn.legend(list(labels.values()), list(labels), loc="upper center", ncols=3, frameon=False, fontsize=7)
-    drawn.tight_layout(rect=(0, 0, 1, 0.92 if rows == 2 else 0.84))
+    legend_below(drawn, order=_ORDER)
+    for axes in grid[-1]:
+        axes.set_xlabel("score S(y)", fontsize=8)
+    drawn.supylabel("density, of all responses", fontsize=9)
     return drawn
 
 
@@ -143,28 +142,30 @@ def _histogram(axes: "Axes", panel: _Panel) -> None:
     low, high = min(low, *means), max(high, *means)
     bins = min(_BINS, max(5, both.size // 4))
     edges = np.histogram_bin_edges(both, bins, range=(low, high) if low < high else None)
-    share, highest = 1 / (both.size * np.diff(edges)[0]), 0.0
+    width = float(np.diff(edges)[0])
+    share = 1 / (both.size * width)
     for name, values, colour in (("right", panel.right, RIGHT), ("wrong", panel.wrong, WRONG)):
         axes.hist(values, edges.tolist(), weights=np.full(values.size, share), color=colour, alpha=0.45, label=name)
         axes.axvline(values.mean(), color=colour, linewidth=1.6, label=f"mean of {name}")
-        highest = max(highest, share * float(np.histogram(values, edges)[0].max()))
     calibration = panel.mixture
     if calibration is not None and calibration.mixture is not None:
-        _density(axes, calibration, np.linspace(edges[0], edges[-1], 201))
-    axes.set_ylim(0, 1.25 * highest)  # a component may be far narrower than a bin, and as much higher
+        _density(axes, calibration, np.linspace(edges[0], edges[-1], 201), width)
+    axes.set_ylim(bottom=0)
     axes.set_title(str(panel.measure), fontsize=8)
     axes.set_yticks([])
     axes.locator_params(axis="x", nbins=5)
     axes.tick_params(labelsize=7)
 
 
-def _density(axes: "Axes", calibration: Calibration, at: Array) -> None:
+def _density(axes: "Axes", calibration: Calibration, at: Array, width: float) -> None:
+    """The components as a histogram of such bins would show them: one far narrower than a bin is as high as its bar."""
     from scipy.stats import norm
 
     assert calibration.mixture is not None
     mixture = calibration.mixture
     for number, (weight, mean, std) in enumerate(zip(mixture.weights, mixture.means, mixture.stds, strict=True)):
         label = None if number else "mixture's components"
-        axes.plot(at, weight * norm.pdf(at, mean, std), color="0.5", linewidth=1.2, label=label)
+        share = norm.cdf(at + width / 2, mean, std) - norm.cdf(at - width / 2, mean, std)
+        axes.plot(at, weight * share / width, color="0.5", linewidth=1.2, label=label)
     if calibration.gate.threshold is not None:
         axes.axvline(calibration.gate.threshold, color="0.5", linestyle="--", linewidth=1.4, label="mixture's gate")

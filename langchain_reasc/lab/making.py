@@ -11,7 +11,9 @@ from langchain_reasc.exceptions import ConfigurationError, ReASCError
 from langchain_reasc.lab.contents import Entry, contents
 from langchain_reasc.lab.parts import Figure, Table
 from langchain_reasc.lab.study import Study, StudySettings
+from langchain_reasc.lab.verdict import verdict
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.pools.pool import CALIBRATION_POOL
 
 if TYPE_CHECKING:
     from langchain_reasc.evaluation.scoring import MeasureSpec
@@ -50,10 +52,12 @@ class Report:
     Attributes:
         studies: the pools under the settings that they share.
         parts: tables and figures, in the order of a report.
+        verdicts: what the main comparison comes to on each pool, in words; none where it was not made.
     """
 
     studies: Sequence[Study]
     parts: Sequence[Made]
+    verdicts: Sequence[Sequence[str]] = ()
 
     @property
     def settings(self) -> StudySettings:
@@ -101,13 +105,17 @@ def make_report(
         parts.append(_made(entry, studies))
         if on_progress:
             on_progress(at, len(wanted))
-    return Report(studies, parts)
+    compared = any(part.entry.name == "main" and not part.is_empty for part in parts)
+    return Report(studies, parts, [verdict(study) for study in studies] if compared else [])
 
 
 def _made(entry: Entry, studies: Sequence[Study]) -> Made:
     began = perf_counter()
     made, problems = _of_those_that_can(entry, studies)
     seconds = perf_counter() - began
+    if isinstance(made, Table) and all(cell is None or isinstance(cell, str) for row in made.rows for cell in row):
+        why = [note for note in made.notes if "cannot be had" in note] or ["No number in it could be had."]
+        made, problems = None, [*problems, *why]
     if made is None or isinstance(made, Table):
         return Made(entry, made, [], problems, seconds)
     return Made(entry, None, [made] if isinstance(made, Figure) else list(made), problems, seconds)
@@ -146,22 +154,27 @@ def command_for(report: Report, name: str) -> str:
     """The command that prints one part of this report alone."""
     usual, settings = StudySettings(), report.settings
     methods = settings.methods
+    read = [study.pool for study in report.studies]
+    apart = {str(pool.calibration_path) for pool in read if pool.calibration_path}
+    beside = not apart and any(pool.path.with_name(CALIBRATION_POOL).exists() for pool in read)  # would be taken
+    size: tuple[str, Any, Any] = ("--calibration-size", settings.calibration_size, usual.calibration_size)
     options: list[tuple[str, Any, Any]] = [
-        ("--shuffles", settings.shuffles, usual.shuffles),
+        ("--shuffles", settings.shuffles, 0 if all(pool.calibrating for pool in read) else usual.shuffles),
         ("--seed", settings.seed, usual.seed),
-        ("--calibration-size", settings.calibration_size, usual.calibration_size),
+        ("--calibration-pool", apart.pop(), None) if len(apart) == 1 else (*size[:2], None) if beside else size,
         ("--max-samples", methods.max_samples, usual.methods.max_samples),
         ("--p-target", methods.p_target, usual.methods.p_target),
+        ("--prices", settings.prices and str(settings.prices), None),
         ("--parameters", settings.parameters, None),
         ("--tokens-per-second", settings.tokens_per_second, None),
     ]
-    said = [word for option, value, default in options if value != default for word in (option, _number(value))]
-    pools = [str(study.pool.path) for study in report.studies]
+    said = [word for option, value, default in options if value != default for word in (option, _word(value))]
+    pools = [str(pool.path) for pool in read]
     return shlex.join(["reasc", "report", *pools, "--only", name, *said, *_measured(report.studies[0].measure)])
 
 
-def _number(value: float) -> str:
-    return f"{value:.12g}"
+def _word(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.12g}"
 
 
 def _measured(measure: "MeasureSpec | None") -> list[str]:

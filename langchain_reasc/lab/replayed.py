@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.evaluation.from_pool import calibrate_offline_on
 from langchain_reasc.evaluation.metrics import Row
-from langchain_reasc.evaluation.plots import draw_posteriors, draw_risk, draw_tradeoff
+from langchain_reasc.evaluation.plots import draw_posteriors, draw_risk, draw_tradeoff, ranked
 from langchain_reasc.evaluation.worked import Worked, pick_worked
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.lab.comparisons import methods_shown
 from langchain_reasc.lab.contents import figure
 from langchain_reasc.lab.drawing import for_each_pool, svg
 from langchain_reasc.lab.parts import Figure
@@ -41,8 +42,9 @@ def _each(
     words: Callable[[Sequence[Row]], str],
 ) -> list[Figure]:
     def of_pool(at: int, study: Study) -> Figure:
-        html = svg(lambda: draw(study.rows), f"{name}-{at}", f"{title} in {study.name}")
-        return Figure(html, words(study.rows))
+        rows = methods_shown(study)
+        html = svg(lambda: draw(rows), f"{name}-{at}", f"{title} in {study.name}")
+        return Figure(html, words(rows))
 
     return for_each_pool(studies, of_pool)
 
@@ -59,8 +61,7 @@ def _risk_words(rows: Sequence[Row]) -> str:
     return "Area under the curve, the lower the better. " + " ".join(
         f"{_named(row)}: {100 * told.aurc:.1f} %; wrong are {100 * told.risk[(told.risk.size - 1) // 2]:.1f} % of the "
         f"likeliest half, {100 * told.risk[-1]:.1f} % of all."
-        for row in rows
-        if (told := row.outcomes.risk) is not None
+        for row, told in ranked(rows)
     )
 
 

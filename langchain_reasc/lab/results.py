@@ -1,7 +1,7 @@
 """What methods did on one pool, as the cells of tables: accuracies, what they cost, and paired differences."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,12 +10,15 @@ import numpy.typing as npt
 
 from langchain_reasc.evaluation.bootstrap import Bootstrap, Estimate, exact, ratio
 from langchain_reasc.evaluation.comparison import Outcomes, RowKey
-from langchain_reasc.evaluation.metrics import never_differs, tflops
+from langchain_reasc.evaluation.metrics import Row, never_differs, tflops
 from langchain_reasc.lab.parts import Column, percent
 from langchain_reasc.lab.quotients import accuracy_per_tflop, change
 from langchain_reasc.lab.study import Study
+from langchain_reasc.pools.bill import Bill
+from langchain_reasc.pools.pool import model_of
+from langchain_reasc.pools.prices import Prices, read_prices
 
-__all__ = ["ACCURACY", "Cost", "Results", "number"]
+__all__ = ["ACCURACY", "Cost", "Money", "Results", "number"]
 
 ACCURACY: Final = Column("Accuracy %", ".1f", "Share of the tested questions that are answered right.")
 _COLUMNS: Final = ("correct", "tokens", "samples", "gated")
@@ -80,6 +83,49 @@ class Cost:
         if not self.flops:
             return f"Costs are in tokens, as N is not known of all models; of {study.name} it is {n}."
         return f"TFLOPs of {study.name}: 2N per generated token, N = {n}, {study.parameters.source}."
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """What a thousand questions cost, by prices that the user gave.
+
+    Attributes:
+        prices: of the models of all pools.
+        decimals: how many digits tell such costs apart.
+    """
+
+    prices: Prices
+    decimals: int
+
+    @classmethod
+    def of(cls, studies: Sequence[Study]) -> "Money | None":
+        """None where nobody gave prices, or no pool tells how long its prompts were."""
+        if not studies or (path := studies[0].settings.prices) is None:
+            return None
+        prices = read_prices(path)
+        unrounded = cls(prices, 2)
+        most = max((cost for study in studies for row in study.rows if (cost := unrounded(study, row))), default=None)
+        return None if most is None else cls(prices, max(2, 2 - math.floor(math.log10(most))))
+
+    def __call__(self, study: Study, row: Row) -> float | None:
+        """What a method costs; None where the pool does not say how long its prompts were."""
+        if row.prompt_tokens is None:
+            return None
+        spent = Bill(prompt=round(1000 * row.prompt_tokens), completion=round(1000 * row.tokens.value))
+        return self.prices.of(str(model_of(study.pool))).of(spent)
+
+    @property
+    def column(self) -> Column:
+        """The column of costs."""
+        told = "What 1,000 questions cost: prompt and generated tokens of the responses that a method used."
+        return Column(f"{self.prices.currency}/1,000", f",.{self.decimals}f", told)
+
+    def notes(self, study: Study) -> Iterator[str]:
+        """What is in it."""
+        if not study.pool.has_prompt_tokens:
+            yield f"{study.name} does not say how long its prompts were, so nothing tells what it costs in money."
+        else:
+            yield "Each response pays for its whole prompt; what a provider reads from a cache would cost less."
 
 
 class Results:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from langchain_reasc.evaluation.arrangement import RecordedPool
@@ -28,6 +29,7 @@ class StudySettings:
         seed: the seed of all that is random.
         methods: the budget, and the accuracy asked of the gate.
         parameters: N, the model's number of parameters, for TFLOPs; None where nobody said.
+        prices: a file that says what tokens cost; None where nobody said.
         tokens_per_second: the rate of one sequence, for latencies; None takes recorded times.
     """
 
@@ -36,6 +38,7 @@ class StudySettings:
     seed: int = 0
     methods: MethodSettings = field(default_factory=MethodSettings)
     parameters: float | None = None
+    prices: Path | None = None
     tokens_per_second: float | None = None
 
 
@@ -70,7 +73,7 @@ class Study:
     @cached_property
     def uncalibrated(self) -> str | None:
         """Why ReASC cannot be studied on this pool; None where it can."""
-        held, size = len(self.pool.questions), self.settings.calibration_size
+        held, size = len(self.pool.questions), self.pool.calibrating or self.settings.calibration_size
         if self.measure is None:
             return (
                 f"{self.name} has neither scores nor token signals, so ReASC has nothing to go by; record it from a "
@@ -97,7 +100,7 @@ class Study:
     @cached_property
     def calibration_size(self) -> int:
         """How many questions calibrate: none where ReASC cannot be studied, and all are tested."""
-        return 0 if self.uncalibrated else self.settings.calibration_size
+        return 0 if self.uncalibrated else self.pool.calibrating or self.settings.calibration_size
 
     @cached_property
     def splits(self) -> Sequence[Split]:
@@ -140,7 +143,7 @@ class Study:
             [] if self.uncalibrated else [self.spec],
             shuffles=self.settings.shuffles,
             seed=self.settings.seed,
-            calibration_size=self.settings.calibration_size,
+            calibration_size=self.calibration_size,
             settings=self.settings.methods,
             controls=True,
             recorded=self.recorded,

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from langchain_reasc.evaluation.metrics import Estimate
-from langchain_reasc.evaluation.plots import empty_figure
+from langchain_reasc.evaluation.plots import COLOURS, MARKERS, empty_figure, legend_below
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.lab.contents import contents, figure
-from langchain_reasc.lab.drawing import COLOURS, svg
+from langchain_reasc.lab.drawing import svg
 from langchain_reasc.lab.parts import Cell, Column, Figure, Table
 from langchain_reasc.lab.rendering.cells import is_text, number_of, written
 from langchain_reasc.lab.study import Study
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["calibration_size_plot", "scale_plot"]
 
-_MARKERS: Final = "os^DvP*X"
 _ASIDE: Final = 0.008  # of the axis, by which a line stands beside the one before it, so that both intervals are seen
 _COST: Final = re.compile(r"\w?FLOPs|Tokens")
 Line = tuple[str, list[tuple[float, Cell]], list[tuple[float, Cell]]]
@@ -87,10 +86,10 @@ def _lines(table: Table, setting: int, accuracy: int, cost: int) -> list[Line]:
 
 
 def _drawn(lines: Sequence[Line], heads: Sequence[str]) -> "Drawn":
-    drawn = empty_figure(9.5, 3.6)
+    drawn = empty_figure(5.2, 5.6)
     every = [x for line in lines for x, _ in line[1]]
     aside = _ASIDE * (max(every) - min(every)) if every else 0.0
-    for axes, which, head in zip(drawn.subplots(1, 2), (1, 2), heads[1:], strict=True):
+    for axes, which, head in zip(drawn.subplots(2, 1, sharex=True), (1, 2), heads[1:], strict=True):
         for number, line in enumerate(lines):
             course: list[tuple[float, Cell]] = line[which]  # type: ignore[assignment]
             values = [number_of(cell) or 0.0 for _, cell in course]
@@ -98,18 +97,16 @@ def _drawn(lines: Sequence[Line], heads: Sequence[str]) -> "Drawn":
                 [x + aside * (number - (len(lines) - 1) / 2) for x, _ in course],
                 values,
                 yerr=[_reach(course, values, low=True), _reach(course, values, low=False)],
-                fmt=f"{_MARKERS[number % len(_MARKERS)]}-",
+                fmt=f"{MARKERS[number % len(MARKERS)]}-",
                 color=COLOURS[number % len(COLOURS)],
                 markersize=5,
                 elinewidth=0.8,
                 label=line[0],
             )
-        axes.set_xlabel(heads[0])
         axes.set_ylabel(head)
         axes.grid(alpha=0.25)
-    handles, labels = drawn.axes[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="upper center", ncols=2, frameon=False, fontsize=8)
-    drawn.tight_layout(rect=(0, 0, 1, 1 - 0.07 * -(-len(lines) // 2)))
+    drawn.axes[-1].set_xlabel(heads[0])
+    legend_below(drawn)
     return drawn
 
 

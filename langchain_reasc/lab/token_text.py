@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.evaluation.plots import empty_figure
+from langchain_reasc.evaluation.plots import empty_figure, legend_below
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
 from langchain_reasc.lab.contents import figure
 from langchain_reasc.lab.drawing import RIGHT, WRONG, for_each_pool, svg
@@ -159,7 +159,7 @@ def _legend() -> str:
 
 
 def _lines(shown: Sequence[_Shown], signal: str) -> "Drawn":
-    drawn = empty_figure(8, 3.6)
+    drawn = empty_figure(5.2, 3.6)
     axes = drawn.subplots()
     for at, one in enumerate(shown):
         window = max(1, min(_LONGEST, one.signal.size // 4))
@@ -169,5 +169,5 @@ def _lines(shown: Sequence[_Shown], signal: str) -> "Drawn":
     axes.set_xlabel("token")
     axes.set_ylabel(f"{signal}, moving mean")
     axes.grid(alpha=0.25)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False)
+    legend_below(drawn)
     return drawn

@@ -5,17 +5,17 @@ What decisions need of a pool is in memory, some 320 bytes a response; texts and
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Span, Spans
 from langchain_reasc.pools.signals import PoolSignals
 from langchain_reasc.pools.store import PoolStore, StoredMessage
 
-__all__ = ["Pool", "PoolQuestion", "PoolResponse"]
+__all__ = ["CALIBRATION_POOL", "Pool", "PoolQuestion", "PoolResponse", "model_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,17 @@ class PoolQuestion:
         return self.references[0] if self.references else ""
 
 
+CALIBRATION_POOL: Final = "calibration-pool.sqlite"
+"""The file beside a pool whose questions calibrate, where nothing else is said."""
+
+
+def model_of(pool: "Pool") -> str | None:
+    """The name of the model that was recorded; None where the pool does not say."""
+    fingerprint = pool.metadata.get("fingerprint")
+    name = fingerprint.get("model") if isinstance(fingerprint, dict) else None
+    return name if isinstance(name, str) else None
+
+
 @dataclass(frozen=True)
 class Pool:
     """Recorded responses to a set of questions.
@@ -86,6 +97,8 @@ class Pool:
         metadata: what the recording says of itself; empty where it says nothing.
         notes: what the reader of a result should know of this pool, such as what cannot be computed from it.
         stores: where texts and token signals lie.
+        calibrating: how many of the first questions are of another file, and calibrate; they are never tested.
+        calibration_path: that file.
     """
 
     path: Path
@@ -93,6 +106,8 @@ class Pool:
     metadata: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     stores: tuple[PoolStore, ...] = field(default=(), compare=False, repr=False)
+    calibrating: int = 0
+    calibration_path: Path | None = None
 
     @cached_property
     def signals(self) -> PoolSignals | None:
@@ -145,6 +160,14 @@ class Pool:
             tuple(dict.fromkeys(self.notes + other.notes)),
             self.stores + other.stores,
         )
+
+    def calibrated_on(self, other: "Pool") -> "Pool":
+        """This pool, to be tested, behind the questions of another one, which calibrate.
+
+        Raises:
+            PoolError: both hold a question with the same id, which would be tested on what it calibrated.
+        """
+        return replace(other + self, calibrating=len(other.questions), calibration_path=other.path)
 
     def _responses(self) -> Iterator[PoolResponse]:
         return (response for question in self.questions for response in question.responses)

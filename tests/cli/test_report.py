@@ -1,17 +1,20 @@
 """``reasc report``: what it writes, what it prints, and how it fails."""
 
 import csv
+import gzip
 import json
 import os
 import re
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pools.synthetic import question, response, write_lines, write_pool
 
 from cli.test_commands import reasc
+from langchain_reasc.pools.signals_file import signals_path
 
 pytest.importorskip("matplotlib")
 SAID = ("--shuffles", 1, "--calibration-size", 40, "--max-samples", 8, "--signal", "token_logprob", "--score", "mean")
@@ -135,3 +138,94 @@ def test_markdown_shows_pictures_that_stand_alone(tmp_path: Path) -> None:
         root = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
         assert root.tag == "{http://www.w3.org/2000/svg}svg" and "prefers-color-scheme" in str(root[0].text)
     assert "](" not in reasc("report", pool, *chosen, "--markdown", "-").stdout
+
+
+def calibrated(folder: Path, **more: Any) -> Path:
+    """A test pool with a calibration pool beside it, of other questions and one response to each."""
+    test = write_pool(folder / "test-pool.jsonl", 40, 8, seed=1, metadata={"fingerprint": {"model": "m"}})
+    text = write_pool(folder / "c.jsonl", 24, 1, seed=2, metadata={"fingerprint": {"model": "m"}, **more})
+    if not more.pop("shared", False):
+        for path in (text, signals_path(text)):
+            rename_questions(path)
+    reasc("pool", "convert", text, folder / "calibration-pool.sqlite")
+    return test
+
+
+def rename_questions(path: Path) -> None:
+    packed = path.suffix == ".gz"
+    held = gzip.decompress(path.read_bytes()).decode() if packed else path.read_text(encoding="utf-8")
+    renamed = held.replace('"id": "q', '"id": "c')
+    path.write_bytes(gzip.compress(renamed.encode()) if packed else renamed.encode())
+
+
+def main_table(*arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    data = json.loads(reasc("report", *arguments, "--only", "main", "--json", "-").stdout)
+    [main] = data["parts"]
+    names = [column["name"] for column in main["table"]["columns"]]
+    return data, {row[0]: dict(zip(names, row, strict=True)) for row in main["table"]["rows"]}
+
+
+def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path) -> None:
+    """Of the demo's two pools the report says, to the digit, what the demo has printed."""
+    from langchain_reasc.evaluation import replay, summarize
+    from langchain_reasc.pools import read_pool
+
+    test, beside = calibrated(tmp_path), tmp_path / "calibration-pool.sqlite"
+    run = replay(read_pool(beside) + read_pool(test), ["auto"], calibration_size=24)
+    expected = summarize(run)
+    for options in ((), ("--calibration-pool", beside)):
+        data, rows = main_table(test, *options)
+        assert data["pools"][0]["calibration_pool"] == str(beside) and data["pools"][0]["questions"] == 40
+        assert f"calibrated on the first responses to 24 others in {beside}" in data["parts"][0]["table"]["notes"][0]
+        assert f"--calibration-pool {beside}" in data["parts"][0]["command"]
+        assert list(rows) == [row.method for row in expected]
+        for row in expected:
+            made = rows[row.method]
+            assert made["Accuracy %"]["value"] == 100 * row.accuracy.value
+            assert made["Accuracy %"]["low"] == 100 * row.accuracy.low
+            assert made["Δ to ASC"]["high"] == 100 * row.accuracy_vs_asc.high
+            assert (made["Samples"], made["Tokens"]) == (row.samples.value, row.tokens.value)
+    shown = reasc("replay", test, "--json")
+    assert json.loads(shown.stdout)["rows"][-1]["tokens"]["value"] == expected[-1].tokens.value
+    assert "24 others in" in reasc("replay", test).stdout
+    data, _ = main_table(test, "--shuffles", 2)
+    assert (
+        "40 questions tested, calibrated on the first responses to 24 others" in data["parts"][0]["table"]["notes"][0]
+    )
+
+
+def test_a_number_of_questions_calibrates_on_the_pool_itself(tmp_path: Path) -> None:
+    test = calibrated(tmp_path)
+    data, _ = main_table(test, "--calibration-size", 16)
+    assert data["pools"][0]["calibration_pool"] is None and data["settings"]["shuffles"] == 10
+    assert (
+        "24 questions tested, calibrated on the first responses to 16 others;" in data["parts"][0]["table"]["notes"][0]
+    )
+    assert "--calibration-size 16" in data["parts"][0]["command"]
+    both = ("--calibration-size", 16, "--calibration-pool", tmp_path / "calibration-pool.sqlite")
+    assert "leave out one of them" in reasc("report", test, *both, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [({"fingerprint": {"model": "other"}}, "(their model differ)"), ({"shared": True}, "both hold question 'q0'")],
+)
+def test_a_pool_that_cannot_calibrate_is_not_used_and_refused_where_it_was_named(
+    tmp_path: Path, more: dict[str, Any], says: str
+) -> None:
+    test, beside = calibrated(tmp_path, **more), tmp_path / "calibration-pool.sqlite"
+    done = reasc("report", test, "--only", "bins", "--calibration-size", 16)
+    assert says not in done.stderr
+    done = reasc("replay", test, "--shuffles", 1, code=1)  # 40 questions are too few to calibrate on 128
+    assert f"not calibrated on {beside}" in done.stderr and says in " ".join(done.stderr.split())
+    refused = reasc("report", test, "--calibration-pool", beside, code=1)
+    assert says in " ".join(refused.stderr.split())
+
+
+def test_prices_are_of_the_recorded_model(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('currency = "USD"\n[models.gpt]\ninput = 1.0\noutput = 2.0\n')
+    mute = write_pool(tmp_path / "mute.jsonl", 10, 4)
+    told = write_pool(tmp_path / "told.jsonl", 10, 4, metadata={"fingerprint": {"model": "gpt-x"}})
+    for pool, says in ((mute, "does not say which model it is of"), (told, "there is no price of the model 'gpt-x'")):
+        assert says in " ".join(reasc("report", pool, "--prices", prices, code=1).stderr.split())

@@ -9,22 +9,24 @@ from lab.studies import by_hand, cell, made, row, study, synthetic
 from langchain_reasc.evaluation import Estimate, replay, summarize
 from langchain_reasc.evaluation.bootstrap import exact
 from langchain_reasc.evaluation.methods import EQUAL_COST, MIXTURE, OFFLINE, ONLINE
+from langchain_reasc.exceptions import PoolError
 from langchain_reasc.lab.study import Study
 
 
 def test_the_main_comparison_by_hand(tmp_path: Path) -> None:
     table = made("main", by_hand(tmp_path / "p.jsonl"))
-    assert [column.name for column in table.columns] == ["Method", "Accuracy %", "Tokens", "vs SC %", "Acc/kTok"]
+    names = [column.name for column in table.columns]
+    assert names == ["Method", "Accuracy %", "Δ to ASC", "Samples", "Tokens", "vs SC %"]
     # tokens of all responses: 70, 25 and 40; of the first ones: 10, 5 and 10; ReASC sees 1, 2 and 1 of them
-    accuracy, tokens, saved, per_cost = row(table, OFFLINE)
+    accuracy, _, samples, tokens, saved = row(table, OFFLINE)
     assert cell(accuracy) == pytest.approx(200 / 3)
+    assert cell(samples) == pytest.approx(4 / 3)
     assert cell(tokens) == pytest.approx((10 + 11 + 10) / 3)
     assert cell(saved) == pytest.approx(100 * (31 / 135 - 1))
-    assert cell(per_cost) == pytest.approx(200 / 3 / (31 / 3000))
-    accuracy, tokens, saved, per_cost = row(table, "SC@4")
-    assert (cell(accuracy), cell(tokens), saved) == (pytest.approx(200 / 3), 45, None)
-    accuracy, tokens, saved, per_cost = row(table, "pass@1")
-    assert (cell(accuracy), cell(tokens), per_cost) == (pytest.approx(100 / 3), pytest.approx(25 / 3), None)
+    accuracy, _, samples, tokens, saved = row(table, "SC@4")
+    assert (cell(accuracy), samples, cell(tokens), saved) == (pytest.approx(200 / 3), 4, 45, None)
+    accuracy, _, samples, tokens, saved = row(table, "pass@1")
+    assert (cell(accuracy), samples, cell(tokens)) == (pytest.approx(100 / 3), 1, pytest.approx(25 / 3))
     # of three questions with one right answer, resamples hold between none and three right ones
     assert isinstance(accuracy, Estimate)
     assert (accuracy.low, accuracy.high) == (0, 100)
@@ -32,18 +34,33 @@ def test_the_main_comparison_by_hand(tmp_path: Path) -> None:
 
 def test_costs_are_two_flops_per_parameter_and_token(tmp_path: Path) -> None:
     table = made("main", by_hand(tmp_path / "p.jsonl", parameters=2e9))
-    _, tflops, saved, per_cost = row(table, OFFLINE)
-    assert (table.columns[2].name, table.columns[4].name) == ("TFLOPs", "Acc/TF")
+    *_, tflops, per_cost = row(table, OFFLINE)
+    assert [column.name for column in table.columns][-2:] == ["TFLOPs", "Acc/TF"]
     assert cell(tflops) == pytest.approx(4e9 * 31 / 3 / 1e12)
     assert cell(per_cost) == pytest.approx(200 / 3 / cell(tflops))
-    assert cell(saved) == pytest.approx(100 * (31 / 135 - 1))
+    assert row(table, "pass@1")[-1] is None
     assert "N = 2,000,000,000, as given." in " ".join(table.notes)
+
+
+def test_money_is_that_of_the_prompts_and_of_what_was_generated(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('currency = "EUR"\n[models."Qwen2.5-7B"]\ninput = 1.0\noutput = 10.0\n')
+    told = {"fingerprint": {"model": "Qwen2.5-7B"}}
+    questions = [question(f"q{n}", *[response("7", 40, prompt_tokens=20)] * 4) for n in range(3)]
+    write_lines(tmp_path / "p.jsonl", {"metadata": told}, *questions)
+    table = made("main", study(tmp_path / "p.jsonl", None, budget=4, prices=prices))
+    column = [column.name for column in table.columns].index("EUR/1,000")
+    costs = {one[0]: one[column] for one in table.rows}
+    assert (costs["pass@1"], costs["SC@4"]) == (pytest.approx(0.02 + 0.4), pytest.approx(4 * (0.02 + 0.4)))
+    write_lines(tmp_path / "mute.jsonl", {"metadata": told}, question("q", *[response("7", 40)] * 4))
+    table = made("main", study(tmp_path / "mute.jsonl", None, budget=4, prices=prices))
+    assert "EUR/1,000" not in [column.name for column in table.columns]
 
 
 def test_n_is_read_from_the_pool(tmp_path: Path) -> None:
     write_pool(tmp_path / "p.jsonl", 10, signals=False, metadata={"parameters": 3_000_000_000})
     table = made("main", study(tmp_path / "p.jsonl", None, size=8, shuffles=0))
-    assert table.columns[2].name == "TFLOPs"
+    assert "TFLOPs" in [column.name for column in table.columns]
     assert "as the pool says" in " ".join(table.notes)
 
 
@@ -52,7 +69,8 @@ def test_pools_are_compared_in_tokens_where_n_is_not_known_of_all(tmp_path: Path
     write_pool(tmp_path / "unknown.jsonl", 10, signals=False)
     pools = [study(tmp_path / f"{name}.jsonl", None, size=8, shuffles=0) for name in ("known", "unknown")]
     table = made("main", *pools)
-    assert [column.name for column in table.columns][:4] == ["Pool", "Method", "Accuracy %", "Tokens"]
+    assert [column.name for column in table.columns][:3] == ["Pool", "Method", "Accuracy %"]
+    assert "TFLOPs" not in [column.name for column in table.columns]
     assert [one[0] for one in table.rows] == ["known"] * 6 + ["unknown"] * 6
     assert "of known it is 7,000,000,000" in " ".join(table.notes)
 
@@ -64,11 +82,12 @@ def test_the_numbers_are_those_of_a_replay(tmp_path: Path, shuffles: int) -> Non
     table = made("main", studied)
     assert [one[0] for one in table.rows] == [one.method for one in rows]
     for one in rows:
-        accuracy, tokens, saved, _ = row(table, one.method)
+        accuracy, difference, samples, tokens, saved = row(table, one.method)
         assert isinstance(accuracy, Estimate)
         expected = (one.accuracy.value, one.accuracy.low, one.accuracy.high)
         assert (accuracy.value, accuracy.low, accuracy.high) == tuple(100 * part for part in expected)
-        assert tokens == one.tokens.value
+        assert (samples, tokens) == (one.samples.value, one.tokens.value)
+        assert cell(difference) == 100 * one.accuracy_vs_asc.value
         if saved is not None:
             assert cell(saved) == pytest.approx(100 * (one.tokens_vs_sc.value - 1))
 
@@ -117,7 +136,8 @@ def test_tasks_have_a_row_for_each_pool_and_method_of_the_paper(tmp_path: Path) 
     table = made("tasks", *pools)
     methods = ["SC@16", "ESC (w=4)", "ASC", OFFLINE, ONLINE, MIXTURE]
     assert [tuple(one[:2]) for one in table.rows] == [(pool.name, name) for pool in pools for name in methods]
-    assert [one[0] for one in made("tasks", pools[0]).rows] == ["letters"] * 6
+    with pytest.raises(PoolError, match="the main comparison has the methods on this one"):
+        made("tasks", pools[0])
 
 
 def test_no_control_is_among_the_methods(studied: Study) -> None:

@@ -164,3 +164,46 @@ def test_without_matplotlib_the_extra_is_named(two: list[Study], monkeypatch: py
         figures("tradeoff", *studies)
     made = make_report(studies, chosen_entries(["tradeoff"]))
     assert "matplotlib is not installed" in made.parts[0].problems[0]
+
+
+@pytest.mark.parametrize("name", [*DRAWN, "scale_plot", "calibration_size_plot"])
+def test_what_is_drawn_is_in_its_frame_labelled_and_named_inside_the_picture(
+    two: list[Study], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    for module in ("acceptance", "histogram", "replayed", "sweeps", "token_text"):
+        keep = lambda draw, name, title: drawn.append(draw()) or "<svg></svg>"  # noqa: E731
+        monkeypatch.setattr(f"langchain_reasc.lab.{module}.svg", keep)
+    figures(name, *(study(one.pool.path, one.name) for one in two))
+    assert drawn or name == "tokens"
+    for figure in drawn:
+        figure.draw_without_rendering()
+        shared = [getattr(figure, f"_sup{axis}label", None) for axis in "xy"]
+        for axes in (one for one in figure.axes if one.axison):
+            low, high = sorted(axes.get_ylim())
+            for line in axes.lines:
+                ys = [y for y in map(float, line.get_ydata()) if y == y]
+                assert all(low <= y <= high for y in ys)
+            below = [one for one in axes.figure.axes if one.axison and one.get_xlabel()]
+            assert below or shared[0], "the x axis has a label, of its own or at the bottom"
+            assert axes.get_ylabel() or shared[1] or axes.get_yticklabels()
+        for legend in figure.legends:
+            box, canvas = legend.get_window_extent(), figure.bbox
+            assert box.x0 >= 0 and box.x1 <= canvas.x1 and box.y0 >= 0 and box.y1 <= canvas.y1
+        assert not [axes for axes in figure.axes if axes.get_legend()], "beside the axes there is no room on a phone"
+
+
+def test_no_two_methods_have_one_mark_and_colour(two: list[Study]) -> None:
+    from langchain_reasc.evaluation import replay, summarize
+    from langchain_reasc.evaluation.plots import draw_risk, draw_tradeoff
+
+    pool, measures = two[0].pool, [Measure("token_logprob", "mean"), Measure("self_certainty", "mean")]
+    rows = summarize(replay(pool, measures, calibration_size=20, rules="all", controls=True), resamples=10)
+    assert len(rows) > 20
+    [axes] = draw_tradeoff(rows).axes
+    styles = [(one[0].get_marker(), one[0].get_color()) for one in axes.containers]
+    assert len(set(styles)) == len(styles) == len(rows)
+    lines = [(str(one.get_linestyle()), one._dash_pattern, one.get_color()) for one in draw_risk(rows).axes[0].lines]
+    assert len({str(line) for line in lines}) == len(lines)
+    names = [text.get_text() for text in draw_tradeoff(rows).legends[0].get_texts()]
+    assert len(set(names)) == len(names)

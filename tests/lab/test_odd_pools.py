@@ -16,10 +16,10 @@ from langchain_reasc.exceptions import PoolError
 from langchain_reasc.lab.study import Study
 
 TABLES = (
-    *("main", "tasks", "intervals", "stage1", "stage2", "ablation", "controls"),
+    *("main", "intervals", "stage1", "stage2", "ablation", "controls"),
     *("mappings", "p_target", "scale", "calibration_size"),
 )
-COUNTING = {"main", "tasks", "intervals"}  # that need no scores
+COUNTING = {"main", "intervals"}  # that need no scores
 Answer = Callable[[int, int], str | None]
 
 
@@ -126,9 +126,9 @@ def test_one_pool_that_cannot_have_a_table_is_named_below_that_of_the_others(tmp
 def test_a_question_without_tokens_has_no_accuracy_per_cost(tmp_path: Path) -> None:
     table = made("main", POOLS["no tokens"](tmp_path / "odd.jsonl"))
     for one in table.rows:
-        accuracy, tokens, saved, per_cost = one[1:]
+        accuracy, _, _, tokens, saved = one[1:]
         assert cell(accuracy) > 0
-        assert (tokens, saved, per_cost) == (0, None, None)
+        assert (tokens, saved) == (0, None)
 
 
 def test_where_some_arrangements_cannot_be_calibrated_a_note_says_in_how_many(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from lab.reports import HOSTILE, ROWS, TABLE, pool, report, study
 from langchain_reasc.cli.wording import in_plain
 from langchain_reasc.evaluation.metrics import Estimate
 from langchain_reasc.lab.contents import Entry
-from langchain_reasc.lab.making import Made, Report
-from langchain_reasc.lab.parts import Column, Table
+from langchain_reasc.lab.making import Made, Report, make_report
+from langchain_reasc.lab.parts import Column, Figure, Table
 from langchain_reasc.lab.rendering import print_report, report_csv, report_data, report_markdown, report_page
 from langchain_reasc.lab.rendering.cells import marks, written
 
@@ -87,7 +87,7 @@ def test_markdown_keeps_its_tables_whole(made: Report) -> None:
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(TABLE.columns) + 1}
     assert "**72.5** [65.6, 79.4]" in text.replace("\\[", "[").replace("\\]", "]")
     assert "<script>" not in text and "\\<script\\>" in text
-    assert "> No pool has it." in text and "reasc report" in text
+    assert "- gone: No pool has it." in text and "reasc report" in text
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -161,6 +161,46 @@ def test_numbers_are_sorted_by_their_value(made: Report) -> None:
     assert 'data-key="1684.0"><span class="value">1,684</span>' in page
     assert re.search(r'data-key="59.44"><span class="value">59.4</span> <span class="interval">\[51.9, 66.9\]', page)
     assert re.search(r'data-key=""><span class="value">–</span>', page)
+
+
+def test_the_first_screen_is_the_verdict_the_comparison_and_one_picture(made: Report) -> None:
+    figure = Figure('<svg viewBox="0 0 9 9" width="9" height="9" role="img" aria-label="x"></svg>', "Seen.")
+    drawn = Made(Entry("tradeoff", "Accuracy against tokens", "", Figure, print), None, [figure], [], 0.0)
+    verdicts = [["It saves.", "Much."], ["It does not."]]
+    page = parsed(report_page(Report(made.studies, [*made.parts, drawn], verdicts)))
+    text = "".join(page.itertext())
+    places = [text.index(found) for found in ("It saves. Much.", "It does not.", "The main", "In words", "Contents")]
+    assert places == sorted(places), "what is read first comes first, and the contents after it"
+    order = [one.get("id") for one in page.iter() if one.get("id") in ("verdict", "part-main", "part-tradeoff", "rest")]
+    assert order == ["verdict", "part-main", "part-tradeoff", "rest"]
+    both = Report(made.studies, made.parts, verdicts)
+    assert report_markdown(both).splitlines()[2] == "**a: It saves. Much.**"
+    assert report_data(both)["verdicts"] == {"a": "It saves. Much.", "b": "It does not."}
+    file = io.StringIO()
+    print_report(both, Console(file=file, width=80))
+    assert file.getvalue().startswith("a: It saves. Much.")
+
+
+def test_what_holds_of_two_tables_is_said_once_and_linked(made: Report) -> None:
+    column, note = Column("Cost", ".1f", "What it costs.", best="low"), "A note to both."
+    parts = [
+        Made(Entry(name, name.title(), "", Table, print), Table([column], [[1.0], [2.0]], [note]), [], [], 0.0)
+        for name in ("one", "two")
+    ]
+    both = Report(made.studies, parts)
+    for text in (report_page(both), report_markdown(both)):
+        for said in (note, "What it costs.", "is the best of its column", "What else holds of it stands under"):
+            assert text.count(said) == 1
+    assert 'stands under <a href="#part-one">One</a>' in report_page(both)
+
+
+def test_a_table_without_a_number_is_not_shown(made: Report) -> None:
+    empty = Table([Column("x"), Column("y", ".1f")], [["a", None]], ["a cannot be had: it is broken."])
+    entry = Entry("none", "None", "", Table, lambda studies: empty)
+    [part] = make_report(made.studies, [entry]).parts
+    assert part.table is None and part.problems == ["a cannot be had: it is broken."]
+    shown = "".join(parsed(report_page(Report(made.studies, [made.parts[0], part]))).itertext())
+    assert "None (none): a cannot be had: it is broken." in " ".join(shown.split())
 
 
 def test_tables_without_rows_or_columns_are_written(made: Report) -> None:

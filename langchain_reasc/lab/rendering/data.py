@@ -33,8 +33,12 @@ def report_data(report: Report) -> dict[str, Any]:
             "max_samples": settings.methods.max_samples,
             "p_target": settings.methods.p_target,
             "parameters": settings.parameters,
+            "prices": settings.prices and str(settings.prices),
             "tokens_per_second": settings.tokens_per_second,
             "intervals": {"level": 0.95, "resamples": RESAMPLES, "over": "questions"},
+        },
+        "verdicts": {
+            study.name: " ".join(verdict) for study, verdict in zip(report.studies, report.verdicts, strict=False)
         },
         "pools": [_pool(study) for study in report.studies],
         "parts": [_part(report, part) for part in report.parts],
@@ -62,7 +66,9 @@ def _pool(study: Study) -> dict[str, Any]:
     return {
         "name": study.name,
         "path": str(pool.path),
-        "questions": len(pool.questions),
+        "calibration_pool": pool.calibration_path and str(pool.calibration_path),
+        "calibration_questions": study.calibration_size,
+        "questions": len(pool.questions) - pool.calibrating,
         "responses": sum(len(question.responses) for question in pool.questions),
         "signals": list(study.scores.signals),
         "measure": measure_data(study),

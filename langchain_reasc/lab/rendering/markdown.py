@@ -4,9 +4,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from langchain_reasc.lab.making import Made, Report, command_for
-from langchain_reasc.lab.parts import Figure, Table
+from langchain_reasc.lab.parts import Figure, Table, listed
 from langchain_reasc.lab.rendering.cells import MARKED, is_text, marks, written
-from langchain_reasc.lab.rendering.wording import headline, pool_lines, setting_lines
+from langchain_reasc.lab.rendering.wording import (
+    Explained,
+    explained,
+    headline,
+    missing,
+    pool_lines,
+    setting_lines,
+    verdict_lines,
+)
 
 __all__ = ["pictures", "report_markdown"]
 
@@ -31,10 +39,17 @@ def report_markdown(report: Report, folder: str | None = None) -> str:
         report: the report.
         folder: where its :func:`pictures` lie, as a link from this page; None where they are not kept.
     """
-    lines = [f"# {escaped(headline(report))}", ""]
+    lines = [f"# {escaped(headline(report))}"]
+    lines += [line for verdict in verdict_lines(report) for line in ("", f"**{escaped(verdict)}**")]
+    known = explained(report)
+    for part in (part for part in report.parts if not part.is_empty):
+        lines += ["", *_part(report, part, known.get(part.entry.name), folder)]
+    if gone := missing(report):
+        lines += ["", "## Not to be had", ""]
+        named = {listed([one.entry.name for one in parts]): why for why, parts in gone.items()}
+        lines += [f"- {escaped(names)}: {escaped(why)}" for names, why in named.items()]
+    lines += ["", "## Pools and settings", ""]
     lines += [f"- {escaped(line)}" for line in (*pool_lines(report), *setting_lines(report))]
-    for part in report.parts:
-        lines += ["", *_part(report, part, folder)]
     return "\n".join(lines) + "\n"
 
 
@@ -46,7 +61,7 @@ def _file_name(part: Made, at: int) -> str:
     return f"{part.entry.name}{f'-{at + 1}' if len(part.figures) > 1 else ''}.svg"
 
 
-def _part(report: Report, part: Made, folder: str | None) -> Iterator[str]:
+def _part(report: Report, part: Made, known: Explained | None, folder: str | None) -> Iterator[str]:
     entry = part.entry
     yield f"## {escaped(entry.title)}"
     yield ""
@@ -58,8 +73,8 @@ def _part(report: Report, part: Made, folder: str | None) -> Iterator[str]:
     )
     for problem in part.problems:
         yield from ("", f"> {escaped(problem)}")
-    if part.table is not None:
-        yield from ("", *table_lines(part.table))
+    if part.table is not None and known is not None:
+        yield from ("", *table_lines(part.table, known))
     for at, figure in enumerate(part.figures):
         yield from (["", f"### {escaped(figure.title)}"] if figure.title else [])
         if folder is not None and _is_svg(figure):
@@ -69,21 +84,21 @@ def _part(report: Report, part: Made, folder: str | None) -> Iterator[str]:
             yield from ("", escaped(note))
 
 
-def table_lines(table: Table) -> Iterator[str]:
-    """A table, what is marked in it, its notes, and what its columns mean."""
+def table_lines(table: Table, known: Explained) -> Iterator[str]:
+    """A table, and what has to be known to read it."""
     marked = marks(table)
     yield _row([escaped(column.name) for column in table.columns])
     yield _row(["---" if is_text(table, at) else "---:" for at in range(len(table.columns))])
     for number, row in enumerate(table.rows):
         cells = [escaped(written(cell, column)) for cell, column in zip(row, table.columns, strict=True)]
         yield _row([_marked(cell, marked.get((number, at))) for at, cell in enumerate(cells)])
-    if not table.rows:
-        yield from ("", "There is no row.")
-    yield from (line for note in table.notes for line in ("", escaped(note)))
-    meanings = [f"- {escaped(column.name)}: {escaped(column.meaning)}" for column in table.columns if column.meaning]
+    yield from (line for note in known.notes for line in ("", escaped(note)))
+    meanings = [f"- {escaped(name)}: {escaped(meaning)}" for name, meaning in known.meanings]
     yield from (["", *meanings] if meanings else [])
-    if marked:
+    if known.marks:
         yield from ("", MARKED.format(best="**Bold**", second="_italic_"))
+    if known.earlier:
+        yield from ("", f"What else holds of it stands under {escaped(listed([one.title for one in known.earlier]))}.")
 
 
 def _marked(cell: str, mark: str | None) -> str:

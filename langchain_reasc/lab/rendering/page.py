@@ -13,13 +13,23 @@ from langchain_reasc.exceptions import missing_extra
 from langchain_reasc.lab.making import Made, Report, command_for
 from langchain_reasc.lab.parts import Cell, Column, Figure, Table
 from langchain_reasc.lab.rendering.cells import MARKED, POOLS, Mark, is_text, marks, number_of, written
-from langchain_reasc.lab.rendering.wording import headline, pool_facts, printable, setting_lines
+from langchain_reasc.lab.rendering.wording import (
+    Explained,
+    explained,
+    headline,
+    missing,
+    pool_facts,
+    printable,
+    setting_lines,
+)
 
 __all__ = ["check_page_extra", "report_page"]
 
 _WIDTH = re.compile(r'<svg [^>]*?\bwidth="(\d+)"')
 _HALF: Final = 680
 """Pixels that a figure may be wide to stand beside another."""
+_FIRST: Final = ("main", "tradeoff")
+"""What stands beside the verdict, on the first screen."""
 _MARKS: Final = MARKED.format(best="Bold", second="underlined")
 
 
@@ -38,18 +48,19 @@ class _Head:
     name: str
     text: bool
     best: str
-    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """A table: ``named`` is the column that names a row, and stays where it is when the others are scrolled."""
+    """A table: ``named`` is the column that names a row, and stays where it is when the others are scrolled.
+
+    ``known`` is what has to be known to read it.
+    """
 
     heads: list[_Head]
     rows: list[list[_Cell]]
-    notes: list[str]
     named: int
-    marked: bool
+    known: Explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +118,21 @@ def report_page(report: Report) -> str:
 def _context(report: Report) -> dict[str, Any]:
     from markupsafe import Markup
 
-    script = _read("report.js")
+    script, known = _read("report.js"), explained(report)
+    parts = [
+        _Part(made, command_for(report, made.entry.name), _grid(made.table, known.get(made.entry.name)))
+        for made in report.parts
+        if not made.is_empty
+    ]
+    first = [part for part in parts if part.made.entry.name in _FIRST] if report.verdicts else []
     return {
         "headline": headline(report),
+        "verdicts": list(zip([study.name for study in report.studies], report.verdicts, strict=False)),
+        "first": first,
+        "rest": [part for part in parts if part not in first],
+        "missing": [([part.entry for part in gone], why) for why, gone in missing(report).items()],
         "pools": [(study.name, pool_facts(study), study.pool.notes) for study in report.studies],
         "settings": list(setting_lines(report)),
-        "parts": [_Part(made, command_for(report, made.entry.name), _grid(made.table)) for made in report.parts],
         "marks": _MARKS,
         "css": Markup(_read("report.css")),
         "script": Markup(script),
@@ -125,24 +145,20 @@ def _read(name: str) -> str:
     return files("langchain_reasc.lab.rendering").joinpath(name).read_text(encoding="utf-8")
 
 
-def _grid(table: Table | None) -> _Grid | None:
-    if table is None:
+def _grid(table: Table | None, known: Explained | None) -> _Grid | None:
+    if table is None or known is None:
         return None
     marked = marks(table)
     texts = [is_text(table, at) for at in range(len(table.columns))]
     second = len(texts) > 1 and table.columns[0].name in POOLS and texts[1]
     return _Grid(
-        heads=[
-            _Head(column.name, text, column.best or "", column.meaning)
-            for column, text in zip(table.columns, texts, strict=True)
-        ],
+        heads=[_Head(column.name, text, column.best or "") for column, text in zip(table.columns, texts, strict=True)],
         rows=[
             list(_cells(row, table.columns, {at: mark for (line, at), mark in marked.items() if line == number}))
             for number, row in enumerate(table.rows)
         ],
-        notes=list(table.notes),
         named=int(second),
-        marked=bool(marked),
+        known=known,
     )
 
 

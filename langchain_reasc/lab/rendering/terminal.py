@@ -13,7 +13,15 @@ from langchain_reasc.evaluation.table import PLAIN_HEAD
 from langchain_reasc.lab.making import Made, Report
 from langchain_reasc.lab.parts import Table, listed
 from langchain_reasc.lab.rendering.cells import MARKED, is_text, marks, written
-from langchain_reasc.lab.rendering.wording import pool_lines, printable, setting_lines
+from langchain_reasc.lab.rendering.wording import (
+    Explained,
+    explained,
+    missing,
+    pool_lines,
+    printable,
+    setting_lines,
+    verdict_lines,
+)
 
 __all__ = ["print_report"]
 
@@ -40,8 +48,11 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
     def say(text: str, style: str = "") -> None:
         console.print(Text(spell(text), style), soft_wrap=not console.is_terminal)
 
-    told: dict[str, str] = {}
-    for part in report.parts:
+    for verdict in verdict_lines(report):
+        say(verdict, "bold")
+        say("")
+    known = explained(report)
+    for part in (part for part in report.parts if not part.is_empty):
         say(_title(part), "bold")
         for problem in part.problems:
             say(f"Not to be had: {problem}", "italic")
@@ -49,15 +60,17 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
             for grid in _grids(part.table, console.width, plain=plain, spelled=spell):
                 console.print(grid)
                 console.print()
-            for line in _untold(part, told, marked=console.is_terminal):
+            for line in _lines(known[part.entry.name], marked=console.is_terminal):
                 say(line)
             console.print()
         for figure in part.figures:
             say(f"{figure.title}: {figure.text}" if figure.title else figure.text)
             for note in figure.notes:
                 say(note)
-        if part.figures or part.table is None:
+        if part.figures:
             console.print()
+    for reason, parts in missing(report).items():
+        say(f"Not to be had: {listed([part.entry.name for part in parts])}. {reason}", "italic")
     for line in (*pool_lines(report), *setting_lines(report)):
         say(line)
 
@@ -67,22 +80,14 @@ def _title(part: Made) -> str:
     return f"{part.entry.title}{paper}, --only {part.entry.name}"
 
 
-def _untold(part: Made, told: dict[str, str], *, marked: bool) -> Iterator[str]:
-    """What has to be known to read a table, without what stands under an earlier one, which is named instead.
-
-    Args:
-        part: a table.
-        told: what stands under which table already; what is told here is added.
-        marked: whether bests can be seen, as in a terminal.
-    """
-    assert part.table is not None
-    meant = [f"{column.name}: {column.meaning}" for column in part.table.columns if column.meaning]
-    best = [MARKED.format(best="Bold", second="underlined")] if marked and marks(part.table) else []
-    lines = dict.fromkeys((*part.table.notes, *meant, *best))
-    yield from (line for line in lines if line not in told)
-    if earlier := list(dict.fromkeys(told[line] for line in lines if line in told)):
-        yield f"What else holds of it stands under {listed(earlier)}."
-    told.update((line, part.entry.name) for line in lines if line not in told)
+def _lines(known: Explained, *, marked: bool) -> Iterator[str]:
+    """What has to be known to read a table; ``marked``: whether bests can be seen, as in a terminal."""
+    yield from known.notes
+    yield from (f"{name}: {meaning}" for name, meaning in known.meanings)
+    if marked and known.marks:
+        yield MARKED.format(best="Bold", second="underlined")
+    if known.earlier:
+        yield f"What else holds of it stands under {listed([entry.name for entry in known.earlier])}."
 
 
 def _grids(table: Table, width: int, *, plain: bool, spelled: Callable[[str], str]) -> Iterator[Grid]:
