@@ -89,9 +89,8 @@ def demo(
     if plot:
         _plotted(rows, worked, out)
     remark(f"done in {time.perf_counter() - started:.0f} s; everything is in {out}/")
-    remark(
-        f"The table above as a page, with every other table and figure:\n  {shlex.join(_report(out, shuffles=shuffles, **chosen))}"
-    )
+    command = shlex.join(_report(out, shuffles=shuffles, **chosen))
+    remark(f"The comparison as a page, with every other table and figure:\n  {command}")
 
 
 def _report(out: Path, *, shuffles: int, **chosen: float) -> list[str]:
