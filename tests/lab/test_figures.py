@@ -4,7 +4,7 @@ import html
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -170,9 +170,13 @@ def test_without_matplotlib_the_extra_is_named(two: list[Study], monkeypatch: py
 def test_what_is_drawn_is_in_its_frame_labelled_and_named_inside_the_picture(
     two: list[Study], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = []
+    drawn: list[Any] = []
+
+    def keep(draw: Callable[[], Any], name: str, title: str) -> str:
+        drawn.append(draw())
+        return "<svg></svg>"
+
     for module in ("acceptance", "histogram", "replayed", "sweeps", "token_text"):
-        keep = lambda draw, name, title: drawn.append(draw()) or "<svg></svg>"  # noqa: E731
         monkeypatch.setattr(f"langchain_reasc.lab.{module}.svg", keep)
     figures(name, *(study(one.pool.path, one.name) for one in two))
     assert drawn or name == "tokens"
@@ -203,7 +207,8 @@ def test_no_two_methods_have_one_mark_and_colour(two: list[Study]) -> None:
     [axes] = draw_tradeoff(rows).axes
     styles = [(one[0].get_marker(), one[0].get_color()) for one in axes.containers]
     assert len(set(styles)) == len(styles) == len(rows)
-    lines = [(str(one.get_linestyle()), one._dash_pattern, one.get_color()) for one in draw_risk(rows).axes[0].lines]
-    assert len({str(line) for line in lines}) == len(lines)
+    curves: list[Any] = draw_risk(rows).axes[0].lines
+    lines = {f"{one._dash_pattern} {one.get_color()}" for one in curves}
+    assert len(lines) == len(curves)
     names = [text.get_text() for text in draw_tradeoff(rows).legends[0].get_texts()]
     assert len(set(names)) == len(names)
