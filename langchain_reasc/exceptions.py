@@ -31,7 +31,10 @@ but SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingError one of who
 
 import pickle
 import sys
-from collections.abc import Sequence
+import sysconfig
+import traceback
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from langchain_core import exceptions as core
@@ -63,10 +66,14 @@ __all__ = [
     "ServerUnreachable",
     "Undecided",
     "UnsupportedProcessorError",
+    "explains_itself",
     "is_control_flow",
     "missing_extra",
     "portable",
+    "root_of",
 ]
+
+_INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 class ReASCError(core.ModelError):
@@ -75,6 +82,18 @@ class ReASCError(core.ModelError):
     Attributes:
         is_retryable: whether the same call may succeed another time.
     """
+
+    @property
+    def _render_traceback_(self) -> Callable[[], list[str]]:
+        """What IPython prints in place of a traceback; nothing of the kind where another error is the cause."""
+        if self.__cause__ is not None:
+            raise AttributeError("_render_traceback_")
+        return self._in_notebook
+
+    def _in_notebook(self) -> list[str]:
+        """The caller's own lines, and the message."""
+        own = (step for step in traceback.walk_tb(self.__traceback__) if _is_callers(step[0]))
+        return [*map(str.rstrip, traceback.StackSummary.extract(own).format()), f"{type(self).__name__}: {self}"]
 
 
 class ConfigurationError(ReASCError, core.ModelInvalidRequestError, ValueError):
@@ -213,6 +232,25 @@ def is_control_flow(error: BaseException) -> bool:
     """Whether this is how LangGraph leaves a node, by ``interrupt()`` say, and so no failure of what raised it."""
     langgraph = sys.modules.get("langgraph.errors")  # who raises such has imported it
     return langgraph is not None and isinstance(error, langgraph.GraphBubbleUp)
+
+
+def root_of(error: BaseException) -> BaseException:
+    """What an error comes down to: the end of the chain of those that it was raised from."""
+    seen = [error]
+    while (cause := seen[-1].__cause__ or seen[-1].__context__) is not None and cause not in seen:
+        seen.append(cause)
+    return seen[-1]
+
+
+def explains_itself(error: BaseException) -> bool:
+    """Whether the message says all: langchain-core has classified it, or a server or a file could not be reached."""
+    return isinstance(error, core.ModelError) or isinstance(root_of(error), OSError)
+
+
+def _is_callers(frame: FrameType) -> bool:
+    """Whether this is a line of the caller's own, and not of this package or of one that is installed."""
+    ours = frame.f_globals.get("__name__", "").startswith("langchain_reasc")
+    return not ours and not frame.f_code.co_filename.startswith((*_INSTALLED, "<frozen"))
 
 
 def _is_retryable(failure: BaseException) -> bool:

@@ -156,7 +156,7 @@ def _first_to_answer(model: ServerFields) -> Capabilities:
             failures.append(error)
     kinds = {type(failure) for failure in failures}
     hopeful = [kind for kind in (ServerBusy, ServerUnreachable) if kind in kinds]  # one that answers later is enough
-    raise next(iter([*hopeful, type(failures[0])]))("; ".join(map(str, failures))) from failures[0]
+    raise next(iter([*hopeful, type(failures[0])]))("; ".join(map(str, failures)))
 
 
 def _require_same_model(model: ServerFields) -> None:

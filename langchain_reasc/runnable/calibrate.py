@@ -61,7 +61,7 @@ def calibrate(
         concurrency: questions in flight at once.
         seed: the seed of everything random in the calibration.
         config: callbacks, tags and metadata of the calls.
-        progress: True for a bar on stderr, or a function called with (questions asked, questions).
+        progress: True for a bar, or a function called with (questions asked, questions).
 
     Raises:
         CalibrationDataError: no question, or responses that determine no calibration.

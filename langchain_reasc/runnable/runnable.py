@@ -115,7 +115,7 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             config: one for all inputs, or one each; ``max_concurrency`` bounds the samples in flight of all together.
             return_exceptions: whether an input that fails gives its error; else the first error ends the batch, and
                 what runs beside it is cut off.
-            progress: True for a bar on stderr, or a function called with (inputs answered, inputs).
+            progress: True for a bar (in a terminal or a notebook), or a function called with (inputs answered, inputs).
             total_tokens: prompt and generated tokens that all inputs together may cost. Each is sampled once, then
                 round by round those are that gain most by it, until the tokens are spent or nothing is undecided; what
                 is undecided then has its best answer so far. A round is ``max_concurrency`` samples, else an eighth of

@@ -12,7 +12,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.calibration import Calibration, SupportCurve
-from langchain_reasc.exceptions import ReASCError, SamplingError
+from langchain_reasc.exceptions import ReASCError, SamplingError, explains_itself, root_of
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import Cap, Decision, Response, StoppingRule, decide
@@ -309,9 +309,12 @@ class Session:
         if not errors:
             return SamplingError(f"all {len(self._samples)} samples were given up before they had ended")
         if isinstance(errors[0], ReASCError) and type(errors[0]) is not SamplingError:  # which says it of one sample
-            return errors[0]
+            return errors[0].with_traceback(None)  # the way through a sample's thread says nothing more
         if all(isinstance(error, ContextOverflowError) for error in errors):  # LangChain's summarizing waits for it
             return errors[0]
-        failure = SamplingError(f"all {len(self._samples)} samples failed; the first: {errors[0]!r}", errors)
-        failure.__cause__ = errors[0]
+        first = errors[0]
+        because = "" if (root := root_of(first)) is first else f" ({type(root).__name__}: {root})"
+        failure = SamplingError(f"all {len(self._samples)} samples failed; the first: {first!r}{because}", errors)
+        if not explains_itself(first):  # a fault in somebody's code, which a traceback shows
+            failure.__cause__ = first
         return failure

@@ -1,5 +1,8 @@
 """Options that change after the runnable was made, by whatever way LangChain and Python offer."""
 
+import builtins
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,3 +84,19 @@ def test_a_batch_tells_how_far_it_has_come(runner: Any, calibrated: Any) -> None
     runner.batch(reasc, ["1", "2", "3"], progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 3), (2, 3), (3, 3)]
     assert len(runner.batch(reasc, ["1", "2"], progress=True)) == 2
+
+
+def test_a_notebook_shows_a_bar_that_moves(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures: list[dict[str, str]] = []
+
+    def display(data: dict[str, str], **options: Any) -> Any:
+        pictures.append(data)
+        return SimpleNamespace(update=lambda data, **options: pictures.append(data))
+
+    shell = type("ZMQInteractiveShell", (), {})  # by which rich knows a notebook
+    monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    runner.batch(ReASCRunnable(model=saying("1")), ["1", "2", "3"], progress=True)
+    assert pictures[0]["text/plain"].startswith("Answering 0/3 ")
+    assert pictures[-1]["text/plain"].startswith("Answering 3/3 ")
+    assert pictures[-1]["text/html"].startswith("<progress value='3' max='3'></progress>")

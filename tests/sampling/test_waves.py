@@ -2,11 +2,13 @@
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
 import pytest
+from langchain_core.exceptions import ModelTimeoutError
 from runnable.fakes import PROMPT_TOKENS, TIMEOUT, Reply, saying
 
 from langchain_reasc import ReASCRunnable
@@ -84,11 +86,41 @@ def test_failures_are_part_of_the_budget(runner: Any) -> None:
 
 def test_a_first_wave_of_failures_ends_the_matter(runner: Any) -> None:
     model = saying(DOWN)
-    with pytest.raises(SamplingError, match=r"all 4 samples failed; the first: ConnectionError\('down'\)") as caught:
+    with pytest.raises(SamplingError, match=r"all 4 samples failed; the first: ConnectionError\('down'\)$") as caught:
         runner.invoke(ReASCRunnable(model=model), "q")
     assert len(caught.value.failures) == 4
-    assert isinstance(caught.value.__cause__, ConnectionError)
     assert len(model.log.calls) == 4
+
+
+def raised_from(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "keeps_cause"),
+    [
+        (ConnectionRefusedError(111, "refused"), r"ConnectionRefusedError\(111, 'refused'\)$", False),
+        (ModelTimeoutError("slow"), r"ModelTimeoutError\('slow'\)$", False),
+        (raised_from(RuntimeError("no line"), OSError("no route")), r"\('no line'\) \(OSError: no route\)$", False),
+        (KeyError("a fault in the model's code"), r"KeyError", True),
+        (raised_from(RuntimeError("odd"), KeyError("a")), r"RuntimeError\('odd'\) \(KeyError: 'a'\)$", True),
+    ],
+)
+@pytest.mark.parametrize("call", ["invoke", "solve", "batch"])
+def test_an_error_that_explains_itself_has_a_short_traceback(
+    runner: Any, call: str, error: Exception, says: str, keeps_cause: bool
+) -> None:
+    reasc = ReASCRunnable(model=saying(Reply("", error=error)))
+    with pytest.raises(SamplingError, match=says) as caught:
+        getattr(runner, call)(reasc, ["q"] if call == "batch" else "q")
+    assert (caught.value.__cause__ is error) == keeps_cause and error in caught.value.failures
+    assert keeps_cause or "direct cause" not in "".join(traceback.format_exception(caught.value))
+    assert hasattr(caught.value, "_render_traceback_") != keeps_cause, "what IPython asks for"
+    if not keeps_cause:
+        lines = caught.value._render_traceback_()
+        assert lines[-1] == f"SamplingError: {caught.value}"
+        assert __file__ in lines[0] and "langchain_reasc/" not in "\n".join(lines).replace(__file__, "")
 
 
 def test_our_own_errors_come_through_as_they_are(runner: Any) -> None:
