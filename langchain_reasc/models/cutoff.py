@@ -14,10 +14,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakSet
 
+from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.daemons import start_daemon
 from langchain_reasc.models.waiting import taken_from
 
-__all__ = ["CUTOFF", "Cutoff", "aread", "read"]
+__all__ = ["CUTOFF", "Cutoff", "aread", "failure_of", "read"]
 
 T = TypeVar("T")
 _WAKE: Final = object()
@@ -109,8 +110,21 @@ CUTOFF: Final[ContextVar[Cutoff | None]] = ContextVar("langchain_reasc_cutoff", 
 """The cutoff of the sample that runs in this context; None outside a sample."""
 
 
+def failure_of(error: BaseException) -> Exception | KeyboardInterrupt:
+    """What a sample fails with whose model raised this.
+
+    ``CancelledError``, of a task that the model itself had cancelled, and ``SystemExit`` would end the thread, task or
+    event loop that reads the model, and with it the other samples. Only an interrupt ends them all.
+    """
+    if isinstance(error, Exception | KeyboardInterrupt):
+        return error
+    failure = SamplingError(f"the model raised {error!r}")
+    failure.__cause__ = error
+    return failure
+
+
 class _Raised(NamedTuple):
-    error: BaseException
+    error: Exception | KeyboardInterrupt
 
 
 def read(
@@ -128,7 +142,7 @@ def read(
         whole: whether it is waited for until it is given up.
 
     Raises:
-        Exception: what reading raised, or the error with which it was given up.
+        Exception: what reading raised (:func:`failure_of` it), or the error with which it was given up.
     """
     if cutoff.cuts(whole=whole):  # nothing has been asked of the model, and nothing will be
         yield _ended(cutoff, ending, [])
@@ -146,7 +160,7 @@ def read(
                     came.put(_WAKE)  # which may be on its way still, and must be heard before the end
                     break
         except BaseException as error:
-            came.put(_Raised(error))
+            came.put(_Raised(failure_of(error)))
         finally:
             with suppress(Exception):
                 getattr(items, "close", lambda: None)()
@@ -236,9 +250,9 @@ async def _pump(
     except asyncio.CancelledError as error:
         if left.is_set():
             raise
-        came.put_nowait(_Raised(error))  # the model's own
+        came.put_nowait(_Raised(failure_of(error)))
     except BaseException as error:
-        came.put_nowait(_Raised(error))
+        came.put_nowait(_Raised(failure_of(error)))
     finally:
         if close := getattr(items, "aclose", None):
             with suppress(Exception):

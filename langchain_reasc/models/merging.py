@@ -8,21 +8,38 @@ the arguments are read here as ``invoke`` reads them.
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, AIMessageChunk, InvalidToolCall, ToolCall, message_chunk_to_message
-from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    InvalidToolCall,
+    ToolCall,
+    message_chunk_to_message,
+)
+from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
 from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call
 from langchain_core.output_parsers.openai_tools import parse_tool_call
 
-__all__ = ["message_of"]
+from langchain_reasc.exceptions import SamplingError
+
+__all__ = ["message_of", "salvaged"]
 
 
-def message_of(chunks: Sequence[AIMessageChunk]) -> AIMessage:
+def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
     """The message that chunks add up to; a call whose arguments are no JSON object is in ``invalid_tool_calls``.
 
     Args:
         chunks: at least one.
+
+    Raises:
+        SamplingError: some are no parts of an ``AIMessage``.
+        Exception: they cannot be added up: a server gave one name values of two types, say.
     """
-    whole = add_ai_message_chunks(chunks[0], *chunks[1:])
+    parts = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
+    if len(parts) < len(chunks):
+        odd = next(chunk for chunk in chunks if not isinstance(chunk, AIMessageChunk))
+        raise SamplingError(f"the model streamed a {type(odd).__name__}, which is no part of an AIMessage")
+    whole = add_ai_message_chunks(parts[0], *parts[1:])
     message = message_chunk_to_message(whole)
     assert isinstance(message, AIMessage)
     if not whole.tool_call_chunks:
@@ -42,6 +59,19 @@ def message_of(chunks: Sequence[AIMessageChunk]) -> AIMessage:
     if invalid and isinstance(message.content, list):
         update["content"] = [_unrepaired(block, invalid) for block in message.content]
     return message.model_copy(update=update)
+
+
+def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
+    """What there is of a response that failed, for its bill: where chunks do not add up, their text and usage alone."""
+    if not chunks:
+        return None
+    try:
+        return message_of(chunks)
+    except Exception:
+        usage: UsageMetadata | None = None
+        for chunk in chunks:
+            usage = add_usage(usage, getattr(chunk, "usage_metadata", None))
+        return AIMessage("".join(str(chunk.text) for chunk in chunks), usage_metadata=usage)
 
 
 def _joined(pieces: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:

@@ -13,8 +13,9 @@ from typing import Final
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 
 from langchain_reasc.models.contract import is_cancelled
-from langchain_reasc.models.cutoff import CUTOFF
+from langchain_reasc.models.cutoff import CUTOFF, failure_of
 from langchain_reasc.models.daemons import start_daemon
+from langchain_reasc.models.merging import salvaged
 from langchain_reasc.models.usage import reported_usage
 from langchain_reasc.models.waiting import taken_from
 from langchain_reasc.sampling.quiet import unheard
@@ -31,11 +32,15 @@ PassOn = Callable[[AIMessageChunk], object]
 
 def separate(wave: Wave, *, live: bool = False) -> Generator[Sample | AIMessageChunk]:
     """See :func:`langchain_reasc.sampling.drawn`; with ``live``, :func:`~langchain_reasc.sampling.passed_on`."""
-    came: queue.SimpleQueue[Sample | AIMessageChunk | None] = queue.SimpleQueue()
+    came: queue.SimpleQueue[Sample | AIMessageChunk | KeyboardInterrupt | None] = queue.SimpleQueue()
     running: dict[int, Chunks] = {index: [] for index in wave.indices}
 
     def one(index: int, chunks: Chunks) -> None:
-        came.put(_one(wave, index, chunks, came.put if live else None))
+        try:
+            came.put(_one(wave, index, chunks, came.put if live else None))
+        except BaseException as error:  # the thread must not end before it has reported
+            failure = failure_of(error)
+            came.put(_failed(index, chunks, failure) if isinstance(failure, Exception) else failure)
 
     ends = None if wave.limit is None else time.monotonic() + wave.limit.seconds
     threads: list[threading.Thread] = []
@@ -52,6 +57,8 @@ def separate(wave: Wave, *, live: bool = False) -> Generator[Sample | AIMessageC
                     assert wave.limit is not None
                     wave.cutoff.give_up(wave.limit.error())
                     continue
+                if isinstance(item, KeyboardInterrupt):
+                    raise item
                 if item is None:
                     ends = time.monotonic() + _GRACE if wave.cutoff.given_up else ends
                 elif isinstance(item, AIMessageChunk) or running.pop(item.index, None) is not None:
@@ -106,25 +113,22 @@ async def aseparate(wave: Wave, *, live: bool = False) -> AsyncGenerator[Sample 
 def _one(wave: Wave, index: int, chunks: Chunks, pass_on: PassOn | None) -> Sample:
     CUTOFF.set(wave.cutoff)
     model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
-    try:
-        with _told(wave):
-            if not model.streams:
-                return _ended(wave, index, merged([model.invoke(wave.messages, call, **arguments)]))
-            with closing(model.stream(wave.messages, call, **arguments)) as stream:
-                for chunk in stream:
-                    chunks.append(chunk)
-                    if pass_on and isinstance(chunk, AIMessageChunk):
-                        pass_on(chunk)
-        return _ended(wave, index, streamed(chunks))
-    except Exception as error:
-        return _failed(index, chunks, error)
+    with _told(wave):
+        if not model.streams:
+            return _ended(wave, index, merged([model.invoke(wave.messages, call, **arguments)]))
+        with closing(model.stream(wave.messages, call, **arguments)) as stream:
+            for chunk in stream:
+                chunks.append(chunk)
+                if pass_on and isinstance(chunk, AIMessageChunk):
+                    pass_on(chunk)
+    return _ended(wave, index, streamed(chunks))
 
 
 async def _aone(wave: Wave, index: int, pass_on: PassOn | None) -> Sample:
     CUTOFF.set(wave.cutoff)
     chunks: Chunks = []
-    model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
     try:
+        model, call, arguments = wave.model, wave.model.call_config(wave.config, index), wave.model.call_kwargs(index)
         with _told(wave):
             if not model.streams:
                 return _ended(wave, index, merged([await model.ainvoke(wave.messages, call, **arguments)]))
@@ -134,12 +138,16 @@ async def _aone(wave: Wave, index: int, pass_on: PassOn | None) -> Sample:
                     if pass_on and isinstance(chunk, AIMessageChunk):
                         pass_on(chunk)
         return _ended(wave, index, streamed(chunks))
-    except asyncio.CancelledError:
-        if not wave.cutoff.given_up:
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            if not wave.cutoff.given_up:
+                raise
+            return _given_up(wave, index, chunks)
+        failure = failure_of(error)
+        if not isinstance(failure, Exception):
             raise
-        return _given_up(wave, index, chunks)
-    except Exception as error:
-        return _failed(index, chunks, error)
+        return _failed(index, chunks, failure)
 
 
 def _told(wave: Wave) -> AbstractContextManager[None]:
@@ -156,9 +164,9 @@ def _ended(wave: Wave, index: int, message: AIMessage) -> Sample:
 
 def _given_up(wave: Wave, index: int, chunks: Chunks) -> Sample:
     if wave.cutoff.error is None:
-        return Sample(index, merged(chunks) if chunks else None, "cancelled")
+        return Sample(index, salvaged(chunks), "cancelled")
     return _failed(index, chunks, wave.cutoff.error)
 
 
 def _failed(index: int, chunks: Chunks, error: Exception) -> Sample:
-    return Sample(index, merged(chunks) if chunks else None, "failed", error)
+    return Sample(index, salvaged(chunks), "failed", error)

@@ -15,7 +15,8 @@ from langchain_reasc.models.contract import (
     FailedSample,
     sample_id,
 )
-from langchain_reasc_openai.routing.reading import message_of, received_tokens
+from langchain_reasc.models.merging import message_of, salvaged
+from langchain_reasc_openai.routing.reading import messages_in, received_tokens
 
 __all__ = ["Drawn"]
 
@@ -60,12 +61,18 @@ class Drawn:
 
     def outcome(self) -> tuple[int, AIMessage | FailedSample]:
         """What comes out of the stream of samples: one that failed is a ``FailedSample``."""
+        parts = messages_in(self.chunks)
         if self.error is None:
-            return self.index, self._message()
-        return self.index, FailedSample(self.error, self._message() if self.chunks else None)
+            try:
+                return self.index, self._message(message_of(parts) if parts else AIMessage(""))
+            except Exception as error:  # they do not add up
+                self.error = error
+        paid = salvaged(parts)
+        return self.index, FailedSample(self.error, None if paid is None else self._message(paid))
 
-    def _message(self) -> AIMessage:
-        message, usage = message_of(self.chunks), self.usage
+    def _message(self, message: AIMessage) -> AIMessage:
+        """The response, with what is known of it here."""
+        usage = self.usage
         metadata = {**message.response_metadata, "server": self.server}
         if self.lost:
             metadata[FAILED_ATTEMPTS] = self.lost

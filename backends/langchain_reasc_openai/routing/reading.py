@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.models import merging
 from langchain_reasc_openai.langchain_openai_internals import stream
 from langchain_reasc_openai.routing.attempts import Attempt
 
@@ -18,7 +17,7 @@ __all__ = [
     "finish_reason",
     "listen",
     "logprobs_of",
-    "message_of",
+    "messages_in",
     "read",
     "received_tokens",
     "says_something",
@@ -103,19 +102,14 @@ def says_something(chunk: ChatGenerationChunk) -> bool:
     return bool(message.content or message.additional_kwargs or said.keys() & {"finish_reason", "logprobs"}) or called
 
 
-def message_of(chunks: Sequence[ChatGenerationChunk]) -> AIMessage:
-    """The chunks' response."""
-    return merging.message_of([_with_metadata(chunk) for chunk in chunks]) if chunks else AIMessage("")
-
-
 def received_tokens(chunks: Sequence[ChatGenerationChunk]) -> int:
     """Tokens of a response that was cut off: as many as have logprobs, or else one per chunk that says something."""
     listed = sum(len((logprobs_of(chunk) or {}).get("content") or ()) for chunk in chunks)
     return listed or sum(bool(chunk.text or chunk.message.additional_kwargs) for chunk in chunks)
 
 
-def _with_metadata(chunk: ChatGenerationChunk) -> AIMessageChunk:
-    message = chunk.message
-    assert isinstance(message, AIMessageChunk)
-    metadata = {**(chunk.generation_info or {}), **message.response_metadata}
-    return message.model_copy(update={"response_metadata": metadata})
+def messages_in(chunks: Sequence[ChatGenerationChunk]) -> list[BaseMessage]:
+    """The chunks' messages, with what was said beside them in their metadata."""
+    told = [{**(chunk.generation_info or {}), **chunk.message.response_metadata} for chunk in chunks]
+    pairs = zip(chunks, told, strict=True)
+    return [chunk.message.model_copy(update={"response_metadata": metadata}) for chunk, metadata in pairs]

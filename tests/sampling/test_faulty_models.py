@@ -1,0 +1,165 @@
+"""Whatever a model raises or yields, its sample fails alone, and the call ends."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessageChunk, HumanMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.runnables import RunnableLambda
+from langchain_reasc_openai import ChatOpenAICompatible
+from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
+from servers.chat_wire import Chat, Request
+from servers.fake_server import serving
+
+from langchain_reasc import ChatReASC, ReASCRunnable
+from langchain_reasc.exceptions import SamplingError
+
+SECONDS = 20  # in which a call must end
+
+
+class Odd(BaseException):
+    """No ``Exception``."""
+
+
+RAISED: dict[str, BaseException] = {
+    "a task that the model cancelled": asyncio.CancelledError(),
+    "sys.exit": SystemExit(3),
+    "a closed generator": GeneratorExit(),
+    "a base exception": Odd("odd"),
+    "an exception": ConnectionError("down"),
+}
+YIELDED: dict[str, list[Any]] = {
+    "a number, then text": [AIMessageChunk("a", response_metadata={"finish_reason": 5})],
+    "a list, then text": [AIMessageChunk("a", response_metadata={"finish_reason": ["x"]})],
+    "kinds of additional_kwargs": [
+        AIMessageChunk("a", additional_kwargs={"x": {"y": 1}}),
+        AIMessageChunk("b", additional_kwargs={"x": "y"}),
+    ],
+    "the user's words": [AIMessageChunk("a"), HumanMessageChunk("b")],
+    "the user's words first": [HumanMessageChunk("a")],
+}
+
+
+class Yielding(Scripted):
+    """Sample 1 yields these chunks before its last one."""
+
+    odd: Any = ()
+
+    def _calls(self, reply: Reply, key: tuple[str, int]) -> Iterator[ChatGenerationChunk]:
+        yield from (ChatGenerationChunk(message=chunk) for chunk in (self.odd if key[1] == 1 else ()))
+
+
+def in_time(call: Callable[[], Any]) -> Any:
+    """What the call returns or raises, which must be soon."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((call(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    assert outcome, f"the call has not ended after {SECONDS} s"
+    value, error = outcome[0]
+    if error is not None:
+        raise error
+    return value
+
+
+def raising(error: BaseException) -> Scripted:
+    return saying("1", Reply("half a", error=error), "1")  # type: ignore[arg-type]
+
+
+def in_a_lambda(model: Scripted) -> Any:
+    """A step that is no chat model; which sample it draws it hears from its config."""
+    return RunnableLambda(lambda prompt, config: model.invoke(prompt, config))
+
+
+MODELS: dict[str, Callable[[Scripted], Any]] = {
+    "streamed": lambda model: model,
+    "whole": lambda model: model.model_copy(update={"disable_streaming": True}),
+    "with retries": lambda model: model.with_retry(stop_after_attempt=1),
+    "with fallbacks": lambda model: model.with_fallbacks([model], exceptions_to_handle=(KeyError,)),
+    "no chat model": in_a_lambda,
+}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("error", RAISED.values(), ids=RAISED)
+def test_what_it_raises_fails_one_sample(runner: Any, error: BaseException, make: Callable[[Scripted], Any]) -> None:
+    if runner.is_async and make is in_a_lambda and isinstance(error, SystemExit):
+        pytest.skip("LangChain runs it as a task of its own, and asyncio ends the loop for that")
+    reasc = ReASCRunnable(model=make(raising(error)), concurrency=4)
+    result = in_time(lambda: runner.solve(reasc, "q"))
+    assert result.answer == "1"
+    [failure] = result.failures
+    assert type(error).__name__ in repr(failure)
+    assert [response.status for response in result.responses][:4] == ["complete", "failed", "complete", "complete"]
+
+
+@pytest.mark.parametrize("odd", YIELDED.values(), ids=YIELDED)
+def test_chunks_that_do_not_add_up_fail_one_sample(runner: Any, odd: list[Any]) -> None:
+    model = Yielding(script=lambda question, index: Reply("the answer is 1"), odd=odd)
+    result = in_time(lambda: runner.solve(ReASCRunnable(model=model, concurrency=4), "q"))
+    assert (result.answer, len(result.failures)) == ("1", 1)
+    paid = result.responses[1].message
+    assert paid.text.startswith("the answer is 1")
+    assert result.usage.input_tokens >= 4 * PROMPT_TOKENS
+
+
+@pytest.mark.parametrize("error", [RAISED["sys.exit"], RAISED["a task that the model cancelled"]])
+def test_where_all_fail_the_call_fails(runner: Any, error: BaseException) -> None:
+    for face in (ReASCRunnable, ChatReASC):
+        reasc: Any = face(model=saying(Reply("half a", error=error)), answer="number")  # type: ignore[arg-type]
+        for call in (runner.invoke, runner.stream):
+            with pytest.raises(SamplingError, match=type(error).__name__):
+                in_time(lambda call=call, reasc=reasc: call(reasc, "q"))
+
+
+@pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC])
+@pytest.mark.parametrize(
+    "fault", [RAISED["sys.exit"], RAISED["a task that the model cancelled"], YIELDED["a list, then text"]]
+)
+def test_a_batch_loses_nothing_else(runner: Any, fault: Any, face: Any) -> None:
+    if isinstance(fault, BaseException):
+        model = raising(fault)
+    else:
+        model = Yielding(script=lambda question, index: Reply("the answer is 1"), odd=fault)
+    reasc = face(model=model, answer="number", concurrency=4)
+    messages = in_time(lambda: runner.batch(reasc, ["q", "r"]))
+    assert [message.response_metadata["reasc"]["answer"] for message in messages] == ["1", "1"]
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_an_interrupt_ends_the_call(runner: Any, make: Callable[[Scripted], Any]) -> None:
+    reasc = ReASCRunnable(model=make(raising(KeyboardInterrupt())), concurrency=4)
+    with pytest.raises(KeyboardInterrupt):
+        in_time(lambda: runner.solve(reasc, "q"))
+
+
+class OddEnd(Chat):
+    """The second request's stream ends with a number for a reason, and then with a word."""
+
+    def events(self, request: Request, at: int = 0) -> Iterator[Any]:
+        for event in super().events(request, at):
+            reason = (event["choices"] or [{}])[0].get("finish_reason")
+            if reason and at == 1:
+                yield self.chunk(choices=[{"index": 0, "delta": {}, "finish_reason": 5}])
+            yield event
+
+
+@pytest.mark.parametrize("kind", ["langchain-openai", "ours"])
+def test_a_server_whose_chunks_do_not_add_up(runner: Any, kind: str) -> None:
+    from langchain_openai import ChatOpenAI
+
+    with serving(OddEnd()) as served:
+        fields: dict[str, Any] = {"model": "m", "base_url": served.url, "api_key": "none"}
+        model: Any = ChatOpenAI(**fields) if kind != "ours" else ChatOpenAICompatible(**fields, preset="openai")
+        result = in_time(lambda: runner.solve(ReASCRunnable(model=model, concurrency=4), "q"))
+    assert (result.answer, len(result.failures)) == ("42", 1)
