@@ -1,5 +1,6 @@
 """``ReASCMiddleware``: votes over what an agent is about to do, inside ``create_agent``."""
 
+import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
@@ -164,7 +165,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         """The asynchronous :meth:`wrap_model_call`."""
         ledger = Ledger()
         with self._kept_if_failed(request, ledger):
-            response = await handler(self._voting(request, ledger))
+            voting = await asyncio.to_thread(self._voting, request, ledger)  # which may read what was learned
+            response = await handler(voting)
         return self._settled(request, ledger, response)
 
     def _voting(self, request: ModelRequest[Any], ledger: Ledger) -> ModelRequest[Any]:

@@ -22,6 +22,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.daemons import start_daemon
+from langchain_reasc.models.event_loop import in_event_loop
 from langchain_reasc.runnable.observing import Finished, observed
 
 __all__ = ["ConsensusCalibrator"]
@@ -86,10 +87,26 @@ class ConsensusCalibrator:
         self._next_save = -math.inf
         self._numbers = count()
         self._begin_threads()
-        if self._file is not None and (state := self._file.load()) is not None:
-            self._check(state)
-            self._learner.restore(state)
+        self._restored = self._file is None
+        if not in_event_loop():
+            self.restore()
         _calibrators.add(self)
+
+    def restore(self) -> None:
+        """Go on from the file, unless that was done. It is done by the first call where this was made in an event loop.
+
+        Raises:
+            CalibrationFileError: as when it is made.
+            FingerprintMismatch: likewise.
+        """
+        if self._restored:
+            return
+        with self._lock:
+            if not self._restored and self._file is not None:
+                if (state := self._file.load()) is not None:
+                    self._check(state)
+                    self._learner.restore(state)
+                self._restored = True
 
     def _begin_threads(self) -> None:
         """Locks and flags as they are while nothing goes on."""
@@ -99,12 +116,14 @@ class ConsensusCalibrator:
 
     def state(self) -> OnlineState:
         """All that it has learned."""
+        self.restore()
         with self._lock:
             return self._learner.state()
 
     @property
     def calibration(self) -> Calibration | None:
         """The latest calibration, or None while too little has been seen."""
+        self.restore()
         return self._learner.calibration
 
     def notice(self, calibration: Calibration | None) -> str:

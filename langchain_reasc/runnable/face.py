@@ -61,9 +61,10 @@ class VoteFields(Recreated):
     bottom 10 %, W = 128) where the model gives that signal, else the same score of one that it gives; with
     ``ask_confidence``, what the model states where it gives none."""
     online_state: str | Path | None = None
-    """The file in which ``calibration="online"`` keeps what it has learned: read at the start, where it is there, and
-    written every few seconds while it learns, and when the process ends. It holds scores, and answers as numbers, but
-    no text. A file of another model is refused. Processes that share one learn together."""
+    """The file in which ``calibration="online"`` keeps what it has learned: read at the start, where it is there (in an
+    event loop, by a thread of the first call), and written every few seconds while it learns, and when the process
+    ends. It holds scores, and answers as numbers, but no text. A file of another model is refused. Processes that share
+    one learn together."""
     audit: float = Field(default=0.05, ge=0, le=1)
     """For what share of the questions that ``calibration="online"`` decides one more response is drawn, and paid for,
     to see whether what was learned still holds. Where it does not, it counts votes (ASC) and learns again."""

@@ -14,6 +14,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
+from langchain_reasc.models.event_loop import import_deferred, in_event_loop
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.solver import Solver
@@ -110,6 +111,8 @@ def prepared_solver(
     solver.require_confidence(prepared)
     solver.require_correctness()
     solver.misnamed(prepared)
+    if not in_event_loop():  # else a thread of the first call does it
+        import_deferred()
     return solver
 
 

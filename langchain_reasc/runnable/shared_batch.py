@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.daemons import DaemonExecutor
+from langchain_reasc.models.event_loop import aimport_deferred
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.batch import Batch, Outcome, RunT, unanswered
 from langchain_reasc.runnable.progress import shown
@@ -89,6 +90,7 @@ class SharedBatch(Batch):
         """The asynchronous :meth:`completed`."""
         if not self._configs:
             return
+        await aimport_deferred()
         slots, tasks = AsyncSlots(self._limit), list[asyncio.Task[_Asked]]()
         with shown(self._progress, len(self._inputs)) as move:
             try:

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
+from langchain_reasc.models.event_loop import aimport_deferred
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.ballot import refuse_async
 from langchain_reasc.runnable.question import Question, Start
@@ -38,6 +39,7 @@ class Solver(Terms):
 
     async def afirst(self, question: Question, config: RunnableConfig, slots: AsyncSlots) -> Sample:
         """The asynchronous :meth:`first`."""
+        await self._restore()
         [(sample, _)] = [pair async for pair in self._adrawn(adrawn, question, 1, range, config, slots)]
         question.clock.pause()
         return sample
@@ -69,6 +71,7 @@ class Solver(Terms):
         self, question: Question, config: RunnableConfig, *, slots: AsyncSlots, start: Start | None = None
     ) -> ReASCResult:
         """The asynchronous :meth:`solve`."""
+        await self._restore()
         session = self.session(question, start, config)
         with _accounted(session, question):
             if start and start.sample.status == "complete":
@@ -105,6 +108,7 @@ class Solver(Terms):
         self, question: Question, config: RunnableConfig, *, slots: AsyncSlots
     ) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
         """The asynchronous :meth:`stream`."""
+        await self._restore()
         session = self.session(question, None, config)
         with _accounted(session, question):
             while wanted := session.wanted:
@@ -146,6 +150,11 @@ class Solver(Terms):
                     _raise_if_broken_off(item, begun)
         self.limit(session, question)
 
+    async def _restore(self) -> None:
+        """Read what was learned online, in a thread."""
+        if self.online:
+            await asyncio.to_thread(self.online.restore)
+
     async def aresult(self, session: Session) -> ReASCResult:
         """The asynchronous :meth:`result`."""
         if self.mixture is None:
@@ -173,6 +182,7 @@ class Solver(Terms):
         self.limit(session, question)
 
     async def _aconsidered(self, session: Session, sample: Sample, question: Question) -> bool:
+        await aimport_deferred()
         if not self.extract.blocks:
             return _considered(session, sample, question.model)
         try:

@@ -1,5 +1,6 @@
 """``online_state=PATH``: what is learned outlives the process, and says nothing of what was asked."""
 
+import asyncio
 import json
 import os
 import random
@@ -23,6 +24,7 @@ from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
 from . import learning
+from .conftest import Runner
 from .fakes import TOP_K, Reply, Scripted
 from .learning import MINIMUM, calibrator
 
@@ -320,3 +322,35 @@ def test_two_that_write_the_same_file_never_leave_half_of_one(path: Path) -> Non
     while any(one.is_alive() for one in writing):
         assert load_online_state(path) in (*states, None)
     assert [one.name for one in path.parent.iterdir()] == ["state.json"]
+
+
+def test_in_an_event_loop_the_file_is_read_by_a_thread_of_the_first_call(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = online(path)
+    ask(Runner(), before, 3)
+    learned(before).save()
+    readers: list[threading.Thread] = []
+    read = online_state.load_online_state
+
+    def reading(source: Any) -> Any:
+        readers.append(threading.current_thread())
+        return read(source)
+
+    monkeypatch.setattr(online_state, "load_online_state", reading)
+
+    async def main() -> Any:
+        reasc = online(path)
+        assert not readers
+        first = await reasc.abatch(["a", "b"])
+        other = online(path, model={"model_name": "other"})
+        with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: calibrated on .scripted."):
+            await other.ainvoke("q")
+        assert not other.model.log.calls  # type: ignore[attr-defined]
+        with pytest.raises(FingerprintMismatch):  # again, as long as it is so
+            other.invoke("q")
+        return first[0].response_metadata["reasc"]["notices"]
+
+    assert "(3 of 32 questions seen)" in asyncio.run(main())[0]
+    assert readers and readers[0] is not threading.main_thread()
+    assert online(path).learned is None and readers[-1] is threading.main_thread()

@@ -1,0 +1,68 @@
+"""An event loop in which ReASC is made, and used for the first time in a process, goes on meanwhile."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from langchain_reasc.calibration.online_state import ObservedQuestion, save_online_state
+from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+
+PATH = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])  # where the tests' modules are
+SCRIPT = """
+import asyncio, gc, sys, time
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
+from agents.acting import ASKED, acting, get_weather
+from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
+
+def of(face, **options):
+    if face == "runnable":
+        return ReASCRunnable(model=acting(), answer="message", **options)
+    inside = [ReASCMiddleware(**options)] if face == "middleware" else []
+    return create_agent(acting() if inside else ChatReASC(model=acting(), **options), [get_weather], middleware=inside)
+
+async def main(face, state):
+    beats = []
+
+    async def beat():
+        while True:
+            beats.append(time.thread_time())
+            await asyncio.sleep(0.0005)
+
+    beating = asyncio.create_task(beat())
+    await asyncio.sleep(0.01)
+    options = {"calibration": "online", "online_state": state, "allow_fingerprint_mismatch": True} if state else {}
+    voting = of(face, **options)
+    await asyncio.sleep(0.01)
+    asked = [HumanMessage(ASKED)]
+    await voting.ainvoke(asked if face == "runnable" else {"messages": asked})
+    await asyncio.sleep(0.01)
+    beating.cancel()
+    assert "scipy.special" in sys.modules
+    print(max(after - before for before, after in zip(beats, beats[1:])))
+
+gc.disable()  # what it takes depends on all that the process has imported
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["counting", "online"])
+@pytest.mark.parametrize("face", ["runnable", "chat model", "middleware"])
+def test_the_loop_goes_on(face: str, kept: bool, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    if kept:
+        new = ConsensusCalibrator().state()
+        question = ObservedQuestion(answers=(0, 1) * 8, scores=((0.5,) * 16,) * len(new.measures), counted=True)
+        save_online_state(new.model_copy(update={"questions": (question,) * 512, "seen": 512}), state)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, face, str(state) if kept else ""],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=os.environ | {"PYTHONPATH": PATH},
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 0.06, "seconds that the loop was held, of its thread's own time"
