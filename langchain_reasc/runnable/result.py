@@ -17,12 +17,13 @@ from langchain_reasc.models.contract import (
     TOKEN_SIGNALS_INFO,
 )
 from langchain_reasc.models.usage import estimated_usage, is_estimated, output_tokens, reported_usage
+from langchain_reasc.runnable.account import account_of
 from langchain_reasc.runnable.summary import as_html, as_text, sentence, shortened
 from langchain_reasc.sampling import Sample
 
 __all__ = ["Likelihood", "ReASCResult", "SampledResponse", "Usage"]
 
-_SIGNALS: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED})
+_DROPPED: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED, FAILED_ATTEMPTS})
 _LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
 
 
@@ -248,20 +249,14 @@ def accounted(
     guarantee: str | None = None,
 ) -> AIMessage:
     """The winning response, carrying the account of the decision."""
-    account: Mapping[str, Any] = {
+    figures = {
         "method": method,
-        "answer": decision.answer,
-        "stage": decision.stage,
-        "reason": decision.reason,
         "samples": decision.samples,
         "launched": len(responses),
         "failed": sum(response.status == "failed" for response in responses),
         "without_confidence": without_confidence,
-        "evidence": decision.evidence,
-        "posterior": decision.posterior,
         **(likelihoods or {}),
         **({"guarantee": guarantee} if guarantee else {}),
-        **({"parts": _parts(decision)} if decision.parts else {}),
         "tokens": {
             "input": usage.input_tokens,
             "output": usage.output_tokens,
@@ -269,14 +264,14 @@ def accounted(
             "estimated": usage.estimated,
             **_told_of(usage.judge),
         },
-        "notices": list(notices),
     }
+    account = account_of(decision, winner, notices, figures)
     kept = kept_metadata(winner, logprobs=keep_logprobs)
     return winner.model_copy(update={"response_metadata": {**kept, "reasc": account}, "usage_metadata": usage.bill})
 
 
 def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
-    """The metadata of a response but for figures of single tokens.
+    """The metadata of a response but for figures of single tokens, and requests that failed.
 
     Those stay in ReASCResult.responses: a message lives on in histories, traces and checkpoints, and the logprobs of
     1,000 tokens with 20 alternatives each are 0.9 MB.
@@ -285,7 +280,7 @@ def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
         message: the response.
         logprobs: whether the provider's logprobs are kept, since the user asked for them.
     """
-    dropped = _SIGNALS if logprobs else _SIGNALS | _LOGPROBS
+    dropped = _DROPPED if logprobs else _DROPPED | _LOGPROBS
     return {key: value for key, value in message.response_metadata.items() if key not in dropped}
 
 
@@ -293,11 +288,3 @@ def _told_of(judge: UsageMetadata | None) -> dict[str, Any]:
     if judge is None:
         return {}
     return {"judge": {"input": judge["input_tokens"], "output": judge["output_tokens"]}}
-
-
-def _parts(decision: Decision) -> dict[str, Any]:
-    """What was decided one by one: which tools and which arguments, or each field."""
-    return {
-        name: {"answer": part.answer, "evidence": part.evidence, "posterior": part.posterior}
-        for name, part in decision.parts.items()
-    }

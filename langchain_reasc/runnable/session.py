@@ -234,7 +234,9 @@ class Session:
             likelihoods=likelihoods,
             guarantee=self._promised(decision),
         )
-        logger.debug("answer %r after %d of %d samples: %s", decision.answer, decision.samples, len(samples), decision)
+        logger.debug(
+            "decided after %d of %d samples: %s", *(decision.samples, len(samples)), message.response_metadata["reasc"]
+        )
         return ReASCResult(message, decision, responses, usage, tuple(notices))
 
     def _likelihoods(self, decision: Decision) -> dict[str, Likelihood]:
