@@ -1,11 +1,11 @@
 """How a response ended, in the words of the providers that LangChain has integrations for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 
-__all__ = ["Ending", "ending_of", "is_refusal"]
+__all__ = ["Ending", "ending_of", "is_refusal", "says_how_it_ended"]
 
 Ending = Literal["whole", "cut off", "filtered", "refused", "malformed call"]
 
@@ -30,8 +30,9 @@ _FIELDS = (
     "stopReason",
     "finishReason",
     "native_finish_reason",
-    "status",
+    "status",  # OpenAI's Responses API, whose streams have no other word for their end
 )
+_BLOCKED = "prompt_feedback"  # Gemini, in place of a response
 
 
 def ending_of(message: AIMessage) -> Ending:
@@ -39,6 +40,11 @@ def ending_of(message: AIMessage) -> Ending:
     endings = {_REASONS[reason] for reason in _said(message.response_metadata) if reason in _REASONS}
     whole: Ending = "whole"
     return next((ending for ending, _ in _ENDINGS if ending in endings), whole)
+
+
+def says_how_it_ended(metadata: Mapping[str, Any]) -> bool:
+    """Whether the metadata of a response, or of a part of its stream, has the provider's word for its end."""
+    return any(metadata.get(field) for field in (*_FIELDS, _BLOCKED))
 
 
 def is_refusal(message: AIMessage) -> bool:
@@ -52,9 +58,10 @@ def _said(metadata: dict[str, Any]) -> Iterator[str]:
     for field in _FIELDS:
         if (reason := metadata.get(field)) is not None:
             yield _once(str(getattr(reason, "value", reason)).rpartition(".")[2].lower())
-    details = metadata.get("incomplete_details")
-    if isinstance(details, dict) and details.get("reason"):
-        yield str(details["reason"]).lower()
+    for field, key in (("incomplete_details", "reason"), (_BLOCKED, "block_reason")):
+        details = metadata.get(field)
+        if isinstance(details, dict) and (reason := details.get(key)):
+            yield str(getattr(reason, "value", reason)).lower()
 
 
 def _once(reason: str) -> str:

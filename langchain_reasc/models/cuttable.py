@@ -16,6 +16,7 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
+from langchain_reasc.answers.ending import says_how_it_ended
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.cutoff import CUTOFF, Cutoff, aread, read
 from langchain_reasc.models.logprobs import count_tokens
@@ -108,7 +109,7 @@ class _Ending:
     def chunk(self, before: list[ChatGenerationChunk]) -> ChatGenerationChunk:
         """The last chunk of a stream: why it ended, and the usage that has not come."""
         told = [{**(chunk.generation_info or {}), **chunk.message.response_metadata} for chunk in before]
-        if any(one.get(FINISH_REASON) for one in told):  # it had ended, and only its usage was to come
+        if any(map(says_how_it_ended, told)):  # it had ended, and only its usage was to come
             ended: dict[str, Any] = {}
         else:
             ended = {FINISH_REASON: CANCELLED, **self._model_name(told)}

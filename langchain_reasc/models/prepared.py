@@ -23,6 +23,7 @@ from langchain_reasc.models.integrations import (
     PerConfig,
     asks_for_logprobs,
     findings,
+    integration_of,
     is_configurable,
     moved_seed,
     own_copy,
@@ -180,6 +181,11 @@ class PreparedModel:
     def streams(self) -> bool:
         """Whether a sample can be read as a stream (and so be cut off in the middle)."""
         return _streams(self.model)
+
+    @property
+    def names_end(self) -> bool:
+        """Whether each stream of it ends with a reason; one without was broken off."""
+        return isinstance(self.model, BaseChatModel) and integration_of(self.model).names_end
 
     @property
     def sampler(self) -> ParallelSampler | None:

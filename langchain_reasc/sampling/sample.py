@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
+from langchain_reasc.answers.ending import says_how_it_ended
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.merging import message_of
 
 __all__ = ["Sample", "merged", "streamed"]
-
-# What langchain-openai's client and its children call themselves.
-_OPENAI_CLIENTS: Final = ("openai", "deepseek", "xai")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +48,21 @@ def merged(chunks: Sequence[Any]) -> AIMessage:
     return first
 
 
-def streamed(chunks: Sequence[Any]) -> AIMessage:
+def streamed(chunks: Sequence[Any], *, names_end: bool) -> AIMessage:
     """The message of a stream that has ended by itself.
 
+    Args:
+        chunks: of the stream.
+        names_end: whether the provider names a reason at each stream's end.
+
     Raises:
-        SamplingError: it was cut off in good order for HTTP. OpenAI's protocol names a reason at each stream's end, and
-            its client does not miss it; half an answer would then be taken for a whole one.
+        SamplingError: it was cut off in good order for HTTP. Clients do not miss the reason; half an answer would then
+            be taken for a whole one.
     """
     message = merged(chunks)
-    metadata = message.response_metadata
-    if metadata.get("model_provider") in _OPENAI_CLIENTS and not metadata.get("finish_reason"):
-        raise SamplingError("the stream ended without a finish reason, so the response may have been cut off")
+    if names_end and not says_how_it_ended(message.response_metadata):
+        raise SamplingError(
+            "the stream ended without a finish reason (finish_reason, stop_reason, status), so the response may have "
+            "been cut off"
+        )
     return message

@@ -121,7 +121,7 @@ def _one(wave: Wave, index: int, chunks: Chunks, pass_on: PassOn | None) -> Samp
                 chunks.append(chunk)
                 if pass_on and isinstance(chunk, AIMessageChunk):
                     pass_on(chunk)
-    return _ended(wave, index, streamed(chunks))
+    return _ended(wave, index, streamed(chunks, names_end=model.names_end))
 
 
 async def _aone(wave: Wave, index: int, pass_on: PassOn | None) -> Sample:
@@ -137,7 +137,7 @@ async def _aone(wave: Wave, index: int, pass_on: PassOn | None) -> Sample:
                     chunks.append(chunk)
                     if pass_on and isinstance(chunk, AIMessageChunk):
                         pass_on(chunk)
-        return _ended(wave, index, streamed(chunks))
+        return _ended(wave, index, streamed(chunks, names_end=model.names_end))
     except BaseException as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():

@@ -93,8 +93,6 @@ def _of_sampling(leaf: Leaf, integration: Integration) -> Iterator[str]:
 def _of_logprobs(leaf: Leaf, integration: Integration) -> Iterator[str]:
     if integration.no_logprobs:
         yield f"no confidence: {integration.no_logprobs}"
-    if getattr(leaf.model, "use_responses_api", None) and integration.settings.get("use_responses_api") is False:
-        yield "the Responses API returns no logprobs; chat completions are used in its place"
 
 
 def _seed(leaf: Leaf) -> Any:

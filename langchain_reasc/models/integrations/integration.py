@@ -32,12 +32,13 @@ class Integration:
         seed: sets the random seed, so that it can be moved on from sample to sample: a name, or a function for where
             that does not do; None where nothing sets it.
         options: an argument of a call whose dict stands in place of the fields, as Ollama's ``options``.
-        settings: fields to set while logprobs are read, name -> value.
         arguments: what every call is given besides, name -> value.
         own_copy: whether each sample gets a copy of the model to itself, since a call may leave on the model what
             another, made at the same time, reads there. False where that is known not to happen, and where calls are
             to find what others left: a count of calls, as in LangChain's fakes, by which they say something else each
             time.
+        names_end: whether each stream ends with a reason, such as ``finish_reason``. One without was broken off, though
+            HTTP took it for whole, and its sample fails.
         counts_tokens: whether ``get_num_tokens_from_messages`` counts a prompt by the model's own tokenizer without
             asking anybody: most classes ask their provider, or fetch a table from the net.
     """
@@ -50,9 +51,9 @@ class Integration:
     n: str | None = "n"
     seed: str | MovedSeed | None = "seed"
     options: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     own_copy: bool = True
+    names_end: bool = False
     counts_tokens: bool = False
 
     @property

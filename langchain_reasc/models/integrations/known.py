@@ -16,8 +16,8 @@ __all__ = ["KNOWN", "unknown"]
 
 
 # No call of theirs leaves a request on the model or its clients: tests/models/integrations/test_own_copies.py looks,
-# but for ChatVertexAI, of which its code was read.
-_Shared = partial(Integration, own_copy=False)
+# but for ChatVertexAI, of which its code was read. All name the end of their streams.
+_Shared = partial(Integration, own_copy=False, names_end=True)
 _COUNTING: Final = (FakeListChatModel, FakeMessagesListChatModel)  # find their next response by what calls left
 
 
@@ -32,23 +32,24 @@ def _in_process(model: BaseChatModel) -> Integration:
     return _Shared(logprobs=None if getattr(model, "signals", ()) else "logprobs", counts_tokens=True)
 
 
-# OpenAI: top_logprobs "an integer between 0 and 20" (openai, completion_create_params.py).
-# The Responses API returns no logprobs through langchain-openai.
-_OPENAI = _Shared(settings={"use_responses_api": False})
+def _openai(model: BaseChatModel) -> Integration:
+    """OpenAI: top_logprobs "an integer between 0 and 20" (openai, completion_create_params.py)."""
+    if getattr(model, "use_responses_api", None):
+        return _Shared(logprobs=None, no_logprobs="langchain-openai drops the logprobs of the Responses API")
+    return _Shared()
+
 
 KNOWN: Final[Mapping[str, Integration | Callable[[BaseChatModel], Integration]]] = {
     "langchain_reasc_llama_cpp.ChatLlamaCpp": _in_process,
-    "langchain_openai.BaseChatOpenAI": _OPENAI,  # ChatOpenAI, AzureChatOpenAI and all built on them
+    "langchain_openai.BaseChatOpenAI": _openai,  # ChatOpenAI, AzureChatOpenAI and all built on them
     # xai-sdk, chat.py: top_logprobs "an integer between 0 and 8".
-    "langchain_xai.ChatXAI": _Shared(max_top_logprobs=8, settings=_OPENAI.settings),
+    "langchain_xai.ChatXAI": _Shared(max_top_logprobs=8),
     # cerebras-cloud-sdk, completion_create_params.py: top_logprobs 0 to 20. The class streams synchronously in
     # a way of its own, which forgets ``stream_usage``.
-    "langchain_cerebras.ChatCerebras": _Shared(
-        settings=_OPENAI.settings, arguments={"stream_options": {"include_usage": True}}
-    ),
+    "langchain_cerebras.ChatCerebras": _Shared(arguments={"stream_options": {"include_usage": True}}),
     # together, completion_create_params.py: ``logprobs`` is "an integer between 0 and 20". In streams it is a float per
     # chunk (chat_completion_chunk.py), which langchain-core cannot merge.
-    "langchain_together.ChatTogether": _Shared(top_logprobs=None, streams_logprobs=False, settings=_OPENAI.settings),
+    "langchain_together.ChatTogether": _Shared(top_logprobs=None, streams_logprobs=False),
     # fireworks-ai, completion_create_params.py: top_logprobs "0 <= x <= 5".
     "langchain_fireworks.ChatFireworks": _Shared(max_top_logprobs=5),
     "langchain_openrouter.ChatOpenRouter": _Shared(),  # openrouter, chatrequest.py: top_logprobs "(0-20)"
@@ -66,12 +67,15 @@ KNOWN: Final[Mapping[str, Integration | Callable[[BaseChatModel], Integration]]]
     ),
     # The class reads logprobs of whole responses only, and their number from its own field (_utils.py, chat_models.py).
     # Google's clients name no limit; 5 is a cautious choice.
-    "langchain_google_vertexai.ChatVertexAI": _Shared(top_logprobs=None, max_top_logprobs=5, streams_logprobs=False),
+    "langchain_google_vertexai.ChatVertexAI": _Shared(
+        top_logprobs=None, max_top_logprobs=5, streams_logprobs=False, names_end=False
+    ),
     # Its client keeps the request that it is about to send as ``last_inputs``, where another thread replaces it.
     "langchain_nvidia_ai_endpoints.ChatNVIDIA": Integration(
         logprobs=None,
         no_logprobs="langchain-nvidia-ai-endpoints drops logprobs; ChatOpenAI with the same base_url keeps them",
         n=None,
+        names_end=True,
     ),
     "langchain_anthropic.ChatAnthropic": _Shared(
         logprobs=None, no_logprobs="Anthropic's API returns no logprobs", n=None, seed=None

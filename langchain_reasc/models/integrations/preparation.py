@@ -146,7 +146,6 @@ def _changes(
         update |= {"disable_streaming": True, **({"streaming": False} if "streaming" in fields else {})}
     if not logprobs:
         return update, added
-    update |= {name: value for name, value in integration.settings.items() if name in fields}
     asked = integration.asked(model, arguments)
     by_field = {name for name, value in asked.items() if name in fields and _fits(fields[name].annotation, value)}
     update |= {name: asked[name] for name in by_field}

@@ -71,16 +71,6 @@ def test_our_own_model_is_asked_for_no_logprobs_beside_its_signals() -> None:
         assert PreparedModel.of(bare, logprobs=True).model.logprobs is True  # type: ignore[attr-defined]
 
 
-def test_the_responses_api_is_switched_off_where_logprobs_are_read() -> None:
-    model = model_of("ChatOpenAI", use_responses_api=True)
-    source = PreparedModel.of(model, logprobs=True)
-    assert source.model.use_responses_api is False  # type: ignore[attr-defined]
-    assert any("the Responses API returns no logprobs" in notice for notice in source.notices)
-    counting = PreparedModel.of(model)
-    assert counting.model.use_responses_api is True  # type: ignore[attr-defined]
-    assert counting.notices == ()
-
-
 def test_where_streams_lose_logprobs_responses_are_taken_whole(runner: Any) -> None:
     with serving(PROVIDERS["ChatTogether"].wire) as served:
         model = PROVIDERS["ChatTogether"].model(served.root, streaming=True)

@@ -7,17 +7,20 @@ import numpy as np
 import pytest
 from langchain_core.messages import HumanMessage
 from runnable.fakes import calibration
-from servers.chat_wire import PROMPT_TOKENS
+from servers.chat_wire import DONE, PROMPT_TOKENS
+from servers.exchange import Exchange
 from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.logprobs import token_signals_of
 
 from .openai_wires import TOKENS, alternatives, chosen
 from .providers import COUNTING, PROVIDERS, ROWS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
 
+ENDS = ("'stop'", "STOP", "end_turn", "message_stop", "'done': True", "'choices': []", DONE)
+"""What tells of an end, in the words of all providers."""
 NEVER_SURE = 100.0  # the mean of a calibration beside which every response counts as one vote
 
 
@@ -101,3 +104,31 @@ def test_a_set_n_is_set_aside(runner: Any, provider: Provider) -> None:
         again = runner.solve(ReASCRunnable(model=provider.model(served.root).bind(n=3)), "q")
     assert {request.get("n", 1) for request in served.requests} == {1}
     assert any("n=3 was set aside" in notice for notice in again.notices)
+
+
+@each(PROVIDERS)
+def test_a_stream_that_breaks_off_is_no_whole_response(runner: Any, provider: Provider) -> None:
+    """The connection is closed in good order, without the events that tell of the end."""
+
+    async def broken(exchange: Exchange) -> None:
+        whole = exchange.stream
+
+        async def half(documents: Any, *rest: Any) -> None:
+            await whole([one for one in documents if not any(word in str(one) for word in ENDS)], *rest)
+
+        exchange.stream = half  # type: ignore[method-assign]
+        await provider.wire(exchange)
+
+    with serving(broken) as served, pytest.raises(SamplingError, match="the stream ended without a finish reason"):
+        runner.invoke(ReASCRunnable(model=provider.model(served.root)), "q")
+
+
+def test_a_prompt_that_gemini_blocks_is_filtered(runner: Any) -> None:
+    async def blocked(exchange: Exchange) -> None:
+        feedback = {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}}
+        await exchange.stream([feedback])
+
+    with serving(blocked) as served:
+        model = PROVIDERS["ChatGoogleGenerativeAI"].model(served.root)
+        result = runner.solve(ReASCRunnable(model=model, max_samples=2), "q")
+    assert "2 of 2 responses cast no vote: stopped by a content filter (2)" in result.notices
