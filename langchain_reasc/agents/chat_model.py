@@ -42,7 +42,6 @@ from langchain_reasc.models.integrations import leaves
 from langchain_reasc.runnable.ballot import DeservesVote
 from langchain_reasc.runnable.question import Question, SpendingListener
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
 __all__ = ["ChatReASC"]
 
@@ -192,8 +191,7 @@ class ChatReASC(StandIn):
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
         passed = PassedOn(logprobs=question.model.logprobs_wanted)
-        slots = Slots(below.get("max_concurrency"))
-        with _the_model_s_own_error(), closing(self._solver.stream(question, below, slots=slots)) as parts:
+        with _the_model_s_own_error(), closing(self._solver.stream(question, below)) as parts:
             for part in parts:
                 if isinstance(part, ReASCResult):
                     yield ChatGenerationChunk(message=passed.last(_told(part, question)))
@@ -219,9 +217,8 @@ class ChatReASC(StandIn):
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
         passed = PassedOn(logprobs=question.model.logprobs_wanted)
-        slots = AsyncSlots(below.get("max_concurrency"))
         with _the_model_s_own_error():
-            async with aclosing(self._solver.astream(question, below, slots=slots)) as parts:
+            async with aclosing(self._solver.astream(question, below)) as parts:
                 async for part in parts:
                     if isinstance(part, ReASCResult):
                         yield ChatGenerationChunk(message=passed.last(_told(part, question)))
@@ -234,7 +231,7 @@ class ChatReASC(StandIn):
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
         with _the_model_s_own_error():
-            return _told(self._solver.solve(question, below, slots=Slots(below.get("max_concurrency"))), question)
+            return _told(self._solver.solve(question, below), question)
 
     async def _aanswered(
         self,
@@ -246,8 +243,7 @@ class ChatReASC(StandIn):
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
         with _the_model_s_own_error():
-            slots = AsyncSlots(below.get("max_concurrency"))
-            return _told(await self._solver.asolve(question, below, slots=slots), question)
+            return _told(await self._solver.asolve(question, below), question)
 
     def _question(
         self, messages: Messages, stop: list[str] | None, below: RunnableConfig, kwargs: dict[str, Any]

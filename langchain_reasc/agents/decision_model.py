@@ -28,7 +28,6 @@ from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.solver import Solver
 from langchain_reasc.sampling.runs import AsyncRun, Run
-from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
 __all__ = ["DecisionResponse", "ReASCDecisionModel"]
 
@@ -141,21 +140,19 @@ class ReASCDecisionModel(VoteFields, BaseDecisionModel):
 
     def _answered(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
         found: _Found = {}
-        slots = Slots(config.get("max_concurrency"))
         for asked in asked_questions(request):
             below, solver = asked.config(config), self._solver_of(asked)
             with _noted(asked, found):
-                result = solver.solve(solver.question(asked.messages, below, kwargs), below, slots=slots)
+                result = solver.solve(solver.question(asked.messages, below, kwargs), below)
                 found[asked.id] = asked.answer(result), result
         return self._response(found)
 
     async def _aanswered(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
         found: _Found = {}
-        slots = AsyncSlots(config.get("max_concurrency"))
         for asked in asked_questions(request):
             below, solver = asked.config(config), self._solver_of(asked)
             with _noted(asked, found):
-                result = await solver.asolve(solver.question(asked.messages, below, kwargs), below, slots=slots)
+                result = await solver.asolve(solver.question(asked.messages, below, kwargs), below)
                 found[asked.id] = asked.answer(result), result
         return self._response(found)
 

@@ -25,6 +25,7 @@ from langchain_reasc.models.integrations import (
     findings,
     integration_of,
     is_configurable,
+    leaves,
     moved_seed,
     own_copy,
     prepared,
@@ -56,6 +57,7 @@ class PreparedModel:
         later: the arguments that were bound before it is resolved.
         quiet: whether its calls are told to no handler, because one run around them all is.
         ask_confidence: whether it is asked to state how confident it is, see :mod:`langchain_reasc.models.stated`.
+        origin: the user's model, of which this is a copy; of one inside wrappers, that one.
         live: the same model for a response that is passed on while it comes, and whose confidence nobody reads; None
             where none is.
     """
@@ -71,6 +73,7 @@ class PreparedModel:
     later: Mapping[str, Any] = field(default_factory=dict)
     quiet: bool = False
     ask_confidence: bool = False
+    origin: object = None
     live: "PreparedModel | None" = None
 
     @classmethod
@@ -95,6 +98,7 @@ class PreparedModel:
             ask_confidence: whether the model is asked to state its confidence in its response.
             **kwargs: further arguments of every call; they win over bound ones.
         """
+        origin = _innermost(model)
 
         def prepare(one: Runnable[LanguageModelInput, Any]) -> "PreparedModel":
             # In a context of its own, or callbacks of a run around it would be taken for bound ones.
@@ -103,7 +107,7 @@ class PreparedModel:
             live = None
             if quiet and not ask_confidence:  # which is stated in the text, and taken out of it
                 live = Context().run(make, logprobs=False, live=True)
-            return replace(ready, ask_confidence=ask_confidence, live=live)
+            return replace(ready, ask_confidence=ask_confidence, origin=origin, live=live)
 
         if not is_configurable(model):
             return prepare(model)
@@ -111,7 +115,14 @@ class PreparedModel:
         try:
             default = per_config.under({})
         except ConfigurationError:  # only the config of a call says what it is
-            return cls(model, without_n(kwargs), per_config=per_config, quiet=quiet, ask_confidence=ask_confidence)
+            return cls(
+                model,
+                without_n(kwargs),
+                per_config=per_config,
+                quiet=quiet,
+                ask_confidence=ask_confidence,
+                origin=origin,
+            )
         return replace(default, notices=(), no_logprobs=None, unasked=None, per_config=per_config)
 
     @classmethod
@@ -257,6 +268,12 @@ class PreparedModel:
             return Fingerprint(ask_confidence=asks)
         own = fingerprint_of(self.model, kwargs=self.kwargs, messages=messages, prompt=prompt, answer=answer)
         return own.model_copy(update={"ask_confidence": asks})
+
+
+def _innermost(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    while isinstance(model, RunnableBindingBase):
+        model = model.bound
+    return next((leaf.model for leaf in leaves(model, {})), model)
 
 
 def _streams(model: Runnable[Any, Any]) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
@@ -22,7 +22,7 @@ from langchain_reasc.runnable.question import Question, Start
 from langchain_reasc.runnable.solver import Solver
 from langchain_reasc.sampling import Sample
 from langchain_reasc.sampling.runs import AsyncRun, Run
-from langchain_reasc.sampling.slots import AsyncSlots, Slots
+from langchain_reasc.sampling.slots import checked_limit
 
 __all__ = ["Batch"]
 
@@ -68,7 +68,9 @@ class Batch:
         progress: Progress,
     ) -> None:
         self._solver, self._name, self._inputs, self._kwargs = solver, name, inputs, kwargs
-        self._configs = get_config_list(config, len(inputs))
+        configs = get_config_list(config, len(inputs))
+        self._limit = checked_limit(configs[0]) if configs else None
+        self._configs = [cast(RunnableConfig, {**one, "max_concurrency": self._limit}) for one in configs]
         self._return_exceptions, self._progress = return_exceptions, progress
         self._cutoff = Cutoff()
         self._runs: list[Any] = []
@@ -77,17 +79,17 @@ class Batch:
         """(index, winning response) in order of completion."""
         if not self._configs:
             return
-        slots, begun = Slots(self._limit), self._nothing_begun()
+        begun = self._nothing_begun()
         try:
             with DaemonExecutor(self._limit) as threads, shown(self._progress, len(begun)) as move:
                 try:
                     if self._solver.mixture:
-                        beginning = [threads.submit(self._begin, slots, index) for index in range(len(begun))]
+                        beginning = [threads.submit(self._begin, index) for index in range(len(begun))]
                         for _ in as_they_end(beginning):
                             pass
                         begun = [one.result() for one in beginning]
                     pairs = enumerate(zip(begun, self._starts(begun), strict=True))
-                    running = {threads.submit(self._decide, slots, index, *pair): index for index, pair in pairs}
+                    running = {threads.submit(self._decide, index, *pair): index for index, pair in pairs}
                     for done in as_they_end(running):
                         move()
                         yield running[done], done.result()
@@ -102,17 +104,17 @@ class Batch:
         """The asynchronous :meth:`completed`."""
         if not self._configs:
             return
-        slots, begun = AsyncSlots(self._limit), self._nothing_begun()
+        begun = self._nothing_begun()
         gate = asyncio.Semaphore(self._limit or len(begun))
         tasks: list[asyncio.Task[Outcome]] = []
         with shown(self._progress, len(begun)) as move:
             try:
                 if self._solver.mixture:
-                    beginning = (gated_coro(gate, self._abegin(slots, index)) for index in range(len(begun)))
+                    beginning = (gated_coro(gate, self._abegin(index)) for index in range(len(begun)))
                     begun = await _all([asyncio.ensure_future(one) for one in beginning])
                 starts = await asyncio.to_thread(self._starts, begun)  # fits mixtures
                 tasks = [
-                    asyncio.create_task(gated_coro(gate, self._adecide(slots, index, *pair)))
+                    asyncio.create_task(gated_coro(gate, self._adecide(index, *pair)))
                     for index, pair in enumerate(zip(begun, starts, strict=True))
                 ]
                 for done in asyncio.as_completed(tasks):
@@ -126,10 +128,6 @@ class Batch:
                 for run in self._runs:
                     await run.fail(unanswered())
 
-    @property
-    def _limit(self) -> int | None:
-        return self._configs[0].get("max_concurrency") if self._configs else None
-
     def _nothing_begun(self) -> list[_Begun | Exception | None]:
         return [None] * len(self._inputs)
 
@@ -141,30 +139,30 @@ class Batch:
         made = dict(zip(samples, starts(list(samples.values()), self._solver), strict=True))
         return [made.get(index) for index in range(len(begun))]
 
-    def _begin(self, slots: Slots, index: int) -> _Begun | Exception:
+    def _begin(self, index: int) -> _Begun | Exception:
         run = self._opened(Run, index)
         try:
             question = run.step(partial(self._question, index))
-            return _Begun(run, question, run.step(lambda config: self._solver.first(question, config, slots)))
+            return _Begun(run, question, run.step(lambda config: self._solver.first(question, config)))
         except Exception as error:
             return error
 
-    async def _abegin(self, slots: AsyncSlots, index: int) -> _Begun | Exception:
+    async def _abegin(self, index: int) -> _Begun | Exception:
         run = self._opened(AsyncRun, index)
         try:
-            question, sample = await run.step(partial(self._afirst, slots, index))
+            question, sample = await run.step(partial(self._afirst, index))
             return _Begun(run, question, sample)
         except Exception as error:
             return error
 
-    async def _afirst(self, slots: AsyncSlots, index: int, config: RunnableConfig) -> tuple[Question, Sample]:
+    async def _afirst(self, index: int, config: RunnableConfig) -> tuple[Question, Sample]:
         question = self._question(index, config)
-        return question, await self._solver.afirst(question, config, slots)
+        return question, await self._solver.afirst(question, config)
 
-    def _decide(self, slots: Slots, index: int, begun: _Begun | Exception | None, start: Start | None) -> Any:
+    def _decide(self, index: int, begun: _Begun | Exception | None, start: Start | None) -> Any:
         def answer(config: RunnableConfig) -> AIMessage:
             question = begun.question if isinstance(begun, _Begun) else self._question(index, config)
-            return self._solver.solve(question, config, slots=slots, start=start).message
+            return self._solver.solve(question, config, start=start).message
 
         try:
             if isinstance(begun, Exception):
@@ -176,12 +174,10 @@ class Batch:
                 raise
             return error
 
-    async def _adecide(
-        self, slots: AsyncSlots, index: int, begun: _Begun | Exception | None, start: Start | None
-    ) -> Outcome:
+    async def _adecide(self, index: int, begun: _Begun | Exception | None, start: Start | None) -> Outcome:
         async def answer(config: RunnableConfig) -> AIMessage:
             question = begun.question if isinstance(begun, _Begun) else self._question(index, config)
-            return (await self._solver.asolve(question, config, slots=slots, start=start)).message
+            return (await self._solver.asolve(question, config, start=start)).message
 
         try:
             if isinstance(begun, Exception):

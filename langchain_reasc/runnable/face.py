@@ -41,7 +41,8 @@ class VoteFields(Recreated):
     concurrency: int = Field(default=4, ge=1)
     """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
     open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds the
-    samples in flight of a whole call, over all inputs of a batch."""
+    samples in flight of a whole call, over all inputs of a batch and all branches of a chain: calls that draw from one
+    model under the same number at the same time share it, and wait for each other."""
     confidence: float | None = Field(default=None, gt=0.5, lt=1)
     """C_threshold of the Beta rules, ReASC and ASC: the posterior at which the evidence is sufficient; None for 0.95.
     Without a calibration, one that is given, be it 0.95, asks for the Beta rule on counts, ``ASC(confidence)``. With

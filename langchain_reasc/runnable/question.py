@@ -66,8 +66,8 @@ class Question:
     prompt_tokens: int | None = None
     live: bool = False
 
-    def wave(self, indices: range, config: RunnableConfig) -> Wave:
-        """Samples to draw now."""
-        wave = Wave(self.model, self.messages, indices, config, self.clock.wave())
+    def wave(self, indices: range, config: RunnableConfig, *, ended: Callable[[int], object]) -> Wave:
+        """Samples to draw now; ``ended`` is told of each that has ended."""
+        wave = Wave(self.model, self.messages, indices, config, self.clock.wave(), ended=ended)
         wave.cutoff.prompt_tokens = self.prompt_tokens
         return wave

@@ -17,7 +17,6 @@ from langchain_reasc.runnable.session import ResponseListener
 from langchain_reasc.runnable.shared_batch import SharedBatch
 from langchain_reasc.runnable.total_budget import Total
 from langchain_reasc.sampling.runs import AsyncRun, Run
-from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
 __all__ = ["ReASCRunnable"]
 
@@ -177,13 +176,13 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         self, input: LanguageModelInput, below: RunnableConfig, on_response: ResponseListener | None, kwargs: Any
     ) -> ReASCResult:
         question = self._solver.question(input, below, kwargs, on_response=on_response)
-        return self._solver.solve(question, below, slots=Slots(below.get("max_concurrency")))
+        return self._solver.solve(question, below)
 
     async def _asolved(
         self, input: LanguageModelInput, below: RunnableConfig, on_response: ResponseListener | None, kwargs: Any
     ) -> ReASCResult:
         question = self._solver.question(input, below, kwargs, on_response=on_response)
-        return await self._solver.asolve(question, below, slots=AsyncSlots(below.get("max_concurrency")))
+        return await self._solver.asolve(question, below)
 
     def _run(self, input: LanguageModelInput, config: RunnableConfig | None) -> Run:
         return Run(self.get_name(), input, config)

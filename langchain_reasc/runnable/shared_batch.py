@@ -18,7 +18,6 @@ from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.session import Session
 from langchain_reasc.runnable.total_budget import Total, TotalBudget
 from langchain_reasc.sampling.runs import AsyncRun, Run
-from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
 __all__ = ["SharedBatch"]
 
@@ -62,12 +61,11 @@ class SharedBatch(Batch):
         """(index, winning response) in order of completion."""
         if not self._configs:
             return
-        slots = Slots(self._limit)
         try:
             with DaemonExecutor(self._limit) as threads, shown(self._progress, len(self._inputs)) as move:
                 try:
                     while sampled := self._budget.next():
-                        jobs = [threads.submit(self._sample, slots, asked) for asked in self._of(Run, sampled)]
+                        jobs = [threads.submit(self._sample, asked) for asked in self._of(Run, sampled)]
                         for job in as_they_end(jobs):
                             for outcome in self._noted(job.result()):
                                 move()
@@ -91,11 +89,11 @@ class SharedBatch(Batch):
         if not self._configs:
             return
         await aimport_deferred()
-        slots, tasks = AsyncSlots(self._limit), list[asyncio.Task[_Asked]]()
+        tasks = list[asyncio.Task[_Asked]]()
         with shown(self._progress, len(self._inputs)) as move:
             try:
                 while sampled := self._budget.next():
-                    tasks = [asyncio.create_task(self._asample(slots, asked)) for asked in self._of(AsyncRun, sampled)]
+                    tasks = [asyncio.create_task(self._asample(asked)) for asked in self._of(AsyncRun, sampled)]
                     for done in asyncio.as_completed(tasks):
                         for outcome in self._noted(await done):
                             move()
@@ -121,12 +119,12 @@ class SharedBatch(Batch):
                 self._asked[index] = _Asked(index, self._opened(kind, index))
         return [self._asked[index] for index in sampled]
 
-    def _sample(self, slots: Slots, asked: _Asked) -> _Asked:
+    def _sample(self, asked: _Asked) -> _Asked:
         """A sample of an input, and its answer where that decides it."""
 
         def sampled(config: RunnableConfig) -> bool:
             question, session = self._begun(asked, config)
-            self._solver.advance(session, question, 1, config, slots)
+            self._solver.advance(session, question, 1, config)
             question.clock.pause()
             return session.wanted == 0
 
@@ -137,10 +135,10 @@ class SharedBatch(Batch):
             asked.outcome = self._kept(error)
         return asked
 
-    async def _asample(self, slots: AsyncSlots, asked: _Asked) -> _Asked:
+    async def _asample(self, asked: _Asked) -> _Asked:
         async def sampled(config: RunnableConfig) -> bool:
             question, session = self._begun(asked, config)
-            await self._solver.aadvance(session, question, 1, config, slots)
+            await self._solver.aadvance(session, question, 1, config)
             question.clock.pause()
             return session.wanted == 0
 

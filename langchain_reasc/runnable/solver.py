@@ -18,7 +18,7 @@ from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.session import Session
 from langchain_reasc.runnable.terms import Terms
 from langchain_reasc.sampling import Sample, Wave, adrawn, apassed_on, drawn, passed_on
-from langchain_reasc.sampling.slots import AsyncSlots, Slots
+from langchain_reasc.sampling.slots import AsyncSlots, Places, Slots
 
 __all__ = ["Solver"]
 
@@ -31,28 +31,25 @@ Launch = Callable[[int], range]
 class Solver(Terms):
     """What answers questions on its terms: samples are drawn until the decision falls."""
 
-    def first(self, question: Question, config: RunnableConfig, slots: Slots) -> Sample:
+    def first(self, question: Question, config: RunnableConfig) -> Sample:
         """The first sample alone, after which the question's clock is paused."""
-        [(sample, _)] = self._drawn(drawn, question, 1, range, config, slots)
+        [(sample, _)] = self._drawn(drawn, question, 1, range, config)
         question.clock.pause()
         return sample
 
-    async def afirst(self, question: Question, config: RunnableConfig, slots: AsyncSlots) -> Sample:
+    async def afirst(self, question: Question, config: RunnableConfig) -> Sample:
         """The asynchronous :meth:`first`."""
         await self._restore()
-        [(sample, _)] = [pair async for pair in self._adrawn(adrawn, question, 1, range, config, slots)]
+        [(sample, _)] = [pair async for pair in self._adrawn(adrawn, question, 1, range, config)]
         question.clock.pause()
         return sample
 
-    def solve(
-        self, question: Question, config: RunnableConfig, *, slots: Slots, start: Start | None = None
-    ) -> ReASCResult:
+    def solve(self, question: Question, config: RunnableConfig, *, start: Start | None = None) -> ReASCResult:
         """Sample until the decision falls.
 
         Args:
             question: what is asked.
-            config: the config of the run above the samples' own.
-            slots: places for samples in flight.
+            config: the config of the run above the samples' own; its ``max_concurrency`` bounds those in flight.
             start: the first sample and its calibration, where they are given.
 
         Raises:
@@ -64,12 +61,10 @@ class Solver(Terms):
             if start and start.sample.status == "complete":
                 _considered(session, start.sample, question.model)
             while wanted := session.wanted:
-                self.advance(session, question, wanted, config, slots)
+                self.advance(session, question, wanted, config)
             return self.result(session)
 
-    async def asolve(
-        self, question: Question, config: RunnableConfig, *, slots: AsyncSlots, start: Start | None = None
-    ) -> ReASCResult:
+    async def asolve(self, question: Question, config: RunnableConfig, *, start: Start | None = None) -> ReASCResult:
         """The asynchronous :meth:`solve`."""
         await self._restore()
         session = self.session(question, start, config)
@@ -77,18 +72,15 @@ class Solver(Terms):
             if start and start.sample.status == "complete":
                 await self._aconsidered(session, start.sample, question)
             while wanted := session.wanted:
-                await self.aadvance(session, question, wanted, config, slots)
+                await self.aadvance(session, question, wanted, config)
             return await self.aresult(session)
 
-    def stream(
-        self, question: Question, config: RunnableConfig, *, slots: Slots
-    ) -> Generator[AIMessageChunk | ReASCResult]:
+    def stream(self, question: Question, config: RunnableConfig) -> Generator[AIMessageChunk | ReASCResult]:
         """:meth:`solve`, with the chunks of a first response while they come where it is ``live``; last the result.
 
         Args:
             question: what is asked.
-            config: the config of the run above the samples' own.
-            slots: places for samples in flight.
+            config: the config of the run above the samples' own; its ``max_concurrency`` bounds those in flight.
 
         Raises:
             Exception: what the response failed with, once a chunk of it is passed on.
@@ -99,32 +91,30 @@ class Solver(Terms):
         with _accounted(session, question):
             while wanted := session.wanted:
                 if question.live and not session.has_response:
-                    yield from self._first_passed_on(session, question, config, slots)
+                    yield from self._first_passed_on(session, question, config)
                 else:
-                    self.advance(session, question, wanted, config, slots)
+                    self.advance(session, question, wanted, config)
             yield self.result(session)
 
-    async def astream(
-        self, question: Question, config: RunnableConfig, *, slots: AsyncSlots
-    ) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
+    async def astream(self, question: Question, config: RunnableConfig) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
         """The asynchronous :meth:`stream`."""
         await self._restore()
         session = self.session(question, None, config)
         with _accounted(session, question):
             while wanted := session.wanted:
                 if question.live and not session.has_response:
-                    async with aclosing(self._afirst_passed_on(session, question, config, slots)) as chunks:
+                    async with aclosing(self._afirst_passed_on(session, question, config)) as chunks:
                         async for chunk in chunks:
                             yield chunk
                 else:
-                    await self.aadvance(session, question, wanted, config, slots)
+                    await self.aadvance(session, question, wanted, config)
             yield await self.aresult(session)
 
     def _first_passed_on(
-        self, session: Session, question: Question, config: RunnableConfig, slots: Slots
+        self, session: Session, question: Question, config: RunnableConfig
     ) -> Generator[AIMessageChunk]:
         begun = False
-        with closing(self._drawn(passed_on, question, 1, session.launch, config, slots)) as drawing:
+        with closing(self._drawn(passed_on, question, 1, session.launch, config)) as drawing:
             for item, _ in drawing:
                 if isinstance(item, AIMessageChunk):
                     begun = True
@@ -136,10 +126,10 @@ class Solver(Terms):
         self.limit(session, question)
 
     async def _afirst_passed_on(
-        self, session: Session, question: Question, config: RunnableConfig, slots: AsyncSlots
+        self, session: Session, question: Question, config: RunnableConfig
     ) -> AsyncGenerator[AIMessageChunk]:
         begun = False
-        async with aclosing(self._adrawn(apassed_on, question, 1, session.launch, config, slots)) as drawing:
+        async with aclosing(self._adrawn(apassed_on, question, 1, session.launch, config)) as drawing:
             async for item, _ in drawing:
                 if isinstance(item, AIMessageChunk):
                     begun = True
@@ -161,20 +151,18 @@ class Solver(Terms):
             return self.result(session)
         return await asyncio.to_thread(self.result, session)  # it may fit a mixture
 
-    def advance(self, session: Session, question: Question, wanted: int, config: RunnableConfig, slots: Slots) -> None:
+    def advance(self, session: Session, question: Question, wanted: int, config: RunnableConfig) -> None:
         """Draw up to ``wanted`` samples, as many as there are places for, and decide on them."""
-        with closing(self._drawn(drawn, question, wanted, session.launch, config, slots)) as samples:
+        with closing(self._drawn(drawn, question, wanted, session.launch, config)) as samples:
             for sample, wave in samples:
                 session.judge(sample)
                 if _considered(session, sample, question.model):
                     wave.cutoff.stop()
         self.limit(session, question)
 
-    async def aadvance(
-        self, session: Session, question: Question, wanted: int, config: RunnableConfig, slots: AsyncSlots
-    ) -> None:
+    async def aadvance(self, session: Session, question: Question, wanted: int, config: RunnableConfig) -> None:
         """The asynchronous :meth:`advance`."""
-        async with aclosing(self._adrawn(adrawn, question, wanted, session.launch, config, slots)) as samples:
+        async with aclosing(self._adrawn(adrawn, question, wanted, session.launch, config)) as samples:
             async for sample, wave in samples:
                 await session.ajudge(sample)
                 if await self._aconsidered(session, sample, question):
@@ -198,24 +186,25 @@ class Solver(Terms):
         wanted: int,
         launch: Launch,
         config: RunnableConfig,
-        slots: Slots,
     ) -> Generator[tuple[T, Wave]]:
         """A wave of up to ``wanted`` samples, as many as there are places for."""
         question.clock.pause()
+        slots = Slots.of(self.model.origin, config)
         taken = slots.take(wanted, question.cutoff)
         question.clock.resume()
         if not taken:
             raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
-        wave = question.wave(launch(taken), config)
+        indices = launch(taken)
+        places = Places(slots, indices)
+        wave = question.wave(indices, config, ended=places.give_back)
         try:
             with question.cutoff.heard_by(wave.cutoff.give_up), closing(draw(wave)) as samples:
                 for sample in samples:
                     if isinstance(sample, Sample):
-                        slots.give_back()
-                        taken -= 1
+                        places.give_back(sample.index)
                     yield sample, wave
         finally:
-            slots.give_back(taken)
+            places.close()
             question.prompt_tokens = wave.cutoff.prompt_tokens
 
     async def _adrawn(
@@ -225,22 +214,22 @@ class Solver(Terms):
         wanted: int,
         launch: Launch,
         config: RunnableConfig,
-        slots: AsyncSlots,
     ) -> AsyncGenerator[tuple[T, Wave]]:
         """The asynchronous :meth:`_drawn`."""
         question.clock.pause()
-        taken = await slots.take(wanted)
+        slots = AsyncSlots.of(self.model.origin, config)
+        indices = launch(await slots.take(wanted))
         question.clock.resume()
-        wave = question.wave(launch(taken), config)
+        places = Places(slots, indices)
+        wave = question.wave(indices, config, ended=places.give_back)
         try:
             async with aclosing(draw(wave)) as samples:
                 async for sample in samples:
                     if isinstance(sample, Sample):
-                        slots.give_back()
-                        taken -= 1
+                        places.give_back(sample.index)
                     yield sample, wave
         finally:
-            slots.give_back(taken)
+            places.close()
             question.prompt_tokens = wave.cutoff.prompt_tokens
 
 

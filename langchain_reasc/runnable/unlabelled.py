@@ -25,7 +25,6 @@ from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.solver import Solver
-from langchain_reasc.sampling.slots import AsyncSlots, Slots
 
 __all__ = ["Drawn", "QuestionInput", "Unlabelled"]
 
@@ -119,7 +118,7 @@ class Unlabelled:
         finished: list[Finished] = []
         try:
             question = self._question(prompt, finished, cutoff)
-            result = self.solver.solve(question, self.config, slots=Slots(None))
+            result = self.solver.solve(question, self.config)
         except Exception as error:
             return _left_out(error)
         return Drawn.of(finished[0], result)
@@ -129,7 +128,7 @@ class Unlabelled:
         finished: list[Finished] = []
         try:
             question = self._question(prompt, finished, Cutoff())
-            result = await self.solver.asolve(question, self.config, slots=AsyncSlots(None))
+            result = await self.solver.asolve(question, self.config)
         except Exception as error:
             return _left_out(error)
         return Drawn.of(finished[0], result)

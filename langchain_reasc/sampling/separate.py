@@ -41,6 +41,8 @@ def separate(wave: Wave, *, live: bool = False) -> Generator[Sample | AIMessageC
         except BaseException as error:  # the thread must not end before it has reported
             failure = failure_of(error)
             came.put(_failed(index, chunks, failure) if isinstance(failure, Exception) else failure)
+        finally:
+            wave.ended(index)
 
     ends = None if wave.limit is None else time.monotonic() + wave.limit.seconds
     threads: list[threading.Thread] = []
@@ -148,6 +150,8 @@ async def _aone(wave: Wave, index: int, pass_on: PassOn | None) -> Sample:
         if not isinstance(failure, Exception):
             raise
         return _failed(index, chunks, failure)
+    finally:
+        wave.ended(index)
 
 
 def _told(wave: Wave) -> AbstractContextManager[None]:

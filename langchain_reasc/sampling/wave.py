@@ -1,6 +1,6 @@
 """A wave: a handful of samples of one prompt, drawn at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from langchain_core.messages import BaseMessage
@@ -24,6 +24,7 @@ class Wave:
         config: the config of the run above the samples' own.
         limit: how long they may take.
         cutoff: how they are stopped, or given up.
+        ended: told the index of each that has ended, in any thread, whether or not somebody reads it.
     """
 
     model: PreparedModel
@@ -32,3 +33,4 @@ class Wave:
     config: RunnableConfig
     limit: TimeLimit | None = None
     cutoff: Cutoff = field(default_factory=Cutoff)
+    ended: Callable[[int], object] = lambda index: None
