@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import Annotated, Any, NotRequired, Unpack, cast
 
@@ -72,6 +73,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
     - Fallbacks outside (before this one) put the fallback's responses to the vote, too. Fallbacks inside do not: they
       replace the voting model by the plain fallback, whose one response is taken, and not counted by the budget.
     - Middleware that chooses the model belongs outside. Inside it would replace the voting model by a plain one.
+    - Middleware that asks what the model is, such as prompt caching of a provider, sees the agent's own either way.
     - Summarisation, human approval, call limits and PII middleware work before or after the model call, and on the
       winner alone; where they stand makes no difference. A call limit counts one call a step, however many samples.
 
@@ -178,7 +180,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             options = self._budget.left(spent).within(options) | {"on_spent": ledger.book}
         if (when := self._when or (self._acts if self._read_only and request.tools else None)) is not None:
             options["when"] = partial(when, request)
-        return request.override(model=self._around(request.model, options))
+        return request.override(model=_shown(request.model, self._around(request.model, options)))
 
     def _around(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
         """The model that votes. What has been learned of a model goes on from call to call."""
@@ -231,6 +233,20 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if self._budget.left(added(before, spent)).gone and not self._budget.left(before).gone:
             logger.warning("the budget of this run is spent (%s): each further step takes one sample", self._budget)
         return ExtendedModelResponse(response, Command(update={"reasc_spent": spent}))
+
+
+def _shown(model: BaseChatModel, voting: ChatReASC) -> BaseChatModel:
+    """The agent's model, as middleware inside looks for its class and its options; once bound, it is the voting one.
+
+    An agent binds its model to tools or arguments before each call of it.
+    """
+    if not isinstance(model, BaseChatModel):  # one that a config chooses
+        return voting
+    if "bind_tools" in vars(model):
+        raise ConfigurationError("two ReASCMiddleware around one model call would vote on votes; leave one out")
+    shown = copy(model)
+    vars(shown).update(bind=voting.bind, bind_tools=voting.bind_tools)
+    return shown
 
 
 def _so_far(request: ModelRequest[Any]) -> Spent:

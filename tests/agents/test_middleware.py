@@ -174,6 +174,16 @@ def test_texts_vote_where_it_is_said_where_their_answer_is(agents: Agents) -> No
     assert samples_of(state) == [6]
 
 
+def test_votes_on_votes_are_refused(agents: Agents) -> None:
+    class Another(ReASCMiddleware):
+        pass
+
+    model = acting()
+    with pytest.raises(ConfigurationError, match="two ReASCMiddleware around one model call"):
+        agents.ask(agent_of(model, ReASCMiddleware(), Another()))
+    assert not model.log.calls
+
+
 def test_what_online_has_learned_goes_on_from_call_to_call(agents: Agents) -> None:
     def model(name: str) -> Scripted:
         made = acting({"": [Reply(SUNNY, logprob=-0.5), Reply(SUNNY, logprob=-0.7)]})

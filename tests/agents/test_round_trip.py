@@ -7,13 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain.agents.structured_output import ProviderStrategy, StructuredOutputValidationError
 from langchain_core.messages import HumanMessage
+from pydantic import BaseModel
 from servers.fake_server import serving
 
-from agents.acting import ASKED, Agents, agent_of
+from agents.acting import ASKED, Agents, agent_of, samples_of
 from langchain_reasc import ChatReASC, ReASCMiddleware
 
 from . import provider_steps as steps
+
+
+class Sky(BaseModel):
+    """What the sky is like."""
+
+    sunny: bool
+
 
 INPUT = {"messages": [HumanMessage(ASKED)]}
 STREAMING = {"stream", "stream_options"}
@@ -52,6 +61,35 @@ PROVIDERS: dict[str, tuple[Any, Callable[[str], Any]]] = {
     ),
     "Ollama": (steps.Ollama(), chat("langchain_ollama.ChatOllama", base="", reasoning=True)),
 }
+
+
+@pytest.mark.parametrize("reasc_first", [True, False], ids=["reasc outside", "reasc inside"])
+def test_prompt_caching_of_anthropic_s_reaches_every_sample(agents: Agents, reasc_first: bool) -> None:
+    from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
+
+    control = {"type": "ephemeral", "ttl": "5m"}
+    wire, make = PROVIDERS["Anthropic"]
+    with serving(wire) as served:
+        both = [ReASCMiddleware(), AnthropicPromptCachingMiddleware(unsupported_model_behavior="raise")]
+        agent = agent_of(make(served.root), *(both if reasc_first else reversed(both)), system_prompt="Be brief.")
+        state = agents.ask(agent)
+        assert len(served.requests) > 4 and len(samples_of(state)) == 2
+        for request in served.requests:
+            assert request["cache_control"] == request["system"][-1]["cache_control"] == control
+            assert request["tools"][-1]["cache_control"] == control
+
+
+def test_an_agent_sees_of_which_class_its_model_is(agents: Agents) -> None:
+    """LangChain's agents ask only OpenAI's own models for strict schemas."""
+    wire, make = PROVIDERS["OpenAI"]
+    asked = []
+    for inside in ([], [ReASCMiddleware()]):
+        with serving(wire) as served:
+            agent = agent_of(make(served.root), *inside, response_format=ProviderStrategy(Sky))
+            with pytest.raises(StructuredOutputValidationError):
+                agents.ask(agent)
+            asked.append((served.requests[0]["response_format"], served.requests[0]["tools"]))
+    assert asked[0] == asked[1] and asked[0][1][0]["function"]["strict"] is True
 
 
 def by_invoke(agents: Agents, agent: Any) -> None:
