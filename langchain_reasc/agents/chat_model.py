@@ -308,4 +308,11 @@ def _the_model_s_own_error() -> Iterator[None]:
     try:
         yield
     except SamplingError as error:
-        raise (error.failures[0] if type(error) is SamplingError and error.failures else error) from error
+        if type(error) is not SamplingError or not error.failures:
+            raise
+        failure = error.failures[0]
+        context = failure.__context__
+        try:
+            raise failure
+        finally:  # Python set it to the SamplingError, whose cause this failure is: reporters would go in circles
+            failure.__context__ = context

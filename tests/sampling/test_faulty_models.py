@@ -163,3 +163,65 @@ def test_a_server_whose_chunks_do_not_add_up(runner: Any, kind: str) -> None:
         model: Any = ChatOpenAI(**fields) if kind != "ours" else ChatOpenAICompatible(**fields, preset="openai")
         result = in_time(lambda: runner.solve(ReASCRunnable(model=model, concurrency=4), "q"))
     assert (result.answer, len(result.failures)) == ("42", 1)
+
+
+def chain_of(error: BaseException) -> list[BaseException]:
+    """All errors that a reporter comes to from this one, which must be found in finitely many steps."""
+    found: list[BaseException] = []
+
+    def follow(one: BaseException | None, above: tuple[BaseException, ...]) -> None:
+        if one is None:
+            return
+        assert not any(one is other for other in above), f"{one!r} is behind itself"
+        found.append(one)
+        follow(one.__cause__, (*above, one))
+        follow(one.__context__, (*above, one))
+
+    follow(error, ())
+    return found
+
+
+def caused() -> Exception:
+    """An error that has a cause of its own."""
+    try:
+        try:
+            raise OSError("no route")
+        except OSError as cause:
+            raise ValueError("down") from cause
+    except ValueError as error:
+        return error
+
+
+SINGLE = ValueError("always the same object")
+ERRORS: dict[str, Callable[[], Exception]] = {
+    "each its own": lambda: ValueError("down"),
+    "one object": lambda: SINGLE,
+    "with a cause": caused,
+    "a connection": lambda: ConnectionError("down"),
+    "sys.exit": lambda: SystemExit(3),  # type: ignore[return-value]
+}
+WRAPPED: dict[str, Callable[[Any], Any]] = {
+    "alone": lambda face: face,
+    "with retries": lambda face: face.with_retry(stop_after_attempt=2, wait_exponential_jitter=False),
+    "with fallbacks": lambda face: face.with_fallbacks([face]),
+    "in a chain": lambda face: RunnableLambda(lambda prompt: prompt) | face,
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+@pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC])
+@pytest.mark.parametrize("make", ERRORS.values(), ids=ERRORS)
+def test_no_error_is_behind_itself(runner: Any, make: Any, face: Any, wrap: Callable[[Any], Any]) -> None:
+    model = Scripted(script=lambda question, index: Reply("half a", error=make()))
+    outer = wrap(face(model=model, answer="number"))
+    for call in (runner.invoke, runner.stream, lambda *args: runner.batch(outer, ["q", "r"])):
+        with pytest.raises(Exception) as raised:
+            call(outer, "q")
+        chain = chain_of(raised.value)
+        assert not (make is caused and face is ChatReASC) or any(isinstance(one, OSError) for one in chain)
+    try:
+        raise KeyError("handled already")
+    except KeyError:
+        with pytest.raises(Exception) as raised:
+            runner.invoke(outer, "q")
+        chain_of(raised.value)
