@@ -114,6 +114,6 @@ class ToolModel(PromptedModel):
 
 def _traced(method: str, schema: Any, strict: bool | None) -> dict[str, Any]:
     """What LangSmith shows of a structured output."""
-    if schema is None:
-        return {}
+    if schema is None or (isinstance(schema, dict) and not isinstance(schema.get("type", ""), str)):
+        return {}  # langchain-core cannot show a union of types
     return {TRACED: {"kwargs": {"method": method, "strict": strict}, "schema": schema}}

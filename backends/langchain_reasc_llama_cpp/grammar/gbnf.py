@@ -14,7 +14,7 @@ from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING
 __all__ = ["lark_of"]
 
 _DEEPEST: Final = 100  # groups; the reader recurses
-_MOST_RULES_DEEP: Final = 300  # llguidance recurses, on a thread's stack: 4,000 are too many for 8 MB, Windows has 1
+_MOST_RULES_DEEP: Final = 300  # llguidance recurses from each to the next
 _SPACE: Final = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _SPACE_AND_LINES: Final = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9-]+")

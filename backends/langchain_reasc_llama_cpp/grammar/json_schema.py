@@ -1,20 +1,24 @@
 """JSON schemas as llguidance reads them, and which part of one it does not."""
 
 import json
+import math
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING
-from langchain_reasc_llama_cpp.grammar.matchers import guidance
+from langchain_reasc_llama_cpp.grammar.matchers import guidance, on_deep_stack
 
 __all__ = ["SHORT_NUMBERS", "WHITE_SPACE", "check_schema", "json_rule", "within"]
 
 WHITE_SPACE: Final = r"[ ]|\n{1,2}[ \t]{0,20}"
 _OPTIONS: Final = {"whitespace_pattern": WHITE_SPACE, "lenient": True, "json_allow_general_unicode_escapes": True}
-_MOST_DEFINED: Final = 1000  # llguidance recurses from one definition to the next
+_MOST_PARTS: Final = 5000  # llguidance recurses from one part to the next: some 10 KB of `on_deep_stack`'s 128 MB
+_DEEPEST: Final = 110  # levels of JSON; llguidance reads 128, of which some are around the schema
+_MOST_REMAINDERS: Final = 100_000  # a multiple is recognised by an automaton with a state for each remainder
 _MAPS: Final = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 _SINGLE: Final = ("items", "additionalProperties")
@@ -43,17 +47,26 @@ def within(schema: Any, at: str) -> Any:
     Args:
         schema: JSON Schema, whose ``$ref`` may point into itself only.
         at: JSON pointer to the place, such as "/$defs/response".
+
+    Raises:
+        ConfigurationError: it has too many parts.
+        RecursionError: it is nested too deeply, or an ``allOf`` holds itself.
     """
     return _Moved(schema, at).of(schema)
 
 
 class _Moved:
     def __init__(self, root: Any, at: str) -> None:
-        self._root, self._at = root, at
+        self._root, self._at, self._parts = root, at, 0
 
     def of(self, schema: Any, *, closed: bool = True) -> Any:
         if not isinstance(schema, dict):
             return schema
+        self._parts += 1
+        if self._parts > _MOST_PARTS:
+            raise ConfigurationError(
+                f"the JSON schema has more than {_MOST_PARTS:,} parts, counting what each allOf points at; simplify it"
+            )
         made = {key: value for key, value in schema.items() if key not in _NAMES}
         if isinstance(ref := made.get("$ref"), str) and ref.startswith("#"):
             made["$ref"] = f"#{self._at}{ref[1:]}"
@@ -124,35 +137,92 @@ def check_schema(written: str, name: str) -> None:
     Raises:
         ConfigurationError: it cannot; the message names the part that is at fault.
     """
-    schema = json.loads(written)
+    on_deep_stack(lambda: _check(json.loads(written), name))
+
+
+def _check(schema: Any, name: str) -> None:
+    _check_values(schema, name)
     try:
         outer = {"outer": within(schema, "/outer")}
     except RecursionError:
         raise ConfigurationError(f"the JSON schema ({name}) is nested too deeply, or an allOf holds itself") from None
-    if written.count('"$ref"') > _MOST_DEFINED:
-        raise ConfigurationError(f"the JSON schema ({name}) has more than {_MOST_DEFINED:,} references; simplify it")
-    if not (why := _fault(outer, "")):
+    if not (why := _fault(outer, [""])):
         return
-    at, part, looking = "", schema, isinstance(schema, dict)
-    while looking:
-        looking = False
-        for key, within_key, inner in _parts(part):
-            place = f"{at}/{key}" + ("" if within_key is None else f"/{_escaped(str(within_key))}")
-            if key not in ("$defs", "definitions") and (fault := _fault(outer, place)):
-                at, part, why, looking = place, inner, fault, isinstance(inner, dict)
-                break
-    shown = json.dumps(part)
+    at, part = "", schema
+    while isinstance(part, dict):
+        inner = {
+            f"{at}/{key}" + ("" if within_key is None else f"/{_escaped(str(within_key))}"): inner
+            for key, within_key, inner in _parts(part)
+            if key not in ("$defs", "definitions")
+        }
+        if not inner or not _fault(outer, places := list(inner)):
+            break
+        while len(places) > 1:
+            half = places[: len(places) // 2]
+            places = half if _fault(outer, half) else places[len(half) :]
+        at, part, why = places[0], inner[places[0]], _fault(outer, places)
+    raise _refused(name, at, part, why)
+
+
+def _check_values(schema: Any, name: str) -> None:
+    """Refuse what cannot be written in a grammar, or takes a grammar for ever."""
+    multiples = 1
+    ahead: list[tuple[str, Any, int]] = [("", schema, 0)]
+    while ahead:
+        at, value, depth = ahead.pop()
+        if depth > _DEEPEST:
+            raise _refused(name, at, value, f"it is nested more than {_DEEPEST} levels deep")
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if not _is_unicode(key):
+                    raise _refused(name, at, value, f"the name {key!r} holds half a character (a lone surrogate)")
+                ahead.append((f"{at}/{_escaped(key)}", inner, depth + 1))
+            multiple = value.get("multipleOf")
+            if isinstance(multiple, int | float) and multiple and _is_double(multiple):
+                digits = Decimal(str(float(multiple))).normalize().as_tuple().digits
+                multiples = math.lcm(multiples, int("".join(map(str, digits))))
+                if multiples > _MOST_REMAINDERS:
+                    raise _refused(name, at, value, "its multipleOf, with others of the schema, has too many digits")
+        elif isinstance(value, list):
+            ahead += ((f"{at}/{number}", inner, depth + 1) for number, inner in enumerate(value))
+        elif isinstance(value, str) and not _is_unicode(value):
+            raise _refused(name, at, value, "the text holds half a character (a lone surrogate)")
+        elif isinstance(value, int | float) and not _is_double(value):
+            raise _refused(name, at, value, "the number is not finite, or too large")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_double(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+def _refused(name: str, at: str, part: Any, why: str) -> ConfigurationError:
+    place, shown = name + at, json.dumps(part)
+    place = place if len(place) <= 300 else f"{place[:150]} ... {place[-150:]}"
     shown = shown if len(shown) <= 200 else shown[:200] + " ..."
-    raise ConfigurationError(
-        f"no grammar can be made of this part of the JSON schema ({name}{at}): {shown}: {why}; "
+    return ConfigurationError(
+        f"no grammar can be made of this part of the JSON schema ({place}): {shown}: {why}; "
         "simplify it, or use method='json_mode' and check the output yourself"
     )
 
 
-def _fault(outer: dict[str, Any], at: str) -> str:
-    """Why the part of a schema that is there cannot be a grammar; empty where it can."""
+def _fault(outer: dict[str, Any], places: list[str]) -> str:
+    """Why one of the parts of a schema that are there cannot be a grammar; empty where all can."""
+    parts = [{"$ref": f"#/outer{place}"} for place in places]
+    names = [str(number) for number in range(len(parts))]
+    whole = parts[0] if len(parts) == 1 else {"properties": dict(zip(names, parts, strict=True)), "required": names}
     matcher = guidance().LLMatcher
-    grammar = matcher.grammar_from_json_schema({"$ref": f"#/outer{at}"} | outer, overrides=_OPTIONS)
+    grammar = matcher.grammar_from_json_schema(json.dumps(whole | outer), overrides=_OPTIONS)
     wrong, said = matcher.validate_grammar_with_warnings(grammar)  # a warning is what pydantic is left to check
     return " ".join(said[0].split()) if wrong else ""
 

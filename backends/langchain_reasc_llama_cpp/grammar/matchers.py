@@ -1,7 +1,9 @@
 """Grammars made ready for a model's vocabulary by llguidance, each once."""
 
 import threading
-from typing import Any, Final
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
@@ -9,9 +11,12 @@ from langchain_reasc_llama_cpp.grammar.gbnf import lark_of
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
-__all__ = ["guidance", "matchers"]
+__all__ = ["guidance", "matchers", "on_deep_stack"]
 
 _MOST_KEPT: Final = 64
+_STACK: Final = 128 << 20  # bytes of addresses; memory is used as far as the stack grows
+_starting: Final = threading.Lock()
+T = TypeVar("T")
 _making: Final = threading.Lock()
 
 
@@ -39,6 +44,30 @@ def guidance() -> Any:
     return llguidance
 
 
+def on_deep_stack(work: Callable[[], T]) -> T:
+    """Call a function in a thread with a deep stack, and give what it gives.
+
+    llguidance recurses along the references of a grammar, some 10 KB at each step, and a stack that overflows ends the
+    process. The caller's may be anything: 8 MB, 1 MB on Windows, less in a thread.
+    """
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # a panic in Rust is no Exception
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=run, name="grammar", daemon=True)
+    with _starting:
+        before = threading.stack_size(_STACK)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    return outcome.result()
+
+
 def matchers(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
     """A grammar's matchers, to be copied for each response, and the tokenizer they are for. Safe from any thread.
 
@@ -57,12 +86,15 @@ def matchers(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
         if grammar not in known.made:
             if len(known.made) >= _MOST_KEPT:
                 known.made.clear()
-            texts = grammar.lark
-            if grammar.gbnf is not None:
-                ends = known.tokenizer.eos_tokens
-                texts = (lark_of(grammar.gbnf, root=grammar.root, tokenize=model.tokenize, ends=ends),)
-            known.made[grammar] = [_matcher(known.tokenizer, text) for text in texts]
+            known.made[grammar] = on_deep_stack(lambda: _made(grammar, model, known.tokenizer))
         return known.made[grammar], known.tokenizer
+
+
+def _made(grammar: Grammar, model: NativeModel, tokenizer: Any) -> list[Any]:
+    texts = grammar.lark
+    if grammar.gbnf is not None:
+        texts = (lark_of(grammar.gbnf, root=grammar.root, tokenize=model.tokenize, ends=tokenizer.eos_tokens),)
+    return [_matcher(tokenizer, text) for text in texts]
 
 
 def _matcher(tokenizer: Any, text: str) -> Any:

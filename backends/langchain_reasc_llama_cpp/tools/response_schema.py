@@ -1,5 +1,6 @@
 """JSON schemas from the ways LangChain users write them down."""
 
+import reprlib
 from typing import Any
 
 from langchain_core.utils.function_calling import convert_to_openai_function
@@ -37,7 +38,7 @@ def schema_of(schema: Any, *, strict: bool | None = None) -> dict[str, Any]:
     if issubclass(schema, BaseModel) and not strict:
         try:
             return schema.model_json_schema()
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ConfigurationError(f"pydantic makes no JSON schema of {schema.__name__}: {error}") from error
     return _converted(schema, strict=strict)
 
@@ -45,6 +46,6 @@ def schema_of(schema: Any, *, strict: bool | None = None) -> dict[str, Any]:
 def _converted(schema: Any, *, strict: bool | None) -> dict[str, Any]:
     try:
         parameters = convert_to_openai_function(schema, strict=strict).get("parameters", {})
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise ConfigurationError(f"no JSON schema can be made of {schema!r:.200}: {error}") from error
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        raise ConfigurationError(f"no JSON schema can be made of {reprlib.repr(schema)}: {error}") from error
     return dict(parameters)

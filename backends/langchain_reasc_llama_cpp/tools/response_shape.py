@@ -114,5 +114,5 @@ def _format_schema(response_format: Any) -> dict[str, Any] | None:
 def _dumped(schema: dict[str, Any]) -> str:
     try:
         return json.dumps(schema)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"the JSON schema {schema!r:.200} holds what JSON cannot: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"the JSON schema cannot be written as JSON: {error}") from error

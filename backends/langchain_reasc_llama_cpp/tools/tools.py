@@ -1,6 +1,7 @@
 """The tools of one call, and whether the model must use them."""
 
 import re
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -87,8 +88,10 @@ def openai_tools(tools: Sequence[Any], *, strict: bool | None = None) -> list[di
             definition = convert_to_openai_tool(tool, strict=strict)
             function = definition["function"]
             name, parameters = function["name"], function.get("parameters") or {}
-        except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
-            raise ConfigurationError(f"tool {number} ({tool!r:.200}) cannot be used as a tool: {error!r}") from error
+        except (ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError) as error:
+            raise ConfigurationError(
+                f"tool {number} ({reprlib.repr(tool)}) cannot be used as a tool: {error!r}"
+            ) from error
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigurationError(
                 f"tool {number} is called {name!r}; a name has 1 to 128 letters, digits, underscores, dots or dashes"

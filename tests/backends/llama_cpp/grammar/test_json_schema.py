@@ -1,6 +1,8 @@
 """JSON schemas as grammars: what a random model writes under one keeps to its schema."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import date
 from enum import Enum
@@ -102,6 +104,9 @@ def nested(times: int) -> dict[str, Any]:
     return schema
 
 
+DOUBLED = {str(i): {"allOf": [{"$ref": f"#/$defs/{i + 1}"}] * 2} for i in range(18)} | {"18": {"type": "object"}}
+
+
 @pytest.fixture(scope="module")
 def model(endless_path: Path) -> Iterator[ChatLlamaCpp]:
     """A random model that does not know how to end."""
@@ -141,14 +146,84 @@ def test_numbers_are_finite(model: ChatLlamaCpp) -> None:
         ({"properties": 3}, "properties must be an object"),
         ({"enum": []}, "empty"),
         ({"$ref": "#"}, "stack level exceeded"),
-        ({"$defs": {f"{i}": {"$ref": f"#/$defs/{i + 1}"} for i in range(9000)}}, "more than 1,000 references"),
+        ({"$defs": {f"{i}": {"$ref": f"#/$defs/{i + 1}"} for i in range(9000)}}, "more than 5,000 parts"),
+        ({"properties": {f"p{i}": {"type": "string"} for i in range(20_000)}}, "more than 5,000 parts"),
+        ({"properties": {f"p{i}": {"type": "strin" if i == 4000 else "null"} for i in range(4500)}}, "/p4000.*strin"),
+        ({"$ref": "#/$defs/0", "$defs": DOUBLED}, "more than 5,000 parts"),
         ({"allOf": [{"$ref": "#"}, {"type": "object"}]}, "an allOf holds itself"),
-        (nested(300), "recursion limit"),
+        (nested(300), "nested more than 110 levels deep"),
+        (nested(5000), "recursion"),
+        ({"default": nested(200)}, r"\(response/default/items.*nested more than 110 levels deep"),
+        ({"items": {"type": "integer", "minimum": 10**400}}, r"\(response/items/minimum\): 1000.*too large"),
+        ({"type": "integer", "maximum": -(10**5000)}, "4300 digits"),
+        ({"type": "number", "minimum": float("nan")}, r"\(response/minimum\): NaN.*not finite"),
+        ({"type": "integer", "multipleOf": 1_000_003}, r"\(response\).*multipleOf.*too many digits"),
+        ({"type": "integer", "multipleOf": 10**400}, "too large"),
+        ({"allOf": [{"type": "integer", "multipleOf": 997}, {"multipleOf": 991}]}, "multipleOf.*too many digits"),
+        ({"properties": {"a": {"enum": ["\ud800"]}}}, r"\(response/properties/a/enum/0\).*lone surrogate"),
+        ({"properties": {"\udfff": {"type": "string"}}}, r"\(response/properties\).*'\\udfff'.*lone surrogate"),
     ],
 )
 def test_what_cannot_be_a_grammar_is_named(schema: dict[str, Any], says: str, model: ChatLlamaCpp) -> None:
     with pytest.raises(ConfigurationError, match=says):
         model.invoke("go", response_format={"type": "json_object", "schema": schema})
+
+
+@pytest.mark.parametrize("way", ["tools", "response"])
+@pytest.mark.parametrize(
+    "schema", [nested(300), nested(5000), {"properties": {"\ud800": {}}}], ids=["deep", "deeper", "half"]
+)
+def test_what_cannot_be_a_grammar_is_refused_where_it_is_bound(
+    schema: dict[str, Any], way: str, model: ChatLlamaCpp
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"nested|recursion|surrogate"):
+        if way == "tools":
+            model.bind_tools([{"type": "function", "function": {"name": "f", "parameters": schema}}])
+        else:
+            model.with_structured_output({"title": "it"} | schema)
+
+
+DEEP_REFERENCES = """
+import threading
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+from langchain_reasc.exceptions import ConfigurationError
+
+def deep(definitions, levels):
+    defs = {str(definitions): {"type": "string"}}
+    for number in range(definitions):
+        schema = {"$ref": f"#/$defs/{number + 1}"}
+        for _ in range(levels):
+            schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+        defs[str(number)] = schema
+    return {"$ref": "#/$defs/0", "$defs": defs}
+
+def run():
+    for definitions, levels in [(50, 30), (120, 30), (950, 1), (2400, 1), (950, 0), (9000, 1)]:
+        schema = deep(definitions, levels)
+        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+        for way in ("tools", "response"):
+            try:
+                if way == "tools":
+                    model.bind_tools([tool])
+                else:
+                    model.with_structured_output(schema, include_raw=True).invoke("go")
+                print(definitions, levels, way, "works")
+            except ConfigurationError as error:
+                print(definitions, levels, way, error)
+
+model = ChatLlamaCpp(max_tokens=4, n_ctx=512, signals=())
+threading.stack_size(1 << 20)  # Windows' main thread has as much
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+"""
+
+
+def test_references_however_deep_do_not_end_the_process() -> None:
+    ran = subprocess.run([sys.executable, "-c", DEEP_REFERENCES], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    lines = ran.stdout.splitlines()
+    assert [line.endswith(" works") for line in lines] == [True] * 8 + [False] * 4, ran.stdout
 
 
 def test_a_schema_is_not_changed() -> None:
