@@ -82,13 +82,13 @@ class ChatReASC(StandIn):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """The model with tools, in the form that the model inside gives them."""
         given = kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
-        return rebound(cast(Any, unbound(self.model)).bind_tools(tools, **given), self._around)
+        return rebound(cast(Any, unbound(self.sampled)).bind_tools(tools, **given), self._around)
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
         """The model with structured output, by the way that the model inside has for it."""
-        inside = unbound(self.model)
+        inside = unbound(self.sampled)
         if not isinstance(inside, BaseChatModel):  # several, which may have several ways
             return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
         return rebound(inside.with_structured_output(schema, include_raw=include_raw, **kwargs), self._around)
@@ -274,9 +274,9 @@ class ChatReASC(StandIn):
 
     def _around(self, inside: Runnable[Any, Any]) -> "ChatReASC":
         """This, around what became of the model inside."""
-        if any(inside is leaf.model for leaf in leaves(self.model, {})):
+        if any(inside is leaf.model for leaf in leaves(self.sampled, {})):
             return self
-        return self.model_copy(update={"model": with_inside(self.model, inside)})
+        return self.model_copy(update={"model": with_inside(self.sampled, inside)})
 
 
 def _calls_tools(message: AIMessage) -> bool:

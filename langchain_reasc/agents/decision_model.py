@@ -5,11 +5,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from langchain_reasc.agents.decision_labels import ANY_LABEL
 from langchain_reasc.agents.decision_questions import AskedQuestion, asked_questions
@@ -23,6 +22,7 @@ from langchain_reasc.agents.decision_types import (
 )
 from langchain_reasc.answers import Extractor
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.named import ModelOrName, model_of
 from langchain_reasc.runnable.face import VoteFields
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.result import ReASCResult
@@ -67,8 +67,8 @@ class ReASCDecisionModel(VoteFields, BaseDecisionModel):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", frozen=True)
 
-    llm: Runnable[LanguageModelInput, Any]
-    """A chat model (or a binding of one), as :attr:`langchain_reasc.ReASCRunnable.model`."""
+    llm: ModelOrName = Field(kw_only=False)
+    """A chat model (or a binding of one), or its name, as :attr:`langchain_reasc.ReASCRunnable.model`."""
     model: str = ""
     """The name that answers go by; empty for that of the chat model."""
 
@@ -80,17 +80,18 @@ class ReASCDecisionModel(VoteFields, BaseDecisionModel):
     @model_validator(mode="after")
     def _prepare(self) -> Self:
         options = {option: getattr(self, option) for option in VoteFields.model_fields}
-        self._solver = prepared_solver(model=self.llm, answer=self.answer, **options)
-        name = self.model or self._solver.model.fingerprint().model or self.llm.get_name()
+        llm = model_of(self.llm)
+        self._solver = prepared_solver(model=llm, answer=self.answer, **options)
+        name = self.model or self._solver.model.fingerprint().model or llm.get_name()
         self.__dict__.update(model=name, calibrator=self._solver.calibrator)
         return self
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
 
-        def __init__(self, **fields: Any) -> None:
+        def __init__(self, llm: Any = None, **fields: Any) -> None:
             if isinstance(fields.get("model"), Runnable):
                 raise ConfigurationError("the chat model of a ReASCDecisionModel is its llm=...; model= is a name")
-            super().__init__(**fields)
+            super().__init__(**({} if llm is None else {"llm": llm}), **fields)
 
     @staticmethod
     def prompt(state: State, question: Question) -> list[BaseMessage]:

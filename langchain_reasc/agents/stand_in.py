@@ -37,23 +37,26 @@ class StandIn(Face, BaseChatModel):
     @model_validator(mode="after")
     def _set_model_profile(self) -> Self:
         """Stand in for the model inside; in place of LangChain's own step of this name, which would find no profile."""
-        inside = chat_model_inside(self.model)
-        if inside is None and not is_configurable(self.model) and not isinstance(self.model, Face):
+        inside = chat_model_inside(self.sampled)
+        if inside is None and not is_configurable(self.sampled) and not isinstance(self.sampled, Face):
             raise ConfigurationError(
-                f"ChatReASC stands around a chat model, and there is none in {type(self.model).__name__}; give the "
+                f"ChatReASC stands around a chat model, and there is none in {type(self.sampled).__name__}; give the "
                 "chat model itself, or use ReASCRunnable, which takes any Runnable that returns an AIMessage"
             )
         # Handlers hear of this model alone, so what was set on the one inside is set here; not by assignment, which
         # would be kept when another model takes its place.
         if inside is not None:
-            told = {**told_of(self.model), **{name: getattr(inside, name) for name in ("verbose", "cache", "profile")}}
+            told = {
+                **told_of(self.sampled),
+                **{name: getattr(inside, name) for name in ("verbose", "cache", "profile")},
+            }
             self.__dict__.update({name: value for name, value in told.items() if name not in self.model_fields_set})
         return self
 
     @property
     def model_name(self) -> str:
         """The name of the model inside."""
-        inside = chat_model_inside(self.model)
+        inside = chat_model_inside(self.sampled)
         return "" if inside is None else name_of(inside)
 
     @property
@@ -62,7 +65,7 @@ class StandIn(Face, BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        inside = chat_model_inside(self.model)
+        inside = chat_model_inside(self.sampled)
         names = {*Face.model_fields, *StandIn.__annotations__, "when"} - {"model", "calibrator", "streaming"}
         options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
         told = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
@@ -72,7 +75,7 @@ class StandIn(Face, BaseChatModel):
         return {"model": {} if inside is None else {**inside._identifying_params, "_type": inside._llm_type}, **told}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        inside, arguments = chat_model_inside(self.model), {**self._arguments, **kwargs}
+        inside, arguments = chat_model_inside(self.sampled), {**self._arguments, **kwargs}
         stop = stop or arguments.pop("stop", None)
         return (inside._get_ls_params if inside else super()._get_ls_params)(stop=stop, **arguments)
 
@@ -99,17 +102,17 @@ class StandIn(Face, BaseChatModel):
 
     def get_token_ids(self, text: str) -> list[int]:
         """The ids of a text's tokens, as the model inside has them."""
-        inside = chat_model_inside(self.model)
+        inside = chat_model_inside(self.sampled)
         return inside.get_token_ids(text) if inside else super().get_token_ids(text)
 
     def get_num_tokens(self, text: str) -> int:
         """The number of a text's tokens, as the model inside counts them."""
-        inside = chat_model_inside(self.model)
+        inside = chat_model_inside(self.sampled)
         return inside.get_num_tokens(text) if inside else super().get_num_tokens(text)
 
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """The number of tokens of messages, as the model inside counts them."""
-        inside = chat_model_inside(self.model)
+        inside = chat_model_inside(self.sampled)
         return (
             inside.get_num_tokens_from_messages(messages, tools)
             if inside

@@ -34,6 +34,7 @@ from langchain_reasc.models.integrations import (
     signals_of,
     without_n,
 )
+from langchain_reasc.models.named import ModelOrName, model_of
 from langchain_reasc.models.stated import asking, instruction
 
 __all__ = ["PreparedModel"]
@@ -79,7 +80,7 @@ class PreparedModel:
     @classmethod
     def of(
         cls,
-        model: Runnable[LanguageModelInput, Any],
+        model: ModelOrName,
         *,
         logprobs: bool = False,
         required: bool = False,
@@ -98,6 +99,7 @@ class PreparedModel:
             ask_confidence: whether the model is asked to state its confidence in its response.
             **kwargs: further arguments of every call; they win over bound ones.
         """
+        model = model_of(model)
         origin = _innermost(model)
 
         def prepare(one: Runnable[LanguageModelInput, Any]) -> "PreparedModel":

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
-from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration
@@ -15,6 +14,7 @@ from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.daemons import DaemonExecutor
+from langchain_reasc.models.named import ModelOrName
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.labelled import Labelled, LabelledInput
 from langchain_reasc.runnable.progress import Progress, shown
@@ -24,7 +24,7 @@ __all__ = ["LabelledInput", "acalibrate", "calibrate"]
 
 
 def calibrate(
-    model: Runnable[LanguageModelInput, Any],
+    model: ModelOrName,
     questions: Iterable[LabelledInput],
     *,
     answer: AnswerSpec = "auto",
@@ -45,7 +45,7 @@ def calibrate(
     several can, with ``reasc calibrate --samples 4``.
 
     Args:
-        model: the chat model that will be sampled, as :class:`~langchain_reasc.ReASCRunnable` takes it.
+        model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
         questions: pairs of an input, asked as it will be in use, and its right answer.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. With
             :func:`~langchain_reasc.answers.free_text` a response is right that means the same as the right answer; a
@@ -94,7 +94,7 @@ def calibrate(
 
 
 async def acalibrate(
-    model: Runnable[LanguageModelInput, Any],
+    model: ModelOrName,
     questions: Iterable[LabelledInput],
     *,
     answer: AnswerSpec = "auto",

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
-from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration
@@ -17,6 +16,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.daemons import DaemonExecutor
+from langchain_reasc.models.named import ModelOrName
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.progress import Progress, shown
 from langchain_reasc.runnable.unlabelled import Drawn, QuestionInput, Unlabelled
@@ -25,7 +25,7 @@ __all__ = ["acalibrate_unlabelled", "calibrate_unlabelled"]
 
 
 def calibrate_unlabelled(
-    model: Runnable[LanguageModelInput, Any],
+    model: ModelOrName,
     questions: Iterable[QuestionInput],
     *,
     answer: AnswerSpec = "auto",
@@ -46,7 +46,7 @@ def calibrate_unlabelled(
     logprobs: without them answers alone are learned from. A question that fails is left out with a warning.
 
     Args:
-        model: the chat model that will be sampled, as :class:`~langchain_reasc.ReASCRunnable` takes it.
+        model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
         questions: inputs, asked as they will be in use; where the right answer to one is known, the pair of both.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
         fixed_prompt: which part of a prompt is the same for every question, see
@@ -95,7 +95,7 @@ def calibrate_unlabelled(
 
 
 async def acalibrate_unlabelled(
-    model: Runnable[LanguageModelInput, Any],
+    model: ModelOrName,
     questions: Iterable[QuestionInput],
     *,
     answer: AnswerSpec = "auto",

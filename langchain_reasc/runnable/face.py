@@ -1,11 +1,11 @@
 """What every face of ReASC is set up with: the options, checked and prepared anew whenever one of them changes."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguard
@@ -14,6 +14,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.models.integrations import leaves
+from langchain_reasc.models.named import ModelOrName, model_of
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.recreated import Recreated
@@ -80,8 +81,10 @@ class Face(VoteFields):
     Assigning to one, and ``model_copy(update=...)``, check and prepare everything anew. Pickling keeps the options.
     """
 
-    model: Runnable[LanguageModelInput, Any]
-    """A chat model (or a binding of one). Best is one that returns logprobs; it must sample (temperature above 0)."""
+    model: ModelOrName = Field(kw_only=False)
+    """A chat model (or a binding of one), or its name as LangChain's ``init_chat_model`` takes it
+    (``"openai:gpt-4o-mini"``; needs ``langchain-reasc[agents]``). Best is one that returns logprobs; it must sample
+    (temperature above 0)."""
     answer: AnswerSpec = "auto"
     """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
     tool_votes: ToolVotes = ToolVotes()
@@ -118,19 +121,42 @@ class Face(VoteFields):
 
     _quiet: ClassVar[bool] = False
     """Whether the samples are parts of one model call, told of by that alone."""
+    _made: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
+    """The model that was made of a name."""
+
+    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+
+        def __init__(self, model: Any = None, **fields: Any) -> None:
+            super().__init__(**({} if model is None else {"model": model}), **fields)
+
+    @property
+    def sampled(self) -> Runnable[LanguageModelInput, Any]:
+        """The model itself, also where its name was given."""
+        if not isinstance(self.model, str):
+            return self.model
+        self._made = self._made or model_of(self.model)
+        return self._made
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
-        if any(isinstance(leaf.model, Face) for leaf in leaves(self.model, {})) or isinstance(self.model, Face):
+        model = self.sampled
+        if any(isinstance(leaf.model, Face) for leaf in leaves(model, {})) or isinstance(model, Face):
             raise ConfigurationError(
-                f"the model is ReASC already ({self.model.get_name()}): votes on votes would take up to "
+                f"the model is ReASC already ({model.get_name()}): votes on votes would take up to "
                 f"{self.max_samples} times its samples; give the model inside it"
             )
-        options = {option: getattr(self, option) for option in Face.model_fields}
+        options = {option: getattr(self, option) for option in Face.model_fields} | {"model": model}
         self._solver = prepared_solver(**options, quiet=self._quiet)
         # Not by assignment, which prepares anew; the constructor that LangChain calls again takes it from here.
         self.__dict__["calibrator"] = self._solver.calibrator
         return self
+
+    def _recreated(self, fields: dict[str, Any]) -> Self:
+        if self._made is None or fields["model"] != self.model:
+            return super()._recreated(fields)
+        copy = super()._recreated(fields | {"model": self._made})  # one model made of a name is enough
+        copy.__dict__["model"], copy._made = self.model, self._made
+        return copy
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in Face.model_fields:
@@ -138,6 +164,6 @@ class Face(VoteFields):
             self.__dict__.clear()  # of what was cached, too
             self.__dict__.update(changed.__dict__)
             self.__pydantic_fields_set__.update(changed.model_fields_set)
-            self._solver = changed._solver
+            self._solver, self._made = changed._solver, changed._made
         else:
             super().__setattr__(name, value)

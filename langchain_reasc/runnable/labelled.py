@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, Vote, extractor, places_of, vote_of
 from langchain_reasc.calibration import Calibration, calibrate_offline, select_measure
@@ -21,6 +21,7 @@ from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.models.logprobs import SignalReading, read_signals
+from langchain_reasc.models.named import ModelOrName
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.grading import Graded, graded
 from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
@@ -48,7 +49,7 @@ class Labelled:
     @classmethod
     def of(
         cls,
-        model: Runnable[Any, Any],
+        model: ModelOrName,
         questions: Iterable[LabelledInput],
         concurrency: int,
         config: RunnableConfig,

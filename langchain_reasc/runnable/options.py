@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from langchain_core.language_models import LanguageModelInput
-from langchain_core.runnables import Runnable
-
 from langchain_reasc.answers import AnswerSpec, extractor
 from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, Safeguard, load_calibration
 from langchain_reasc.calibration.asked import FixedPrompt
@@ -15,6 +12,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.event_loop import import_deferred, in_event_loop
+from langchain_reasc.models.named import ModelOrName
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.solver import Solver
@@ -27,7 +25,7 @@ LEARNING: Final = ("online", "mixture")
 
 def prepared_solver(
     *,
-    model: Runnable[LanguageModelInput, Any],
+    model: ModelOrName,
     calibration: Calibration | str | Path | None,
     answer: AnswerSpec,
     measure: Measure | None,

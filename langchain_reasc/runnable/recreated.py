@@ -25,7 +25,10 @@ class Recreated(Checked):
         kept = self.model_fields_set | {"calibrator"}
         if changed.keys() & self._learns_of:
             kept -= {"calibrator"}  # which learned of something else
-        return type(self)(**{name: getattr(self, name) for name in kept} | changed)
+        return self._recreated({name: getattr(self, name) for name in kept} | changed)
+
+    def _recreated(self, fields: dict[str, Any]) -> Self:
+        return type(self)(**fields)
 
     def __copy__(self) -> Self:
         return self.model_copy()

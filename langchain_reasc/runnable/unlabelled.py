@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.calibration.consensus import Observed
@@ -19,6 +19,7 @@ from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.inputs import to_messages
+from langchain_reasc.models.named import ModelOrName
 from langchain_reasc.runnable.grading import Graded, graded
 from langchain_reasc.runnable.observing import Finished, observed
 from langchain_reasc.runnable.options import prepared_solver
@@ -76,7 +77,7 @@ class Unlabelled:
     @classmethod
     def of(
         cls,
-        model: Runnable[Any, Any],
+        model: ModelOrName,
         questions: Iterable[QuestionInput],
         concurrency: int,
         config: RunnableConfig,

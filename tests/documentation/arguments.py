@@ -11,7 +11,7 @@ from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_openai.routing.retrying import RetryPolicy
 from pydantic import SecretStr
 
-from langchain_reasc import Calibration, Measure, ReASCRunnable
+from langchain_reasc import Calibration, ChatReASC, Measure, ReASCRunnable
 
 
 def answer(text: str) -> str | None:
@@ -25,11 +25,22 @@ def runnables(model: BaseChatModel, calibration: Calibration, path: Path, name: 
     ReASCRunnable(model=model, calibration=name, on_missing_confidence="count")
     ReASCRunnable(model=model.bind(stop=["\n"]), calibration="mixture", measure=Measure("top_k"))
     reasc = ReASCRunnable(model=model, answer=answer, timeout=60, sample_timeout=None)
+    ReASCRunnable(model, max_samples=8)
+    ReASCRunnable("openai:gpt-4o-mini")
+    ReASCRunnable(model=name)
     ReASCRunnable(calibration="mixture")  # type: ignore
+    ReASCRunnable(model, calibration)  # type: ignore
+    ReASCRunnable(8)  # type: ignore
     ReASCRunnable(model=model, max_sample=8)  # type: ignore
     ReASCRunnable(model=model, calibration=0.9)  # type: ignore
     ReASCRunnable(model=model, on_missing_confidence="ignore")  # type: ignore
     return (ChatPromptTemplate.from_template("{question}") | reasc).invoke({"question": "How much is 17 + 25?"})
+
+
+def chat_models(model: BaseChatModel) -> list[BaseChatModel]:
+    ChatReASC(model, max_sample=8)  # type: ignore
+    ChatReASC(max_samples=8)  # type: ignore
+    return [ChatReASC(model), ChatReASC("openai:gpt-4o", answer="auto"), ChatReASC(model=model, temperature=1)]
 
 
 def local_models(path: Path) -> list[ChatLlamaCpp]:
