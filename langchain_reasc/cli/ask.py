@@ -1,6 +1,8 @@
 """``reasc ask``: a question in, the answer out, with what was spent and why it stopped."""
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -26,7 +28,7 @@ from langchain_reasc.cli.options import (
 )
 from langchain_reasc.cli.preset import asking
 from langchain_reasc.cli.wording import in_options
-from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
@@ -64,7 +66,10 @@ def ask(
     ] = "default",
     rule: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="When to stop: finite_horizon, cannot_catch_up, asc, or another."),
+        typer.Option(
+            metavar="NAME",
+            help="When to stop: finite_horizon, cannot_catch_up, asc or another; with parameters: esc:window=3.",
+        ),
     ] = None,
     max_samples: Annotated[int, typer.Option(min=1, help="Samples at most.")] = 16,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
@@ -178,12 +183,39 @@ def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
     return load_calibration(own) if shipped and own.exists() else None
 
 
-def _rule(name: str, *, budget: int) -> "StoppingRule":
-    """The rule of that name, which looks ahead to this budget where it looks ahead."""
+def _rule(given: str, *, budget: int) -> "StoppingRule":
+    """The rule of that name and parameters, which looks ahead to this budget where it looks ahead.
+
+    Raises:
+        ConfigurationError: there is no such rule, it needs parameters, or refuses one.
+    """
     from langchain_reasc.method.rules import RULES, rule_named
 
-    looks_ahead = hasattr(RULES.get(name), "budget")
-    return rule_named(name, {"budget": budget} if looks_ahead else {})
+    name, _, listed = given.partition(":")
+    parameters: dict[str, object] = {"budget": budget} if hasattr(RULES.get(name), "budget") else {}
+    try:
+        return rule_named(
+            name, parameters | dict(map(_parameter, re.split(r",(?=\s*\w+\s*=)", listed) if listed else ()))
+        )
+    except ConfigurationError as error:
+        if name not in RULES:
+            raise
+        raise ConfigurationError(f"{error}; parameters follow the name, as in --rule esc:window=3") from None
+
+
+def _parameter(text: str) -> tuple[str, object]:
+    """``name=value``; a value that is no JSON, such as a number, is a text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigurationError(f"{text!r} is no parameter of a rule, which is given as name=value")
+    try:
+        return name.strip(), _hashable(json.loads(value))
+    except ValueError:
+        return name.strip(), value.strip()
+
+
+def _hashable(value: Any) -> object:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def _show_sample(response: "SampledResponse", decision: "Decision") -> None:

@@ -13,7 +13,7 @@ from langchain_reasc.cli.calibration_lines import explained
 from langchain_reasc.cli.checks import output_folder, picture
 from langchain_reasc.cli.console import progress, remark, stdout
 from langchain_reasc.cli.models import embedded, open_model
-from langchain_reasc.cli.options import PTarget, Seed
+from langchain_reasc.cli.options import PTarget
 from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.cli.replay import AllSignals, measures_for, run_replay, show
 from langchain_reasc.cli.unlabelled import explained_consensus
@@ -49,7 +49,14 @@ def demo(
         bool, typer.Option("--plot", help="Draw accuracy against tokens, and the Beta posteriors.")
     ] = False,
     p_target: PTarget = 0.9,
-    seed: Seed = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Seed of samples, calibration and shuffles. The table is the same each time; what the live chain "
+            "spends differs by a few tokens. Another seed needs another --out.",
+        ),
+    ] = 0,
 ) -> None:
     """Run the small model that comes with the package on word problems it has never seen.
 

@@ -22,6 +22,7 @@ __all__ = [
     "Data",
     "Format",
     "KeyVariable",
+    "MaxSamples",
     "MaxTokens",
     "Model",
     "ModelClass",
@@ -140,6 +141,10 @@ CalibrationSize = Annotated[
         help="Questions of POOL itself whose first response calibrates, and which are not tested. "
         r"\[default: 128, without a calibration pool]",
     ),
+]
+MaxSamples = Annotated[
+    int | None,
+    typer.Option(min=1, help=r"Budget of every method. \[default: 16, or as many as the pool has of each question]"),
 ]
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 QuestionField = Annotated[

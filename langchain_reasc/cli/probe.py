@@ -67,9 +67,11 @@ def probe(
 
 
 def _table(found: "dict[str, Capabilities]") -> Any:
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("", *found, box=None, pad_edge=False, header_style="bold")
+    # Long names go on in the next line, where a table would cut them short.
+    servers = [Column(url, overflow="fold") for url in found]
+    table = Table("", *servers, box=None, pad_edge=False, header_style="bold")
     for title, show in _ROWS.items():
         table.add_row(title, *(show(one) for one in found.values()))
     return table

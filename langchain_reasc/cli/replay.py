@@ -11,6 +11,7 @@ from langchain_reasc.cli.options import (
     AsJson,
     CalibrationPool,
     CalibrationSize,
+    MaxSamples,
     PoolPath,
     PTarget,
     Score,
@@ -59,7 +60,7 @@ def replay(
     score: Score = "bottom_group",
     window: Window = 128,
     p_target: PTarget = 0.9,
-    max_samples: Annotated[int, typer.Option(min=1, help="Budget of every method.")] = 16,
+    max_samples: MaxSamples = None,
     controls: Annotated[
         bool,
         typer.Option(
@@ -107,6 +108,8 @@ def replay(
 
     reasc replay pool.sqlite --signal token_logprob --score mean --json > result.json
     """
+    from langchain_reasc.evaluation.replay import budget_of
+
     if signals and signal:
         raise typer.BadParameter("--signals all has a row for every signal; leave out --signal")
     if signal is not None:
@@ -120,7 +123,7 @@ def replay(
         seed=seed,
         calibration_size=recorded.calibrating or calibration_size or DEFAULT_CALIBRATION_SIZE,
         calibration_responses=calibration_responses,
-        max_samples=max_samples,
+        max_samples=budget_of([recorded], max_samples),
         p_target=p_target,
         controls=controls,
         rules=cast(Literal["usual", "all"], rules),

@@ -11,6 +11,7 @@ from langchain_reasc.cli.console import print_json, progress, remark, stdout
 from langchain_reasc.cli.options import (
     CalibrationPool,
     CalibrationSize,
+    MaxSamples,
     Prices,
     PTarget,
     Score,
@@ -75,7 +76,7 @@ def report(
         float | None, typer.Option(metavar="R", min=1e-9, help="Rate of one sequence, for latencies.")
     ] = None,
     p_target: PTarget = 0.9,
-    max_samples: Annotated[int, typer.Option(min=1, help="Budget of every method.")] = 16,
+    max_samples: MaxSamples = None,
 ) -> None:
     """Make the paper's tables and figures of your own recorded responses.
 
@@ -93,6 +94,7 @@ def report(
     reasc report --list
     """
     from langchain_reasc.evaluation.methods import MethodSettings
+    from langchain_reasc.evaluation.replay import budget_of
     from langchain_reasc.lab.making import chosen_entries, make_report
     from langchain_reasc.lab.study import Study, StudySettings
 
@@ -119,7 +121,7 @@ def report(
         shuffles=shuffles,
         calibration_size=calibration_size or DEFAULT_CALIBRATION_SIZE,
         seed=seed,
-        methods=MethodSettings(max_samples=max_samples, p_target=p_target, seed=seed),
+        methods=MethodSettings(max_samples=budget_of(read, max_samples), p_target=p_target, seed=seed),
         parameters=parameters,
         prices=prices,
         tokens_per_second=tokens_per_second,

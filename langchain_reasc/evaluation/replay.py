@@ -188,6 +188,21 @@ def check_sizes(pool: Pool, calibration_size: int, shuffles: int) -> None:
         )
 
 
+def budget_of(pools: Sequence[Pool], asked: int | None) -> int:
+    """The budget of every method: what was asked for, or the usual one as far as the pools reach.
+
+    Raises:
+        ConfigurationError: no question holds as many responses as were asked for.
+    """
+    held = max(len(question.responses) for pool in pools for question in pool.questions[pool.calibrating :])
+    if asked is not None and asked > held:
+        raise ConfigurationError(
+            f"--max-samples {asked} is more than any question of {', '.join(str(pool.path) for pool in pools)} holds; "
+            f"leave it out to take all {held}, or record more with `reasc record --samples {asked}`"
+        )
+    return asked or min(held, MethodSettings().max_samples)
+
+
 def _notes(
     pool: Pool, scores: PoolScores, measures: Sequence[MeasureSpec], settings: MethodSettings, *, tested_from: int
 ) -> Iterator[str]:

@@ -33,6 +33,7 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]  # as SQLite has it
 _HINTS: Final = {
     "answer is missing": "write null where no answer was found",
     "reference is missing": "write null where nobody knows it",
+    "responses is missing": "`reasc record` makes a pool of questions",
     "responses is empty": "leave out a question without responses",
 }
 """How a finding ends -> what to do."""
@@ -61,8 +62,8 @@ class _Response(_Line):
 
 class _Question(_Line):
     id: str
-    reference: str | list[str] | None
     responses: Annotated[tuple[_Response, ...], Field(min_length=1)]
+    reference: str | list[str] | None
     input: Any = None
 
 
@@ -112,7 +113,8 @@ def _records(source: Path, notes: list[str]) -> Iterator[tuple[int, Any]]:
                     if not line.endswith(b"\n"):  # the recorder was killed while writing it
                         notes.append(f"the last line of {source.name} (line {number}) is cut off and was left out")
                         return
-                    raise PoolError(f"{source}, line {number} is {_no_json(error)}") from None
+                    no_pool = "; if it holds questions, `reasc record` makes a pool of them" if number == 1 else ""
+                    raise PoolError(f"{source}, line {number} is {_no_json(error)}{no_pool}") from None
     except OSError as error:
         raise PoolError(f"cannot read the pool {source}: {error.strerror or error}") from error
 
@@ -121,7 +123,7 @@ def _no_json(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON: {error.msg} at column {error.colno}; a pool has one JSON object a line"
     if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8 text ({error.reason}); save the pool as UTF-8"
+        return f"not UTF-8 text ({error.reason}); a pool of JSON Lines is saved as UTF-8"
     return f"no JSON that can be read: {error}"
 
 

@@ -73,6 +73,8 @@ def open_pool(path: str | os.PathLike[str]) -> tuple[PoolStore, list[str]]:
             return PoolStore.open(source), []
     except FileNotFoundError:
         raise PoolError(f"no pool at {source}; record one with `reasc record`") from None
+    except IsADirectoryError:
+        raise PoolError(f"{source} is a folder; name a pool in it") from None
     except OSError as error:
         raise PoolError(f"cannot read the pool {source}: {error.strerror or error}") from error
     store = PoolStore.temporary(source)

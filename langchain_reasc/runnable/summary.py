@@ -40,7 +40,7 @@ def _ending(result: "ReASCResult") -> str:
         case "agreement":
             return f"decided: {gave}, and further ones would hardly change that ({sure})"
         case "window":
-            return f"decided: {gave}, all those of one window"
+            return f"decided: {gave}, and so did all of the last window"
         case "timeout":
             return f"undecided: the time is over, and {gave}"
         case _:

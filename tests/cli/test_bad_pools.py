@@ -82,7 +82,7 @@ def test_an_answer_that_is_flagged_both_right_and_wrong_counts_as_it_was_first(t
     assert "p.jsonl flags equal answers to one question both right and wrong" in seen["told"]
     assert "question 'a', answer '7': 2 right, 1 wrong; question 'b', answer '5': 1 right, 1 wrong" in seen["told"]
     accuracy = {row["method"]: row["accuracy"]["value"] for row in seen["rows"]}
-    assert accuracy["SC@16"] == pytest.approx(2 / 3)
+    assert accuracy["SC@3"] == pytest.approx(2 / 3)
 
 
 def test_a_pool_of_one_question(tmp_path: Path) -> None:

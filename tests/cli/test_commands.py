@@ -75,6 +75,17 @@ def test_replay_has_rows_of_controls_and_other_rules_where_asked_to(tmp_path: Pa
     assert {"ASC (4 at once)", "L = 3", "Cannot catch up", "CISC"} <= {row["method"] for row in data["rows"]}
 
 
+@pytest.mark.parametrize("command", ["replay", "report"])
+def test_no_method_is_called_by_a_budget_that_the_pool_does_not_hold(tmp_path: Path, command: str) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=30, samples=5, signals=False)
+    only = ("--only", "main") if command == "report" else ()
+    shown = reasc(command, path, *only).stdout
+    assert "SC@5" in shown and "SC@16" not in shown
+    assert "SC@3" in reasc(command, path, *only, "--max-samples", 3).stdout
+    refused = reasc(command, path, *only, "--max-samples", 6, code=1)
+    assert "--max-samples 6 is more than any question of" in refused.stderr and "to take all 5" in refused.stderr
+
+
 def test_replay_draws_into_a_new_folder_too(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", questions=10, signals=False)
     reasc("replay", path, "--plot", tmp_path / "new" / "a.svg")
@@ -168,7 +179,11 @@ def test_a_rule_that_there_is_not_is_told_before_a_model_is_loaded(monkeypatch: 
     monkeypatch.setitem(sys.modules, "langchain_reasc_llama_cpp", None)
     for name, says in {
         "vibes": "no stopping rule is called 'vibes'; there are",
-        "reasc": "needs the parameter",
+        "reasc": "needs the parameter 'mean', 'std'; parameters follow the name, as in --rule esc:window=3",
+        "reasc:mean": "'mean' is no parameter of a rule, which is given as name=value",
+        "esc:w=3": "the rule esc has no parameter 'w'; it has window",
+        "esc:window=0": "an ESC window holds at least 1 response",
+        "l_aggregated:priors=[2, 3]": "priors",
     }.items():
         assert says in reasc("ask", "?", "--rule", name, code=1).stderr
 

@@ -70,7 +70,7 @@ def test_a_pool_that_cannot_tell_something_leaves_a_sentence(pools: list[Path], 
     done = reasc("report", pools[0], bare, *FAST, "--out", tmp_path / "r.html")
     assert "histogram: bare: " in done.stderr and "has neither token signals" in done.stderr
     assert "Not to be had" in (tmp_path / "r.html").read_text(encoding="utf-8")
-    refused = reasc("report", bare, *FAST, "--out", tmp_path / "none.html", code=1)
+    refused = reasc("report", bare, *FAST, "--max-samples", 2, "--out", tmp_path / "none.html", code=1)
     assert "nothing could be made of this" in refused.stderr and not (tmp_path / "none.html").exists()
 
 
@@ -168,10 +168,12 @@ def main_table(*arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path) -> None:
     """Of the demo's two pools the report says, to the digit, what the demo has printed."""
     from langchain_reasc.evaluation import replay, summarize
+    from langchain_reasc.evaluation.methods import MethodSettings
     from langchain_reasc.pools import read_pool
 
     test, beside = calibrated(tmp_path), tmp_path / "calibration-pool.sqlite"
-    run = replay(read_pool(beside) + read_pool(test), ["auto"], calibration_size=24)
+    settings = MethodSettings(max_samples=8)
+    run = replay(read_pool(beside) + read_pool(test), ["auto"], calibration_size=24, settings=settings)
     expected = summarize(run)
     for options in ((), ("--calibration-pool", beside)):
         data, rows = main_table(test, *options)

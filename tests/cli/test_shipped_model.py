@@ -61,6 +61,19 @@ def test_ask_by_a_named_rule_that_looks_ahead_to_the_budget() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("asc:confidence=0.6", "decided: 1 of 1 response gave it"),
+        ("reasc:mean=-0.03,std=0.05", "counted as "),
+        ("esc:window=2", "all of the last window"),
+        ("l_aggregated:priors=[[0.7, 0.2, 0.1]],threshold=0.6", "decided: "),
+    ],
+)
+def test_ask_by_a_rule_with_parameters(rule: str, says: str) -> None:
+    assert says in reasc("ask", EASY, "--seed", 1, "--rule", rule).stderr
+
+
+@pytest.mark.parametrize(
     ("file", "question", "right"),
     [
         ("Makefile", "Emma has 27 old and 14 new cups. How many more does Emma need to have 60?", "19"),

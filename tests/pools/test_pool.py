@@ -93,6 +93,8 @@ def test_a_cut_inside_a_character_is_a_cut_off_line_too(tmp_path: Path) -> None:
         ([{"metadata": {}}], "holds no question"),
         ([{"metadata": 3}, GOOD], "line 1: metadata must be a JSON object, got 3"),
         (["{not json", GOOD], "line 1 is not valid JSON"),
+        (["What is 1 + 1?", "What is 2 + 2?"], "if it holds questions, `reasc record` makes a pool of them"),
+        ([{"id": "a", "question": "1 + 1?", "answer": "2"}], "responses is missing; `reasc record` makes a pool of"),
         ([GOOD, "[1, 2]"], "line 2: a question is a JSON object"),
         ([GOOD, GOOD], "line 2: id 'a' appears a second time"),
         ([GOOD | {"id": None}], "line 1: id: Input should be a valid string, got None"),
@@ -124,7 +126,7 @@ def test_a_malformed_pool_is_refused_with_line_and_field(tmp_path: Path, lines: 
 def test_files_that_are_no_pool_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PoolError, match="no pool at"):
         read_pool(tmp_path / "missing.jsonl")
-    with pytest.raises(PoolError, match="cannot read"):
+    with pytest.raises(PoolError, match="is a folder; name a pool in it"):
         read_pool(tmp_path)
     (tmp_path / "latin.jsonl").write_bytes(b'{"id": "caf\xe9"}\n')
     with pytest.raises(PoolError, match="line 1 is not UTF-8"):

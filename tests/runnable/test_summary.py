@@ -35,7 +35,7 @@ ENDLESS = Reply("the answer is 1", endless=True)
         (["1", ENDLESS], {"timeout": 0.3}, "undecided: the time is over, and 1 of 1 response gave it"),
         ([Reply("no idea")], {}, "no answer: none of 4 responses names one"),
         (["1"], {"confidence": 0.9}, "decided: 3 of 3 responses gave it, enough for it to stay in front (P = 0.938)"),
-        (["1"], {"rule": ESC(window=2)}, "decided: 2 of 2 responses gave it, all those of one window"),
+        (["1"], {"rule": ESC(window=2)}, "decided: 2 of 2 responses gave it, and so did all of the last window"),
         (
             ["1"],
             {"calibration": GATED},

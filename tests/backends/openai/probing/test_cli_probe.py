@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from backends.openai.fake_server import Fake, llama_server, lm_studio, serving, vllm
-from langchain_reasc.cli import app
+from langchain_reasc.cli import app, console
 
 
 def probe(*arguments: object, code: int = 0) -> Result:
@@ -33,6 +33,16 @@ def test_it_shows_what_a_server_supports() -> None:
     assert shown["server"].strip() == "llama-server b6900-abc"
     assert shown["logprobs"] == "yes, up to 100 alternatives"
     assert "repetition_penalty (as repeat_penalty)" in shown["sampling parameters"]
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_long_name_is_shown_whole(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    name = "/models/" + "a-model-with-a-very-long-name/" * 5
+    monkeypatch.setattr(console, "_WIDTH", columns)
+    with serving(vllm(models=(name,))) as fake:
+        shown = probe(fake.url).stdout
+    assert name in "".join(line[23:].strip() for line in shown.splitlines()) and "…" not in shown
+    assert max(map(len, shown.splitlines())) <= columns
 
 
 def test_it_prints_data() -> None:
