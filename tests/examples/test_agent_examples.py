@@ -63,7 +63,8 @@ def test_the_middleware_votes_on_what_cannot_be_taken_back() -> None:
 
 def test_a_budget_ends_the_votes(caplog: pytest.LogCaptureFixture) -> None:
     told = shown(run_here("agent_middleware.py", "--max-run-tokens", "50"))
-    assert re.findall(r"decided after (\d+) of \d+ samples: (\w+)", told) == [("1", "alone")]
+    decisions = re.findall(r"decided after (\d+) of \d+ samples: (\w+)", told)
+    assert decisions == [("1", "alone"), ("1", "budget"), ("1", "alone")]
     assert "Booked: Rosa's, 2026-05-08" in told, "asked plainly, it is mistaken"
     assert "the budget of this run is spent" in caplog.text
 

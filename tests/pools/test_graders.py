@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_reasc.answers import extractor, mathematics, normalize
+from langchain_reasc.answers import EXTRACTION_VERSION, extractor, mathematics, normalize
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
 from langchain_reasc.pools import read_pool
 from langchain_reasc.pools.flags import Contradiction, contradiction_note, contradictions
@@ -114,11 +114,15 @@ def test_what_each_takes_for_right(kind: type[Grader]) -> None:
 
 
 def test_exact_spells_labels_as_what_found_the_answers() -> None:
-    units = {"extraction_version": 4, "answer": "auto"}
+    units = {"extraction_version": EXTRACTION_VERSION, "answer": "auto"}
     assert told(Exact(spelled_labels(units)), "18", "18 dollars") is True
-    formulas = {"extraction_version": 4, "answer": "math"}
+    formulas = {"extraction_version": EXTRACTION_VERSION, "answer": "math"}
     assert told(Exact(spelled_labels(formulas)), "sqrt(2)/2", r"\frac{1}{\sqrt{2}}") is True
-    for nothing_said in ({}, {"answer": "auto"}, {"extraction_version": 4, "answer": {"function": "f"}}):
+    for nothing_said in (
+        {},
+        {"answer": "auto"},
+        {"extraction_version": EXTRACTION_VERSION, "answer": {"function": "f"}},
+    ):
         assert spelled_labels(nothing_said) is normalize
 
 

@@ -11,6 +11,7 @@ import pytest
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from runnable.fakes import Reply, Scripted
 
+from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
 from langchain_reasc.pools import Pool, read_pool
@@ -48,7 +49,7 @@ def a_pool(folder: Path) -> Pool:
     second = question("b", response("9", text="nine"), response("", text=""), response(CALL), reference="9")
     path = write_lines(
         folder / "p.jsonl",
-        {"metadata": {"extraction_version": 4, "answer": "auto"}},
+        {"metadata": {"extraction_version": EXTRACTION_VERSION, "answer": "auto"}},
         first | {"input": "How long?", "reference": "7.5"},
         second | {"input": ["no", "text"]},
     )

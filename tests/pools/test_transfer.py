@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, PoolError
 from langchain_reasc.pools.columns import read_columns, write_columns, write_folder
@@ -42,7 +43,7 @@ def pool(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     usage = {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11, "output_token_details": {"reasoning": 1}}
     lines = write_lines(
         tmp_path / "odd.jsonl",
-        {"metadata": {"by": "Zoë ½ 😀", "extraction_version": 4, "answer": "auto", "nothing": None}},
+        {"metadata": {"by": "Zoë ½ 😀", "extraction_version": EXTRACTION_VERSION, "answer": "auto", "nothing": None}},
         question("half an answer", response(None, 0, cut_off=True, finish_reason="length"), reference="7"),
         {
             "id": "a list is asked",
