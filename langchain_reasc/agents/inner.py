@@ -1,13 +1,14 @@
 """The chat model inside: what a model around it says of itself in its place."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
 from langchain_core.runnables.config import merge_configs
 
+from langchain_reasc.answers.tool_schemas import STRUCTURE
 from langchain_reasc.models.integrations import integration_of, leaves
 
 __all__ = [
@@ -21,19 +22,6 @@ __all__ = [
     "wants_structure",
     "with_inside",
 ]
-
-_STRUCTURE: Final = (
-    "response_format",  # OpenAI and all who speak its API
-    "format",  # Ollama
-    "output_format",  # Anthropic
-    "output_config",
-    "response_schema",  # Gemini
-    "response_json_schema",
-    "response_mime_type",
-    "grammar",  # llama.cpp
-    "guided_json",  # vLLM
-)
-"""The arguments of a call that hold a response to a structure."""
 
 
 def chat_model_inside(model: Runnable[Any, Any]) -> BaseChatModel | None:
@@ -51,7 +39,7 @@ def name_of(model: BaseChatModel) -> str:
 
 def wants_structure(arguments: dict[str, Any]) -> bool:
     """Whether the arguments of a call ask for structured output in the text of the response."""
-    return any(arguments.get(name) for name in _STRUCTURE)
+    return any(arguments.get(name) for name in STRUCTURE)
 
 
 def told_of(model: Runnable[Any, Any]) -> dict[str, Any]:

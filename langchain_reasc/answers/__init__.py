@@ -21,6 +21,7 @@ that was cut off                what its text states explicitly, and never throu
 any other                       what the extractor finds in its text. Reasoning is left out: tags such as ``<think>``,
                                 Harmony's channels; blocks and fields of reasoning are no text. With ``message``, the
                                 JSON object that is all its text; any other text is as good as another, cut off or not
+                                (where the call holds texts to a schema, nothing, and so for an object it refuses)
 ==============================  =======================================================================================
 
 ``auto`` takes what the response says its answer is (a box, ``<answer>``, ``####``, "the answer is" in some 15

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ __all__ = [
     "boxed",
     "choice",
     "extractor",
+    "held_to",
     "json_field",
     "json_object",
     "last_number",
@@ -182,18 +184,35 @@ def json_object(
     return Extractor(votes.in_text, str(votes), explicit=explicit, canonical=votes.label, objects=votes)
 
 
-def whole_message() -> Extractor:
+def whole_message(schema: Schema | None = None) -> Extractor:
     """What agents do: calls of tools, or an object that is all the text. All other texts are :data:`ANY_TEXT`.
 
     They cannot be compared by their spelling. A text that was cut off is a text all the same.
+
+    Args:
+        schema: what the text is held to, if anything: a text that is no object which it allows casts no vote.
     """
-    find = partial(_object_or_text, votes=ObjectVotes())
+    find = partial(_object_or_text, votes=ObjectVotes(schema=schema))
     return Extractor(find, "message", explicit=find, canonical=str, texts_vote=False)
+
+
+def held_to(extract: Extractor, schema: Schema | None) -> Extractor:
+    """The extractor for a call that holds the text of its responses to a schema, where it has no schema of its own."""
+    if schema is None or extract.otherwise:
+        return extract
+    if not extract.texts_vote:
+        return whole_message(schema)
+    if extract.objects is None or extract.objects.schema is not None:
+        return extract
+    votes = replace(extract.objects, schema=schema)
+    explicit = partial(votes.in_text, cut_off=True)
+    return replace(extract, find=votes.in_text, explicit=explicit, canonical=votes.label, objects=votes)
 
 
 def _object_or_text(text: str, *, votes: ObjectVotes) -> str | None:
     value = whole_object(text)
-    return (None if value is None else votes.answer(value)) or (ANY_TEXT if text.strip() else None)
+    answer = None if value is None else votes.answer(value)
+    return answer if answer or votes.schema else ANY_TEXT if text.strip() else None
 
 
 def _auto(text: str) -> str | None:

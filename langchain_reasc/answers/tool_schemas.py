@@ -1,14 +1,47 @@
-"""The schemas of the tools that are bound to a model, in any provider's format."""
+"""The schemas that a model's calls of tools, and its text, are held to, in any provider's format."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel
 
-__all__ = ["ANY_TOOL", "schemas_of"]
+__all__ = ["ANY_TOOL", "STRUCTURE", "schemas_of", "text_schema_of"]
 
 ANY_TOOL: Final = "*"
 """Stands for the tools whose names or arguments are not known; its schema takes everything."""
+
+STRUCTURE: Final = (
+    "response_format",  # OpenAI and all who speak its API
+    "format",  # Ollama
+    "output_format",  # Anthropic
+    "output_config",
+    "response_schema",  # Gemini
+    "response_json_schema",
+    "response_mime_type",
+    "grammar",  # llama.cpp
+    "guided_json",  # vLLM
+)
+"""The arguments of a call that hold the text of a response to a structure."""
+
+
+def text_schema_of(arguments: Mapping[str, Any]) -> Mapping[str, Any] | type | None:
+    """The schema of the object that the text of a response is to be; None where the arguments of a call name none."""
+    for name in STRUCTURE:
+        given = arguments.get(name)
+        if isinstance(given, type) and issubclass(given, BaseModel):
+            return given
+        while isinstance(given, Mapping) and (inner := _inside(given)) is not None:
+            given = inner
+        if isinstance(given, Mapping) and (given.keys() & {"properties", "$ref"} or given.get("type") == "object"):
+            return dict(_in_json_schema(given))
+    return None
+
+
+def _inside(wrapped: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a provider has wrapped a schema in, such as ``{"type": "json_schema", "json_schema": {...}}``."""
+    inner = (wrapped.get(name) for name in ("format", "json_schema", "schema"))
+    return next((one for one in inner if isinstance(one, Mapping)), None)
 
 
 def schemas_of(tools: Any) -> dict[str, dict[str, Any]]:

@@ -96,6 +96,8 @@ def _vote(answer: str | None, cut_off: bool) -> Vote:
 
 def _vote_of_text(text: str, extract: Extractor, cut_off: bool) -> Vote:
     vote = _vote(extract.from_cut_off(text) if cut_off else extract(text), cut_off)
+    if vote.answer is None and not extract.texts_vote and text.strip() and not cut_off:
+        return replace(vote, why_none=REFUSED_OBJECT)
     if extract.objects is None:
         return vote
     if vote.answer is None and last_object(text, cut_off=cut_off) is not None:

@@ -14,6 +14,8 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.answers import schemas_of
+from langchain_reasc.answers.objects import Schema
+from langchain_reasc.answers.tool_schemas import text_schema_of
 from langchain_reasc.calibration.asked import FixedPrompt, confidence_part
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
@@ -189,6 +191,11 @@ class PreparedModel:
         """Tool -> schema of its arguments, of the tools that are bound; None where none are, as far as can be seen."""
         tools = self.kwargs.get("tools")
         return schemas_of(tools) if tools else None
+
+    @property
+    def text_schema(self) -> Schema | None:
+        """The schema that the text of each response is held to, as far as can be seen."""
+        return text_schema_of(self.kwargs)
 
     @property
     def streams(self) -> bool:

@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes
+from langchain_reasc.answers.extractors import held_to
 from langchain_reasc.calibration import (
     Calibration,
     Fingerprint,
@@ -204,7 +205,7 @@ class Terms:
             meanings = Meanings(equivalence, question.messages, config, clock=question.clock, cutoff=question.cutoff)
         schemas = question.model.schemas
         return Ballot(
-            self.extract,
+            held_to(self.extract, question.model.text_schema),
             self.tool_votes,
             schemas,
             meanings=meanings,

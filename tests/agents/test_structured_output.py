@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from langchain.agents.structured_output import (
@@ -13,12 +13,12 @@ from langchain.agents.structured_output import (
 )
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 from runnable.chat_server import ChatServer, chat_server
 from runnable.fakes import Reply, Scripted
 
 from agents.acting import ASKED, BY_ASC, acting, agent_of, billed, calls, get_weather, samples_of, spent_on, weather
-from langchain_reasc import ChatReASC, ReASCMiddleware
+from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import json_object
 
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of what openai's client has parsed
@@ -142,3 +142,60 @@ def test_or_is_the_agents_own_error_which_has_the_winner_and_its_bill(agents: An
     assert winner.response_metadata["reasc"]["launched"] == 4
     assert winner.usage_metadata is not None
     assert winner.usage_metadata["total_tokens"] == billed(model)
+
+
+class Weighed(BaseModel):
+    """A weight."""
+
+    grams: int = Field(ge=0)
+    unit: Literal["g"] = "g"
+
+
+REFUSED = [
+    '{"grams": "heavy"}',
+    '{"grams": -1}',
+    '{"unit": "g"}',
+    '{"grams": 2, "unit": "lb"}',
+    "about 2 g",
+    "[2]",
+    "{}",
+]
+HELD: dict[str, dict[str, Any]] = {
+    "OpenAI": {"response_format": {"type": "json_schema", "json_schema": {"schema": Weighed.model_json_schema()}}},
+    "Ollama": {"format": Weighed.model_json_schema()},
+    "Anthropic": {"output_config": {"format": {"type": "json_schema", "schema": Weighed.model_json_schema()}}},
+    "Gemini": {"response_schema": {"type": "OBJECT", "properties": {"grams": {"type": "INTEGER", "minimum": 0}}}},
+    "a class": {"response_format": Weighed},
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+@pytest.mark.parametrize("face", ["middleware", "chat model"])
+def test_a_text_that_the_schema_refuses_casts_no_vote(agents: Any, face: str, refused: str) -> None:
+    """Two of the same that it refuses come before every one that it allows."""
+    model = acting({ASKED: [Reply(refused), Reply(refused), Reply('{"grams": 2}')] * 2 + [Reply('{"grams": 2}')] * 4})
+    strategy = ProviderStrategy(Weighed)
+    if face == "middleware":
+        agent = agent_of(model, ReASCMiddleware(**BY_ASC), tools=[get_weather], response_format=strategy)
+    else:
+        agent = agent_of(ChatReASC(model=model, **BY_ASC), tools=[get_weather], response_format=strategy)
+    state = agents.ask(agent)
+    assert state["structured_response"] == Weighed(grams=2)
+    notices = state["messages"][-1].response_metadata["reasc"]["notices"]
+    assert any("cast no vote: an object that its schema refuses" in notice for notice in notices)
+
+
+@pytest.mark.parametrize("answer", ["message", "json"])
+@pytest.mark.parametrize("bound", HELD.values(), ids=HELD)
+def test_in_every_providers_words(runner: Any, bound: dict[str, Any], answer: str) -> None:
+    model = acting({"q": [Reply('{"grams": -1}'), Reply('{"grams": -1}'), Reply('{"grams": 2}')]})
+    for face in (ReASCRunnable, ChatReASC):
+        message = runner.invoke(face(model=model, answer=answer, **BY_ASC).bind(**bound), "q")
+        assert json.loads(message.text) == {"grams": 2}
+
+
+def test_the_order_of_fields_and_what_is_left_out_make_no_other_vote(runner: Any) -> None:
+    same = ['{"grams": 2}', '{"unit": "g", "grams": 2}', '{"grams": 2, "unit": "g"}', '{"grams": 2.0}']
+    reasc = ReASCRunnable(model=acting({"q": [*map(Reply, same)]}), answer="message", **BY_ASC)
+    message = runner.invoke(reasc.bind(**HELD["OpenAI"]), "q")
+    assert len(message.response_metadata["reasc"]["evidence"]) == 1
