@@ -1,15 +1,16 @@
 """Reads a GGUF's header and checks that the file is whole, before llama.cpp is given it."""
 
+import math
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from langchain_reasc.exceptions import ModelFileError
 
-__all__ = ["GGUFHeader", "MetadataValue", "read_header"]
+__all__ = ["GGUFHeader", "MetadataValue", "out_of_range", "read_header"]
 
 MetadataValue = str | int | float | bool
 
@@ -27,6 +28,8 @@ _BLOCKS: Final = {
 }
 _MAX_DIMENSIONS: Final = 4
 _MAX_NAME: Final = 1 << 16
+_MAX_LAYERS: Final = 512  # LLAMA_MAX_LAYERS in llama.cpp's src/llama-hparams.h
+_TOKENS: Final = "tokenizer.ggml.tokens"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,18 @@ class GGUFHeader:
     metadata: dict[str, MetadataValue]
     types: dict[str, int]
     tensor_types: frozenset[int]
+
+
+def out_of_range(metadata: Mapping[str, MetadataValue]) -> str | None:
+    """What is wrong with values that llama.cpp does not refuse but asserts, which ends the process; None if nothing."""
+    for key, value in metadata.items():
+        if isinstance(value, str):
+            continue
+        if key.endswith(".block_count") and not 1 <= value <= _MAX_LAYERS:
+            return f"{key} is {value}, and llama.cpp takes 1 to {_MAX_LAYERS} layers"
+        if key.endswith(("_epsilon", "_eps")) and not (math.isfinite(value) and value >= 0):
+            return f"{key} is {value}, and must be a number from 0"
+    return None
 
 
 def read_header(path: Path) -> GGUFHeader:
@@ -85,9 +100,11 @@ class _Reader:
         types: dict[str, int] = {}
         for _ in range(keys):
             key, kind = self._string(limit=_MAX_NAME), self._scalar("I")
-            value = self._value(kind)
+            value = self._value(kind, key)
             if value is not None:
                 metadata[key], types[key] = value, kind
+        if why := out_of_range(metadata):
+            raise self._damaged(why)
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
             raise self._damaged(f"its alignment is {alignment!r}, not a power of two")
@@ -125,24 +142,30 @@ class _Reader:
         at = self._take(length)
         return self.data[at : at + length].decode("utf-8", "replace")
 
-    def _value(self, kind: int) -> MetadataValue | None:
+    def _value(self, kind: int, key: str) -> MetadataValue | None:
         if kind == _STRING:
             return self._string()
         if kind == _ARRAY:
-            self._skip_array()
+            self._skip_array(distinct=key == _TOKENS)
             return None
         if kind not in _SCALARS:
             raise self._damaged(f"it has a value of unknown type {kind}")
         return self._scalar(_SCALARS[kind])
 
-    def _skip_array(self) -> None:
+    def _skip_array(self, *, distinct: bool) -> None:
+        """Move past an array, whose strings may have to be ``distinct``: llama.cpp asserts that a vocabulary's are."""
         kind, length = self._scalar("I"), self._scalar("Q")
         if kind in _SCALARS:
             self._take(length * struct.calcsize("<" + _SCALARS[kind]))
         elif kind == _STRING:
-            read, take = struct.Struct("<Q").unpack_from, self._take
+            read, take, data = struct.Struct("<Q").unpack_from, self._take, self.data
+            seen: set[bytes] = set()
             for _ in range(length):  # a vocabulary: 10^5 strings, so no detours here
-                take(read(self.data, take(8))[0])
+                at = take(read(data, take(8))[0])
+                if distinct and (token := data[at : self.at].partition(b"\0")[0]):  # empty ones are given other names
+                    if token in seen:
+                        raise self._damaged(f"its vocabulary has the token {token.decode('utf-8', 'replace')!r} twice")
+                    seen.add(token)
         else:
             raise self._damaged(f"it has an array of type {kind}")
 

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, model_validator
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.native.fields import ContextFields, ModelFields
-from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue
+from langchain_reasc_llama_cpp.native.gguf_file import MetadataValue, out_of_range
 
 __all__ = ["ContextParameters", "ModelParameters"]
 
@@ -34,7 +34,7 @@ class ModelParameters(ModelFields):
         """These parameters with overrides of the types that a GGUF's own values have; llama.cpp ignores any others.
 
         Raises:
-            ConfigurationError: an override has another type.
+            ConfigurationError: an override has another type, or a value that would end the process.
         """
         fitting: dict[str, MetadataValue] = {}
         for key, value in (self.kv_overrides or {}).items():
@@ -45,6 +45,8 @@ class ModelParameters(ModelFields):
                     f"kv_overrides: {key} must be of type {kind.__name__}, as in the GGUF ({metadata[key]!r}), "
                     f"got {value!r}"
                 )
+        if why := out_of_range(fitting):
+            raise ConfigurationError(f"kv_overrides: {why}")
         return self.model_copy(update={"kv_overrides": fitting})
 
     def apply(self, llama: Any, parameters: Any) -> list[Any]:

@@ -86,6 +86,38 @@ def test_a_model_that_cannot_be_used(tmp_path: Path, written: dict[str, Any], sa
         ChatLlamaCpp(model_path=path)
 
 
+def test_a_vocabulary_with_a_token_twice(tmp_path: Path) -> None:
+    for words in (["twice", "twice"], ["the", "th"], ["x\0a", "x\0b"]):  # llama.cpp's texts end at a NUL
+        path = write_tiny_model(tmp_path / "twice.gguf", words=words)
+        with pytest.raises(ModelFileError, match=r"vocabulary has the token '(twice|th|x)' twice"):
+            ChatLlamaCpp(model_path=path)
+    path = write_tiny_model(tmp_path / "empty.gguf", words=["", ""])
+    with ChatLlamaCpp(model_path=path, max_tokens=2) as model:
+        model.invoke("hi")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("llama.block_count", 0),
+        ("llama.block_count", 513),
+        ("llama.block_count", 2**32 - 1),
+        ("llama.attention.layer_norm_rms_epsilon", -1e-5),
+        ("llama.attention.layer_norm_rms_epsilon", float("nan")),
+        ("llama.attention.layer_norm_rms_epsilon", float("inf")),
+    ],
+)
+def test_a_value_that_would_end_the_process(tmp_path: Path, tiny_path: Path, key: str, value: float) -> None:
+    with pytest.raises(ConfigurationError, match=rf"kv_overrides.*{key}.*{value}"):
+        ChatLlamaCpp(model_path=tiny_path, kv_overrides={key: value})
+    whole = tiny_path.read_bytes()
+    at = whole.index(key.encode()) + len(key) + 4  # after the type
+    path = tmp_path / "odd.gguf"
+    path.write_bytes(with_bytes(at, struct.pack("<I" if isinstance(value, int) else "<f", value))(whole))
+    with pytest.raises(ModelFileError, match=rf"damaged GGUF: {key} is"):
+        ChatLlamaCpp(model_path=path)
+
+
 def test_no_chat_template(tmp_path: Path) -> None:
     path = write_tiny_model(tmp_path / "bare.gguf", chat_template=None)
     with pytest.raises(ModelFileError, match=r"no chat template; pass chat_template"):
