@@ -86,6 +86,9 @@ def _entry_points() -> dict[str, EntryPoint]:
     return {found.name: found for found in entry_points(group=GROUP)}
 
 
+_entry_points()  # on import: it reads files, and a model may be prepared on an event loop
+
+
 def _loaded(found: EntryPoint) -> Describe:
     try:
         loaded: Describe = found.load()
