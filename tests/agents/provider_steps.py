@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from servers import responses_wire
 from servers.chat_wire import DONE, PROMPT_TOKENS
 from servers.exchange import Exchange
 
@@ -168,6 +169,35 @@ class Mistral(OpenAI):
 
     def deltas(self) -> list[dict[str, Any]]:
         return [{"content": [self.thinking]}, *super().deltas()[1:]]
+
+
+class Responses(responses_wire.Responses):
+    """https://platform.openai.com/docs/guides/reasoning: encrypted thoughts, and a search on the server."""
+
+    history = "input"
+    thought: ClassVar[dict[str, Any]] = {
+        "type": "reasoning",
+        "id": "rs-1",
+        "summary": [{"type": "summary_text", "text": text} for text in ("two cities", "so two calls")],
+        "encrypted_content": "ENCRYPTED==",
+    }
+    search: ClassVar[dict[str, Any]] = {
+        "type": "web_search_call",
+        "id": "ws-1",
+        "status": "completed",
+        "action": {"type": "search", "query": "skies"},
+    }
+
+    def __init__(self) -> None:
+        super().__init__(pieces("Now the tools."), lambda at: [("get_weather", json.dumps(one)) for one in ARGUMENTS])
+
+    def items(self, request: dict[str, Any], at: int) -> list[dict[str, Any]]:
+        [*calls] = super().items(request, 0)  # with the same ids in every sample
+        if calls[0]["type"] == "message":
+            return calls
+        text = {"type": "output_text", "text": "".join(self.words), "annotations": []}
+        said = {"type": "message", "id": "msg-1", "role": "assistant", "status": "completed", "content": [text]}
+        return [self.thought, self.search, said, *calls]
 
 
 class Ollama:

@@ -100,6 +100,19 @@ class Responses:
                     events.append({"type": "response.output_text.delta", **where, "delta": word, "logprobs": []})
                 events.append({"type": "response.output_text.done", **where, "text": text["text"], "logprobs": []})
                 events.append({"type": "response.content_part.done", **where, "part": text})
+            elif item["type"] == "reasoning":
+                events.append(
+                    {"type": "response.output_item.added", "output_index": place, "item": item | {"summary": []}}
+                )
+                for at_part, part in enumerate(item["summary"]):
+                    where["summary_index"] = at_part
+                    empty = part | {"text": ""}
+                    events.append({"type": "response.reasoning_summary_part.added", **where, "part": empty})
+                    events.append({"type": "response.reasoning_summary_text.delta", **where, "delta": part["text"]})
+                    events.append({"type": "response.reasoning_summary_text.done", **where, "text": part["text"]})
+            elif item["type"] != "function_call":
+                empty = {**item, "status": "in_progress"}
+                events.append({"type": "response.output_item.added", "output_index": place, "item": empty})
             else:
                 empty = {**item, "arguments": "", "status": "in_progress"}
                 events.append({"type": "response.output_item.added", "output_index": place, "item": empty})
