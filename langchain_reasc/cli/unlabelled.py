@@ -47,17 +47,25 @@ def calibrate_without_labels(
     prompt = (template or Template()).after(system)
     for notice in PreparedModel.of(model, logprobs=True).notices:
         remark(notice)
-    with progress("Calibrating") as move:
-        calibration = calibrate_unlabelled(
-            model,
-            [(prompt.messages(question), right) for question, right in questions],
-            answer=answer,
-            fixed_prompt=prompt.fixed,
-            measure="auto" if spec == "auto" else spec,
-            concurrency=concurrency,
-            seed=seed,
-            progress=move,
+    try:
+        with progress("Calibrating") as move:
+            calibration = calibrate_unlabelled(
+                model,
+                [(prompt.messages(question), right) for question, right in questions],
+                answer=answer,
+                fixed_prompt=prompt.fixed,
+                measure="auto" if spec == "auto" else spec,
+                concurrency=concurrency,
+                seed=seed,
+                progress=move,
+            )
+    except KeyboardInterrupt:
+        remark(
+            f"{out} was not written: it is made once all {len(questions)} questions are asked, and their responses are "
+            'not kept. --limit asks fewer; in Python, calibration="online" with online_state=... keeps what each '
+            "question teaches"
         )
+        raise
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
     console = stdout()

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint, load_calibration, save_calibration
 from langchain_reasc.calibration.asked import confidence_part
-from langchain_reasc.cli import main
+from langchain_reasc.cli import main, unlabelled
 from langchain_reasc.models.stated import instruction
 from langchain_reasc.pools import read_pool
 
@@ -217,6 +219,22 @@ def test_ctrl_c_is_clean_and_recording_goes_on_afterwards(tmp_path: Path) -> Non
     assert done >= 2
     reasc("record", TEST, "--out", path, "--limit", done + 1)
     assert len(read_pool(path).questions) == done + 1
+
+
+def test_ctrl_c_without_labels_says_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def interrupted_after_one(title: str) -> Iterator[Callable[[int, int], None]]:
+        def move(done: int, total: int) -> None:
+            raise KeyboardInterrupt
+
+        yield move
+
+    monkeypatch.setattr(unlabelled, "progress", interrupted_after_one)
+    questions, out = tmp_path / "q.txt", tmp_path / "c.json"
+    questions.write_text(f"{EASY}\n{QUESTION}\n", encoding="utf-8")
+    said = reasc("calibrate", "--unlabelled", questions, "--out", out, code=130).stderr
+    assert "c.json was not written" in said and "online_state=..." in said and said.endswith("interrupted\n")
+    assert not out.exists()
 
 
 def test_questions_of_ones_own_as_csv(tmp_path: Path) -> None:
