@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from langchain_reasc.untrusted import parse_json
+
 __all__ = ["field_of_last_object", "last_object", "parsed_object", "replaced_object", "source_of_last_object"]
 
 _DEEPEST = 32
@@ -62,8 +64,8 @@ def replaced_object(text: str, value: dict[str, Any]) -> str | None:
 def parsed_object(text: str) -> dict[str, Any] | None:
     """The object that a text is; None where it is anything else. NaN and infinities in it are null."""
     try:
-        value = json.loads(text, strict=False, parse_constant=lambda name: None)
-    except (ValueError, RecursionError):
+        value = parse_json(text, strict=False, parse_constant=lambda name: None)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

@@ -1,6 +1,5 @@
 """The answer of a response that calls tools: its calls, whatever their order and ids."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,6 +9,7 @@ from langchain_reasc.answers.schemas import fields_of, read, refuses
 from langchain_reasc.answers.tool_schemas import ANY_TOOL
 from langchain_reasc.complaints import nearest
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.untrusted import parse_json
 
 __all__ = ["NORMALIZERS", "REFUSED_CALLS", "UNKNOWN_TOOL", "ToolVotes", "calls_answer", "canonical_calls", "kind_of"]
 
@@ -218,8 +218,8 @@ def _calls_in(answer: str) -> list[dict[str, Any]] | None:
     if not (answer.startswith("[{") and answer.endswith("}]") and '"args"' in answer):
         return None
     try:
-        calls = json.loads(answer)
-    except (RecursionError, ValueError):
+        calls = parse_json(answer)
+    except ValueError:
         return None
     return calls if all(isinstance(call, dict) and call.keys() == {"name", "args"} for call in calls) else None
 

@@ -20,6 +20,7 @@ from langchain_reasc.calibration.asked import (
 )
 from langchain_reasc.calibration.schema import Calibration, Fingerprint, HashedPart
 from langchain_reasc.exceptions import FingerprintMismatch
+from langchain_reasc.untrusted import parse_json
 
 __all__ = ["check_fingerprint", "check_made_of", "fingerprint_of", "prompt_hash"]
 
@@ -175,7 +176,7 @@ def _stop(fingerprint: Fingerprint) -> tuple[str, ...] | None:
     if fingerprint.stop is not None or not isinstance(held, str):
         return fingerprint.stop
     try:
-        strings = json.loads(held)
+        strings = parse_json(held)
     except ValueError:
         strings = held
     return stop_part([str(one) for one in strings] if isinstance(strings, list) else held)

@@ -17,6 +17,7 @@ from langchain_reasc.calibration.storage import write_atomically
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import CalibrationFileError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.untrusted import read_text
 
 __all__ = ["ObservedQuestion", "OnlineState", "OnlineStateFile", "load_online_state", "save_online_state"]
 
@@ -177,7 +178,7 @@ def load_online_state(path: str | os.PathLike[str]) -> OnlineState | None:
     """
     source = Path(path)
     try:
-        text = source.read_text(encoding="utf-8")
+        text = read_text(source)
     except FileNotFoundError:
         if not source.absolute().parent.is_dir():
             raise CalibrationFileError(f"online_state={str(path)!r}: there is no folder {source.parent}") from None

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from langchain_reasc.calibration.schema import READABLE_VERSIONS, Calibration
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import CalibrationFileError
+from langchain_reasc.untrusted import parse_json, read_text
 
 __all__ = ["load_calibration", "save_calibration", "write_atomically"]
 
@@ -36,7 +37,7 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
     """
     source = Path(path)
     try:
-        text = source.read_text(encoding="utf-8")
+        text = read_text(source)
     except FileNotFoundError:
         raise CalibrationFileError(
             f"no calibration at {source}; make one with `reasc calibrate`, or pass calibration=None to count votes"
@@ -46,12 +47,14 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
     if not text.strip():
         raise CalibrationFileError(f"the calibration at {source} is empty; calibrate again")
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except json.JSONDecodeError as error:
         raise CalibrationFileError(
             f"the calibration at {source} is not valid JSON (truncated?): {error.msg} at line {error.lineno}; "
             "calibrate again"
         ) from None
+    except ValueError as error:
+        raise CalibrationFileError(f"the calibration at {source} cannot be read: {error}; calibrate again") from None
     _check_version(data, source)
     try:
         return Calibration.model_validate_json(text)

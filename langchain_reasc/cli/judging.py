@@ -11,6 +11,7 @@ import typer
 from langchain_reasc.cli.console import ending, remark
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
+from langchain_reasc.untrusted import read_text
 
 if TYPE_CHECKING:
     from langchain_reasc.pools.judge_grader import Judge
@@ -114,6 +115,6 @@ def _opened(
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the judge's prompt from {path}: {error}") from error

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from langchain_reasc.cli.secrets import secret_in
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.untrusted import parse_json, read_text
 
 __all__ = ["ENVIRONMENT", "from_environment", "read_kwargs", "texts_in"]
 
@@ -59,16 +60,18 @@ def texts_in(value: Any, where: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return text
 
 
 def _object(text: str, source: str) -> dict[str, Any]:
     try:
-        read = json.loads(text)
+        read = parse_json(text)
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"{source} is no valid JSON ({error.msg} at character {error.pos + 1})") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{source} cannot be read: {error}") from None
     if not isinstance(read, dict):
         raise ConfigurationError(f"{source} holds no JSON object of arguments but a {type(read).__name__}")
     return read
@@ -76,7 +79,7 @@ def _object(text: str, source: str) -> dict[str, Any]:
 
 def _text_of(name: str) -> str:
     try:
-        return Path(name).read_text(encoding="utf-8-sig")
+        return read_text(Path(name), encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"--model-kwargs takes JSON, a file that holds it, or name=value; got {name[:60]!r}, of which no file can "

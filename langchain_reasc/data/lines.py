@@ -4,12 +4,15 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Final, cast
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.untrusted import open_file
 
 __all__ = ["kind_of", "lines_of"]
 
+_MOST: Final = 256 << 20  # bytes
+_RATIO: Final = 100  # of a text to what it takes compressed; JSON takes a tenth
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -27,12 +30,13 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
         path: a text in UTF-8, with or without a byte order mark; compressed by gzip where its name ends in ``.gz``.
 
     Raises:
-        ConfigurationError: no such file, it cannot be read, is not UTF-8, or its compressed data are cut off.
+        ConfigurationError: no such file, it cannot be read, is not UTF-8, its compressed data are cut off, or it holds
+            more than questions do.
     """
     at = 0
     try:
-        with _opened(path) as file:
-            for at, line in enumerate(file, 1):
+        with open_file(path) as packed, _unpacked(packed, path) as file:
+            for at, line in enumerate(_bounded(file, _most(path)), 1):
                 yield at, _decoded(line.removeprefix(_BOM) if at == 1 else line, f"{path}, line {at}")
     except FileNotFoundError:
         raise ConfigurationError(f"no questions at {path}: there is no such file") from None
@@ -42,8 +46,23 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
         raise ConfigurationError(f"cannot read questions from {path} after line {at}: {error}") from error
 
 
-def _opened(path: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
+def _unpacked(file: IO[bytes], path: Path) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(file, "rb")) if path.suffix.lower() == ".gz" else file
+
+
+def _most(path: Path) -> int:
+    """Bytes of text that are read; a small compressed file may hold a thousand times what it takes on disk."""
+    packed = path.suffix.lower() == ".gz"
+    return min(_MOST, max(_MOST // 4, _RATIO * path.stat().st_size)) if packed else _MOST
+
+
+def _bounded(file: IO[bytes], most: int) -> Iterator[bytes]:
+    """The lines, never more of them in memory than so many bytes."""
+    left = most
+    while line := file.readline(left + 1):
+        if (left := left - len(line)) < 0:
+            raise OSError(f"it holds more than {most >> 20} MiB of text; name a smaller file")
+        yield line
 
 
 def _decoded(line: bytes, where: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
+from langchain_reasc.untrusted import open_file
 
 __all__ = ["parquet_rows"]
 
@@ -28,7 +29,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise ConfigurationError(f"{path} is a folder; name a file in it")
     at = 0
     try:
-        with parquet.ParquetFile(path) as file:
+        with open_file(path) as opened, parquet.ParquetFile(opened) as file:
             for batch in file.iter_batches(batch_size=_AT_A_TIME):
                 for row in batch.to_pylist():
                     at += 1

@@ -29,6 +29,7 @@ from langchain_reasc.data.last_letters import generated_rows, is_generated
 from langchain_reasc.data.lines import kind_of, lines_of
 from langchain_reasc.data.parquet import parquet_rows
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.untrusted import parse_json
 
 __all__ = ["Row", "is_text", "rows_of", "text_rows"]
 
@@ -85,15 +86,13 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
 def _object_of(line: str, path: Path, number: int) -> tuple[str, Row]:
     where = f"{path}, line {number}"
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError as error:
         torn = "" if line.endswith("\n") else "; this last line has no end, so the file may have been cut off"
         raise ConfigurationError(
             f"{where} is not valid JSON ({getattr(error, 'msg', error)}){torn}; questions come as JSON Lines, or as "
             ".json, .csv, .tsv or .parquet"
         ) from None
-    except RecursionError:
-        raise ConfigurationError(f"{where}: JSON that is nested so deeply is no question") from None
     return where, _checked(row, where)
 
 
@@ -109,7 +108,7 @@ def _document(path: Path) -> Iterator[tuple[str, Row]]:
     if not text.strip():
         return
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except json.JSONDecodeError as error:
         if error.msg != "Extra data":
             raise ConfigurationError(
@@ -117,8 +116,8 @@ def _document(path: Path) -> Iterator[tuple[str, Row]]:
             ) from None
         yield from _json_lines(path)
         return
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
-        raise ConfigurationError(f"{path} is not valid JSON: {error}") from None
+    except ValueError as error:  # a number of thousands of digits, brackets without end
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
     for at, row in enumerate(_listed(value, path), 1):
         where = f"{path}, item {at}"
         yield where, _checked(row, where)
@@ -172,7 +171,7 @@ def _cell(text: str) -> str | list[str]:
     if not text.startswith('["'):
         return text
     try:
-        listed = json.loads(text)
+        listed = parse_json(text)
     except ValueError:
         return text
     return listed if all(isinstance(one, str) for one in listed) else text

@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.untrusted import parse_json, read_text
 
 __all__ = ["PLACEHOLDER", "Template"]
 
@@ -87,16 +88,18 @@ def _is_file(given: str) -> bool:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_text(path, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the template {path}: {error}") from error
 
 
 def _messages_of(text: str, source: str) -> list[BaseMessage]:
     try:
-        listed: Any = json.loads(text)
+        listed: Any = parse_json(text)
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"{source}, line {error.lineno} is not valid JSON: {error.msg}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{source} cannot be read: {error}") from None
     if not isinstance(listed, list) or not listed:
         raise ConfigurationError(f"{source} holds no list of messages; a template is {_SHAPE}")
     try:

@@ -19,7 +19,7 @@ from langchain_reasc.models.contract import TOKEN_SIGNALS_INFO
 from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.models.usage import output_tokens
+from langchain_reasc.models.usage import output_tokens, reported_usage
 from langchain_reasc.pools.bill import Bill
 from langchain_reasc.pools.extraction import kept_of
 from langchain_reasc.pools.overflow import is_overflow
@@ -155,7 +155,7 @@ def each_question(
 def _read(sample: Sample, message: AIMessage, extract: Extractor) -> ReadResponse:
     vote = vote_of(message, extract)
     reason, kept = kept_of(message)
-    usage = message.usage_metadata
+    usage = reported_usage(message)
     columns = {
         "answer": vote.answer,
         "cut_off": vote.cut_off,

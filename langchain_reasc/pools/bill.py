@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS
-from langchain_reasc.models.usage import is_estimated, output_tokens, reported_usage
+from langchain_reasc.models.usage import is_count, is_estimated, output_tokens, reported_usage
 from langchain_reasc.pools.overflow import is_overflow
 from langchain_reasc.pools.pool import PoolQuestion, PoolResponse
 from langchain_reasc.sampling import Sample
@@ -70,13 +70,14 @@ class Bill:
 
 def details_of(usage: Mapping[str, Any] | None) -> dict[str, int]:
     """What a ``usage_metadata`` tells beside prompt and generated tokens, under the names of :class:`Bill`."""
-    inside, outside = ((usage or {}).get(f"{side}_token_details") or {} for side in ("input", "output"))
+    held = ((usage or {}).get(f"{side}_token_details") for side in ("input", "output"))
+    inside, outside = (details if isinstance(details, Mapping) else {} for details in held)
     told = {
         "cached": inside.get("cache_read"),
         "cache_written": inside.get("cache_creation"),
         "reasoning": outside.get("reasoning"),
     }
-    return {name: int(value) for name, value in told.items() if value}
+    return {name: value for name, value in told.items() if is_count(value)}
 
 
 @dataclass(frozen=True, slots=True)

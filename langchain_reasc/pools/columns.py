@@ -16,6 +16,7 @@ from typing import Any, Final
 from langchain_reasc.exceptions import PoolError, missing_extra
 from langchain_reasc.pools.copying import new_path, whole_questions
 from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
+from langchain_reasc.untrusted import parse_json
 
 __all__ = ["read_columns", "write_columns", "write_folder"]
 
@@ -86,7 +87,7 @@ def _read_file(path: Path, made: PoolStore) -> int:
         told = (file.schema_arrow.metadata or {}).get(_ABOUT)
         if told is None:
             raise PoolError(f"{path} was not written by `reasc pool export`: it says nothing of a recording")
-        about = json.loads(told)
+        about = parse_json(told)
         made.set_about(about["about"])
         for _, held in groupby(_rows_of(file), key=lambda row: row["id"]):
             made.add(_question(list(held), json_input=about["json_input"]))
@@ -175,4 +176,4 @@ def _json(value: Any) -> str | None:
 
 
 def _read(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+    return None if text is None else parse_json(text)

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.untrusted import open_file
 
 __all__ = ["FORMAT", "Database", "is_store"]
 
@@ -45,7 +46,7 @@ CREATE TABLE signals (
 
 def is_store(path: Path) -> bool:
     """Whether a file is an SQLite database, rather than a pool as JSON Lines."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
@@ -148,9 +149,17 @@ class Database:
                 f"{self.path} was written by a newer version of langchain-reasc (format {version}, here is {FORMAT}); "
                 "update langchain-reasc"
             )
+        self._check_tables()
         [(pages,)], [(size,)] = self._all("PRAGMA page_count"), self._all("PRAGMA page_size")
         if (there := self.path.stat().st_size) < pages * size:  # SQLite would read zeros for what is gone
             raise PoolError(f"{self.path}: the file is damaged ({there} of {pages * size} bytes are there)")
+
+    def _check_tables(self) -> None:
+        """Refuse what only looks like our tables: a view or a virtual table may compute for ever, a trigger write."""
+        ours = {statement.split()[2]: statement.strip() for statement in _SCHEMA.split(";") if "TABLE" in statement}
+        for kind, name, table, sql in self._all("SELECT type, name, tbl_name, sql FROM sqlite_master"):
+            if (kind in ("table", "view") and sql != ours.get(name, sql)) or (kind == "trigger" and table in ours):
+                raise PoolError(f"{self.path}: its {kind} {name!r} is nothing that a recording wrote, and is not read")
 
     def _all(self, query: str, *values: Any) -> list[Any]:
         return list(self._each(query, *values))

@@ -26,6 +26,7 @@ from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools.signals_file import signals_in, signals_path
 from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
 from langchain_reasc.pools.stored import as_stored
+from langchain_reasc.untrusted import open_file, parse_json
 
 __all__ = ["take_in"]
 
@@ -103,13 +104,13 @@ def take_in(source: Path, store: PoolStore) -> list[str]:
 def _records(source: Path, notes: list[str]) -> Iterator[tuple[int, Any]]:
     """(line number, object) pairs, and a note where the last line was cut off."""
     try:
-        with source.open("rb") as file:
+        with open_file(source) as file:
             for number, line in enumerate(file, start=1):
                 if not line.strip(b"\xef\xbb\xbf \t\r\n"):
                     continue
                 try:
-                    yield number, json.loads(line.decode("utf-8-sig"))
-                except (ValueError, RecursionError) as error:  # not JSON, or not UTF-8
+                    yield number, parse_json(line.decode("utf-8-sig"))
+                except ValueError as error:  # not JSON, or not UTF-8
                     if not line.endswith(b"\n"):  # the recorder was killed while writing it
                         notes.append(f"the last line of {source.name} (line {number}) is cut off and was left out")
                         return

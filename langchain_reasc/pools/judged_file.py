@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.untrusted import open_file, parse_json
 
 __all__ = ["JudgedFile"]
 
@@ -66,7 +67,8 @@ class JudgedFile:
 
     def _read(self, path: Path) -> None:
         try:
-            text = path.read_text(encoding="utf-8", errors="replace")
+            with open_file(path) as file:
+                text = file.read().decode("utf-8", "replace")
         except FileNotFoundError:
             return
         except OSError as error:
@@ -80,7 +82,7 @@ class JudgedFile:
 def _parsed(line: str) -> dict[str, Any] | None:
     """A line, or None where it holds no verdict: it is then asked for again."""
     try:
-        held = json.loads(line)
+        held = parse_json(line)
     except ValueError:
         return None
     whole = isinstance(held, dict) and isinstance(held.get("correct"), bool)

@@ -13,9 +13,7 @@ JSON, or TOML as here. Prices are for a million tokens, all in one currency::
 ``input`` where they are left out, ``reasoning`` as ``output``.
 """
 
-import json
 import os
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from langchain_reasc.complaints import findings, nearest
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.pools.bill import Bill
+from langchain_reasc.untrusted import parse_json, parse_toml, read_text
 
 __all__ = ["Price", "Prices", "money", "read_prices"]
 
@@ -83,13 +82,13 @@ def read_prices(path: str | os.PathLike[str]) -> Prices:
     """
     source = Path(path)
     try:
-        text = source.read_text(encoding="utf-8-sig")
+        text = read_text(source, encoding="utf-8-sig")
     except FileNotFoundError:
         raise ConfigurationError(f"no prices at {source}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read prices from {source}: {error}") from error
     try:
-        read: Any = tomllib.loads(text) if source.suffix.lower() == ".toml" else json.loads(text)
+        read: Any = parse_toml(text) if source.suffix.lower() == ".toml" else parse_json(text)
     except ValueError as error:  # of which both parsers' own are
         kind = "TOML" if source.suffix.lower() == ".toml" else "JSON"
         raise ConfigurationError(f"{source} is not valid {kind}: {error}") from None

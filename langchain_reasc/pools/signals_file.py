@@ -7,18 +7,21 @@ kill is left out, and of two with one id the later one counts. ``zcat`` shows th
 
 import base64
 import gzip
-import json
 import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.untrusted import open_file, parse_json
 
 __all__ = ["signals_in", "signals_path"]
+
+_LONGEST: Final = 256 << 20  # bytes of the signals of a question; they take a few thousand a response
 
 Signals = dict[str, npt.NDArray[np.float32]]
 
@@ -36,7 +39,7 @@ def signals_in(path: Path) -> Iterator[tuple[str, list[Signals]]]:
     """
     for number, line in _lines(path):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             question, lengths = str(record["id"]), [int(length) for length in record["lengths"]]
             held = {
                 name: _decoded(path, question, name, text, sum(lengths)) for name, text in record["signals"].items()
@@ -61,8 +64,11 @@ def signals_in(path: Path) -> Iterator[tuple[str, list[Signals]]]:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
-        with gzip.open(path) as file:
-            yield from enumerate(file, start=1)
+        with open_file(path) as packed, gzip.open(packed) as file:
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST + 1), b""), start=1):
+                if len(line) > _LONGEST:
+                    raise PoolError(f"{path}, line {number} holds more than {_LONGEST >> 20} MiB; move the file away")
+                yield number, line
     except EOFError:  # the recorder was killed while it wrote the last member
         return
     except (zlib.error, gzip.BadGzipFile) as error:

@@ -12,7 +12,6 @@ A question is added in one transaction, which is on disk before the next one beg
 how many of the values of a question's signals belong to each response.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -30,12 +29,14 @@ from langchain_reasc.pools.stored import (
     StoredQuestion,
     StoredResponse,
     TokenSignals,
+    accepted_of,
     as_json,
     as_stored,
     columns_of,
     message_of,
     tokens_of,
 )
+from langchain_reasc.untrusted import parse_json
 
 __all__ = ["FORMAT", "PoolStore", "StoredMessage", "StoredQuestion", "StoredResponse", "TokenSignals", "is_store"]
 
@@ -49,7 +50,7 @@ class PoolStore(Database):
         """What the recording says of itself."""
         rows = self._all("SELECT name, value FROM about")
         with self._read("what it says of itself"):
-            return {name: json.loads(value) for name, value in rows}
+            return {name: parse_json(value) for name, value in rows}
 
     def set_about(self, metadata: Mapping[str, Any]) -> None:
         """Say more of the recording, or something else."""
@@ -150,7 +151,7 @@ class PoolStore(Database):
             for (id, asked, accepted), held in groupby(rows, key=lambda row: row[:3]):
                 with self._read(f"question {id!r}"):
                     responses = [StoredResponse(columns_of(row[3:])) for row in held]
-                    read = StoredQuestion(id, json.loads(asked or "null"), json.loads(accepted), responses)
+                    read = StoredQuestion(id, parse_json(asked or "null"), accepted_of(accepted), responses)
                 yield read
             last = numbers[-1]
 
@@ -171,7 +172,7 @@ class PoolStore(Database):
         )
         for id, held in groupby(rows, key=lambda row: row[0]):
             with self._read(f"what was used for question {id!r}"):
-                usages = [json.loads(usage or "null") for _, usage in held]
+                usages = [parse_json(usage or "null") for _, usage in held]
             yield id, usages
 
     def signal_names(self) -> list[tuple[str, int]]:

@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc.untrusted import parse_json
+
 __all__ = [
     "MESSAGE",
     "RESPONSE",
@@ -17,6 +19,7 @@ __all__ = [
     "StoredQuestion",
     "StoredResponse",
     "TokenSignals",
+    "accepted_of",
     "as_json",
     "as_stored",
     "columns_of",
@@ -91,6 +94,9 @@ def columns_of(values: Sequence[Any]) -> dict[str, Any]:
     for name in ("completion_tokens", "signal_tokens"):
         if not isinstance(columns[name], int) or columns[name] < 0:
             raise ValueError(f"{name} is {columns[name]!r:.40}")
+    for name in ("answer", "finish_reason"):
+        _check(columns[name], str, name)
+    _check(columns["prompt_tokens"], int, "prompt_tokens")
     for name in ("answer_span", "last_step"):
         columns[name] = _span(columns[name])
     columns["cut_off"] = bool(columns["cut_off"])
@@ -101,7 +107,25 @@ def columns_of(values: Sequence[Any]) -> dict[str, Any]:
 def message_of(values: Sequence[Any]) -> StoredMessage:
     """A message, from the columns in the file; errors as for :func:`columns_of`."""
     text, *more = values
-    return StoredMessage(text, *(None if one is None else json.loads(one) for one in more))
+    beside, usage, lengths = (None if one is None else parse_json(one) for one in more)
+    for name, value, kind in (("text", text, str), ("beside", beside, dict), ("usage", usage, dict)):
+        _check(value, kind, name)
+    if lengths is not None and not (isinstance(lengths, list) and all(type(one) is int for one in lengths)):
+        raise ValueError(f"token_lengths is {lengths!r:.40}")
+    return StoredMessage(text, beside, usage, lengths)
+
+
+def accepted_of(text: str) -> list[str]:
+    """The accepted answers to a question, from its column; errors as for :func:`columns_of`."""
+    accepted = parse_json(text)
+    if not isinstance(accepted, list) or not all(isinstance(one, str) for one in accepted):
+        raise ValueError(f"the accepted answers are {accepted!r:.40}, which is no list of texts")
+    return accepted
+
+
+def _check(value: Any, kind: type, name: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"{name} is {value!r:.40}")
 
 
 def as_stored(value: Any) -> Any:
@@ -127,5 +151,5 @@ def tokens_of(signals: TokenSignals) -> int:
 def _span(text: str | None) -> tuple[int, int] | None:
     if not text:
         return None
-    begin, end = json.loads(text)
+    begin, end = parse_json(text)
     return int(begin), int(end)

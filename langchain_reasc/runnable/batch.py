@@ -1,7 +1,7 @@
 """Many inputs at once, bounded together, and given up together."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -10,7 +10,6 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
-from langchain_core.runnables.utils import gated_coro
 
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.cutoff import Cutoff
@@ -27,6 +26,7 @@ from langchain_reasc.sampling.slots import checked_limit
 __all__ = ["Batch"]
 
 Outcome = tuple[int, AIMessage | Exception]
+T = TypeVar("T")
 RunT = TypeVar("RunT", Run, AsyncRun)
 
 
@@ -110,11 +110,11 @@ class Batch:
         with shown(self._progress, len(begun)) as move:
             try:
                 if self._solver.mixture:
-                    beginning = (gated_coro(gate, self._abegin(index)) for index in range(len(begun)))
+                    beginning = (_gated(gate, partial(self._abegin, index)) for index in range(len(begun)))
                     begun = await _all([asyncio.ensure_future(one) for one in beginning])
                 starts = await asyncio.to_thread(self._starts, begun)  # fits mixtures
                 tasks = [
-                    asyncio.create_task(gated_coro(gate, self._adecide(index, *pair)))
+                    asyncio.create_task(_gated(gate, partial(self._adecide, index, *pair)))
                     for index, pair in enumerate(zip(begun, starts, strict=True))
                 ]
                 for done in asyncio.as_completed(tasks):
@@ -196,6 +196,12 @@ class Batch:
 
     def _question(self, index: int, config: RunnableConfig) -> Question:
         return self._solver.question(self._inputs[index], config, self._kwargs, cutoff=self._cutoff)
+
+
+async def _gated(gate: asyncio.Semaphore, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What a coroutine gives that begins when there is room; one that is cancelled before was never made."""
+    async with gate:
+        return await begin()
 
 
 async def _all(tasks: "list[asyncio.Future[Any]]") -> list[Any]:

@@ -209,3 +209,13 @@ def test_tables_without_rows_or_columns_are_written(made: Report) -> None:
         parsed(report_page(bare))
         report_markdown(bare), report_csv(bare), report_data(bare)
         print_report(bare, Console(file=io.StringIO(), width=40))
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-2", "@SUM(A1)", "\t=1", " =HYPERLINK(0)", "=cmd|' /C calc'!A0"])
+def test_a_spreadsheet_computes_nothing_of_a_text(made: Report, text: str) -> None:
+    table = Table([Column(text), Column("n", "+.1f")], [[text, -1.5]])
+    written = list(
+        csv.DictReader(io.StringIO(report_csv(Report(made.studies, [Made(made.parts[0].entry, table, [], [], 0.0)]))))
+    )
+    assert [line["column"] for line in written] == [f"'{text}", "n"]
+    assert written[0]["text"] == f"'{text}" and written[1]["value"] == "-1.5", "a number stays a number"

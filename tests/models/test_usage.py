@@ -20,7 +20,9 @@ def tokens(message: AIMessage) -> tuple[int, bool]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("reported", [None, usage(7, 0), usage(7, -3), usage(-7, 3)])
+@pytest.mark.parametrize(
+    "reported", [None, usage(7, 0), usage(7, -3), usage(-7, 3), usage(10**30, 3), usage(7, 10**30)]
+)
 def test_the_tokens_of_every_shape_are_counted_where_usage_fails(shape: str, reported: Any) -> None:
     message = AIMessage(TEXT, response_metadata=SHAPES[shape], usage_metadata=reported)
     assert tokens(message) == (3, True)
@@ -59,3 +61,25 @@ def test_requests_made_again_are_told_with_what_was_lost() -> None:
 
 def test_a_cut_off_sample_costs_the_tokens_its_backend_received() -> None:
     assert tokens(AIMessage("a" * 100, response_metadata={"received_tokens": 9})) == (9, True)
+
+
+@pytest.mark.parametrize("odd", [float("nan"), "12", None, True, 2.5, -1, 10**30])
+def test_usage_that_is_no_number_of_tokens_never_reaches_the_bill(odd: Any) -> None:
+    """A model class may put anything there without LangChain's checks."""
+    broken = AIMessage("twelve bytes").model_copy(update={"usage_metadata": usage(7, 3) | {"output_tokens": odd}})
+    missing = AIMessage("twelve bytes").model_copy(update={"usage_metadata": {"total_tokens": 9}})
+    for message in (broken, missing):
+        assert tokens(message) == (3, True)
+        spent = total_usage([Sample(0, message), Sample(1, AIMessage("7", usage_metadata=usage(5, 2)))], {0, 1})
+        assert (spent.bill["input_tokens"], spent.bill["output_tokens"]) == (10, 5) and spent.estimated
+
+
+def test_details_that_cannot_be_true_are_left_out() -> None:
+    told = usage(7, 3) | {
+        "total_tokens": -4,
+        "input_token_details": {"cache_read": 10**30, "cache_creation": 2},
+        "output_token_details": {"reasoning": -1},
+    }
+    bill = total_usage([Sample(0, AIMessage("7", usage_metadata=told))], {0}).bill
+    assert bill["total_tokens"] == 10 and bill["input_token_details"] == {"cache_creation": 2}
+    assert not bill.get("output_token_details")

@@ -112,8 +112,8 @@ def test_a_cut_inside_a_character_is_a_cut_off_line_too(tmp_path: Path) -> None:
         ([question("a", response("7", 10**30))], "line 1: responses[0].completion_tokens: "),
         ([question("a", response("7", seconds="long"))], "line 1: responses[0].seconds: "),
         ([GOOD | {"id": "half \ud83d"}], r"line 1: id 'half \ud83d' has half a character in it"),
-        (["[" * 100_000], "line 1 is no JSON that can be read: maximum recursion depth"),
-        (['{"id": ' + "1" * 5000 + "}"], "line 1 is no JSON that can be read: Exceeds the limit"),
+        (["[" * 100_000], "line 1 is no JSON that can be read: it is nested more than 100 levels deep"),
+        (['{"id": ' + "1" * 5000 + "}"], "line 1 is no JSON that can be read: it holds an integer of thousands"),
     ],
 )
 def test_a_malformed_pool_is_refused_with_line_and_field(tmp_path: Path, lines: list[Any], says: str) -> None:

@@ -1,6 +1,7 @@
 """A pool's file: everything comes back, everything or nothing is written, and what is no pool is told apart."""
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -235,3 +236,74 @@ def _target(link: Path) -> str:
 
 def _temporary_files() -> list[Path]:
     return [link for link in Path("/proc/self/fd").iterdir() if "etilqs" in _target(link)]
+
+
+FOREVER = "SELECT 1 AS number, 'q' AS id, 'null' AS input, '[]' AS accepted"
+
+
+@pytest.mark.parametrize(
+    ("table", "statement"),
+    [
+        (
+            "questions",
+            f"CREATE VIEW questions AS WITH RECURSIVE n AS ({FOREVER} UNION ALL SELECT * FROM n) SELECT * FROM n",
+        ),
+        ("questions", f"CREATE VIEW questions AS {FOREVER} UNION ALL SELECT * FROM questions"),
+        ("about", "CREATE VIEW about AS SELECT 'name' AS name, '1' AS value"),
+        ("signals", "CREATE VIRTUAL TABLE signals USING fts5(name, question, tokens)"),
+        ("", "CREATE TRIGGER t AFTER INSERT ON questions BEGIN DELETE FROM responses; END"),
+    ],
+)
+def test_what_only_looks_like_a_table_is_not_read(tmp_path: Path, table: str, statement: str) -> None:
+    path = filled(tmp_path / "p.sqlite", 1)
+    with sqlite3.connect(path) as sql:
+        if table:
+            sql.execute(f"ALTER TABLE {table} RENAME TO kept")
+        sql.execute(statement)
+    with pytest.raises(PoolError, match=r"p\.sqlite: its (view|table|trigger) '\w+' is nothing that a recording wrote"):
+        read_pool(path)
+
+
+def test_views_and_indexes_of_ones_own_do_no_harm(tmp_path: Path) -> None:
+    path = filled(tmp_path / "p.sqlite", 1)
+    with sqlite3.connect(path) as sql:
+        sql.execute("CREATE VIEW mine AS SELECT * FROM questions")
+        sql.execute("CREATE INDEX quick ON responses (answer)")
+    assert len(read_pool(path).questions) == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "says"),
+    [
+        ("questions", "accepted", '"Paris"', "the accepted answers are 'Paris', which is no list of texts"),
+        ("questions", "accepted", '{"a": 1}', "which is no list of texts"),
+        ("questions", "accepted", "[1, 2]", "which is no list of texts"),
+        ("questions", "accepted", '["7", null]', "which is no list of texts"),
+        ("questions", "accepted", "[" * 5000, "it is nested more than 100 levels deep"),
+        ("questions", "input", "9" * 6000, "it holds an integer of thousands of digits"),
+        ("responses", "answer", b"\x00", "answer is b'"),
+        ("responses", "prompt_tokens", "many", "prompt_tokens is 'many'"),
+        ("responses", "answer_span", "[" * 5000, "it is nested more than 100 levels deep"),
+        ("about", "value", "[" * 5000, "it is nested more than 100 levels deep"),
+    ],
+)
+def test_a_value_that_no_recording_wrote_is_named(
+    tmp_path: Path, table: str, column: str, value: Any, says: str
+) -> None:
+    path = filled(tmp_path / "p.sqlite", 1)
+    with sqlite3.connect(path) as sql:
+        sql.execute("INSERT OR IGNORE INTO about VALUES ('name', 'null')")
+        sql.execute(f"UPDATE {table} SET {column} = ?", (value,))
+    with pytest.raises(PoolError, match="the file is damaged") as raised:
+        read_pool(path)
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(("column", "value"), [("usage", "[1]"), ("token_lengths", '"abc"'), ("beside", "[" * 5000)])
+def test_so_is_what_is_kept_of_a_message(tmp_path: Path, column: str, value: str) -> None:
+    path = filled(tmp_path / "p.sqlite", 1)
+    with sqlite3.connect(path) as sql:
+        sql.execute(f"UPDATE messages SET {column} = ?", (value,))
+    pool = read_pool(path)
+    with pytest.raises(PoolError, match="the file is damaged"):
+        pool.texts("q0")

@@ -1,11 +1,14 @@
 """Ctrl-C in the middle of samples, or of a silent judge: the process ends at once, with a KeyboardInterrupt."""
 
+import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -198,3 +201,22 @@ def test_a_process_that_ends_waits_for_no_batch_that_nobody_reads(call: str) -> 
     done = subprocess.run(script, stdout=subprocess.PIPE, text=True, env=environment, timeout=30)
     assert done.returncode == 0
     assert float(done.stdout.split("waited")[1]) < 5
+
+
+@pytest.mark.parametrize("options", [{}, {"calibration": "mixture"}])
+def test_a_batch_that_is_cancelled_leaves_no_coroutine_behind(options: dict[str, str]) -> None:
+    """Of many inputs most wait for their place when Ctrl-C comes; none of them was begun."""
+    reasc = ReASCRunnable(model=Scripted(script=lambda question, index: Reply("a", endless=True)), **options)
+
+    async def interrupted_batch() -> None:
+        asking = asyncio.ensure_future(reasc.abatch(["?"] * 20, {"max_concurrency": 2}))
+        await asyncio.sleep(0.3)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asyncio.run(interrupted_batch())
+        gc.collect()
+    assert not [str(one.message) for one in warned if "never awaited" in str(one.message)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from langchain_reasc.exceptions import ModelFileError
+from langchain_reasc.untrusted import open_file
 
 __all__ = ["GGUFHeader", "MetadataValue", "out_of_range", "read_header"]
 
@@ -71,7 +72,7 @@ def read_header(path: Path) -> GGUFHeader:
         found = ", ".join(sorted(p.name for p in path.glob("*.gguf"))[:5]) or "it holds none"
         raise ModelFileError(f"{path} is a directory; name the .gguf file inside it ({found})")
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             magic = file.read(4)
             if magic != b"GGUF":
                 said = f"it begins with {magic!r}, not b'GGUF'" if magic else "it is empty"

@@ -5,6 +5,8 @@ import re
 import uuid
 from typing import Any, Final
 
+from langchain_reasc.untrusted import parse_json
+
 __all__ = ["CallText"]
 
 _ARGUMENTS: Final = re.compile(
@@ -68,7 +70,7 @@ class CallText:
     def parsed(self) -> dict[str, Any] | None:
         """The arguments; None where they are no whole JSON object."""
         try:
-            value = json.loads(self.arguments)
+            value = parse_json(self.arguments)
         except ValueError:
             return None
         return value if isinstance(value, dict) else None
@@ -86,7 +88,7 @@ class CallText:
 
     def _begin_arguments(self) -> None:
         if self._begin is None and (match := _ARGUMENTS.match(self._text)) and self._text[match.end()] == "{":
-            self.name = json.loads(match[1], strict=False)
+            self.name = parse_json(match[1], strict=False)
             self._begin = self._given = match.end()
 
     def _scan(self) -> int:
@@ -129,7 +131,7 @@ class CallText:
 def _read_whole(text: str) -> tuple[str | None, str]:
     """Name and arguments of a call in whatever order; no name, and the text itself, where it is no call."""
     try:
-        call: Any = json.loads(text)
+        call: Any = parse_json(text)
     except ValueError:
         return None, text.strip()
     if isinstance(call, dict) and isinstance(call.get("function"), dict):

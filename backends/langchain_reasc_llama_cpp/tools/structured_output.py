@@ -1,6 +1,5 @@
 """Parsers of structured responses, which say so when a response was cut off."""
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from operator import itemgetter
@@ -18,6 +17,7 @@ from langchain_core.utils.json import parse_partial_json
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.untrusted import parse_json
 
 __all__ = ["Method", "json_parser", "method_checked", "tool_parser", "with_raw"]
 
@@ -74,7 +74,7 @@ def _parsed(parser: PydanticOutputParser[Any], message: AIMessage) -> Any:
 
 def _check_text(message: BaseMessage) -> None:
     try:
-        json.loads(message.text)
+        parse_json(message.text)
     except ValueError as error:
         raise _unreadable(message, f"the response is not valid JSON ({error})", message.text) from error
 
@@ -138,7 +138,7 @@ class _JsonParser(_Checked):
         text = result[0].text
         if not partial:
             self.check(result[0].message if isinstance(result[0], ChatGeneration) else AIMessage(text))
-            return json.loads(text)
+            return parse_json(text)
         try:
             return parse_partial_json(text)
         except ValueError:

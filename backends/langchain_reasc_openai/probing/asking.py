@@ -1,6 +1,5 @@
 """Small questions to a server, over HTTP, and what it answers to them."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ from pydantic import SecretStr
 
 from langchain_reasc.exceptions import ServerBusy, ServerError, ServerRefused, ServerUnreachable
 from langchain_reasc.models.closing import Closing
+from langchain_reasc.untrusted import parse_json
 
 __all__ = ["Answer", "Server"]
 
@@ -106,7 +106,7 @@ class Server(Closing):
         if self._key is not None:  # a server may quote it in its answer
             text = text.replace(self._key.get_secret_value(), "***")
         try:
-            body = json.loads(text)
+            body = parse_json(text)
         except ValueError:
             body = None
         answer = Answer(response.status_code, response.headers, body, text)
@@ -154,6 +154,6 @@ def _events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
         if data == "[DONE]":
             return
         with suppress(ValueError):
-            event = json.loads(data)
+            event = parse_json(data)
             if isinstance(event, dict):
                 yield event

@@ -33,12 +33,17 @@ def _lines(report: Report) -> Iterator[tuple[object, ...]]:
         if part.table is not None:
             for number, row in enumerate(part.table.rows):
                 for column, cell in zip(part.table.columns, row, strict=True):
-                    yield part.entry.name, number, column.name, *_cell(cell)
+                    yield part.entry.name, number, _harmless(column.name), *_cell(cell)
+
+
+def _harmless(text: str) -> str:
+    """A text that a spreadsheet shows, and does not compute: behind an apostrophe where it begins like a formula."""
+    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) or text.startswith(("\t", "\r")) else text
 
 
 def _cell(cell: Cell) -> tuple[object, object, object, str]:
     if isinstance(cell, str):
-        return "", "", "", cell
+        return "", "", "", _harmless(cell)
     low, high = (cell.low, cell.high) if isinstance(cell, Estimate) else (None, None)
     value, low, high = (number_of(part) for part in (cell, low, high))
     return *("" if part is None else part for part in (value, low, high)), ""  # type: ignore[return-value]

@@ -4,6 +4,7 @@ The whole table is in ``backends/README.md``. One principle stands behind it: wh
 withheld or refused, each with a message; it never becomes a number.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +24,8 @@ FLOOR: Final = -100.0  # e^-100 is about what a float32 probability can hold; be
 _ROUNDING: Final = 1e-3  # above zero by no more than this is arithmetic
 _SUM: Final = 1.02
 _TOLERATED: Final = 0.1  # the share of odd tokens that a response may have
+_LETTERS: Final = re.compile(r"[^0-9a-z]+")
+_RUN: Final = 5
 _SPEC: Final = (
     "speculative decoding on the server does this: switch it off, or count votes with on_missing_confidence='count'"
 )
@@ -91,6 +94,29 @@ def _check_spelled_out(tokens: Sequence[Token], text: str) -> None:
             f"log-probabilities came for {len(tokens)} tokens, which spell {sum(known)} of the response's {whole} "
             "bytes; a confidence in part of a response says nothing of the rest"
         )
+    spelled = b"".join(token.spelled or b"" for token in tokens)
+    if text and all(token.spelled is not None for token in tokens) and not _may_spell(spelled, text):
+        raise LogprobsUnavailable(
+            f"the log-probabilities are of another text than the response: their tokens spell "
+            f"{spelled.decode(errors='replace')[:40]!r}, the response is {text[:40]!r}"
+        )
+
+
+def _may_spell(spelled: bytes, text: str) -> bool:
+    """Whether tokens may be those of a text, by its ASCII letters and digits.
+
+    Tokens may hold more, such as reasoning, and a text may have been tidied up, so that half of its letters in runs of
+    five are enough. Tokens that do not say what they spell, such as ids, parts of characters and the alphabet of
+    byte-level vocabularies, are no evidence.
+    """
+    held = spelled.decode("utf-8", "replace")
+    if held.startswith("token_id:") or "\ufffd" in held:
+        return True
+    ours, theirs = (_LETTERS.sub("", one.casefold()) for one in (text, held))
+    if ours in theirs:
+        return True
+    runs = {ours[at : at + _RUN] for at in range(max(1, len(ours) - _RUN + 1))}
+    return 2 * sum(run in theirs for run in runs) >= len(runs)
 
 
 def _ends_unknown(tokens: Sequence[Token]) -> bool:

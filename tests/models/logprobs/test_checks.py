@@ -183,3 +183,44 @@ def test_tokens_that_spell_a_part_of_the_response_are_refused() -> None:
     with pytest.raises(LogprobsUnavailable, match="5 tokens, which spell 5 of the response's 20 bytes"):
         read(*sound(5), text="x" * 20)
     assert len(read(*sound(18), text="x" * 20).chosen) == 18
+
+
+def saying(text: str, *pieces: str) -> AIMessage:
+    """A response with tokens of which each says what it spells."""
+    listed = [{"token": piece, "logprob": -0.5, "top_logprobs": []} for piece in pieces]
+    return AIMessage(text, response_metadata={"logprobs": {"content": listed}})
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("The answer is 42.", ["An entirely", " different", " sentence", " of words."]),
+        ("It is 42.", ["It", " was", " Paris", "!!!"]),
+        ("42", ["4", "1"]),
+        ("7", ["yes"]),
+    ],
+)
+def test_tokens_of_another_text_are_refused(text: str, pieces: list[str]) -> None:
+    with pytest.raises(LogprobsUnavailable, match="are of another text than the response: their tokens spell"):
+        token_logprobs_of(saying(text, *pieces))
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("It is 42.", ["It", " is", " 42", "."]),
+        ("It is 42.", ["<think>", "Is it 41?", "</think>", "It", " is", " 42", ".", "<|im_end|>"]),
+        ("It is 42.", ["\n", "It", " is ", "42", ".\n", "Confidence: 85%"]),
+        ("It is 42.", ["It", "\u0120is", "\u012042", ".", "\u010a"]),  # as byte-level vocabularies write blanks
+        ("It is 42.", ["\u2581It", "\u2581is", "\u258142", "."]),
+        ("It is 42.", ["token_id:1204", "token_id:374", "token_id:220", "token_id:2983"]),
+        ("It is 北京.", ["It", " is", " \ufffd", "\ufffd", "\ufffd", "\ufffd", "\ufffd", "\ufffd", "."]),
+        ("北京是中国的首都", ["åĮĹ", "äº¬", "æĺ¯", "ä¸Ńå", "Ľ½", "çļĦ", "é¦ĸ", "éĥ½"]),
+        ('{"answer": 42}', ["{", '"', "answer", '"', ":", " ", "42", "}"]),
+        ("Ünïcode ½ ok", ["Ü", "n", "ï", "code", " ", "½", " ok"]),
+        ("**", ["**"]),
+        ("", ["call"]),
+    ],
+)
+def test_tokens_that_may_spell_the_text_are_believed(text: str, pieces: list[str]) -> None:
+    assert len(token_logprobs_of(saying(text, *pieces)).chosen) == len(pieces)
