@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 CORE = "method calibration answers models sampling runnable agents data pools evaluation lab cli"
 LLAMA_CPP = "native grammar sampling confidence engine tools prompts"
 ORDERS = {"langchain_reasc": CORE.split(), "backends/langchain_reasc_llama_cpp": LLAMA_CPP.split()}
-FIRST = {"exceptions", "_version", "complaints"}
+FIRST = {"exceptions", "_version", "complaints", "untrusted"}
 """Modules beside the packages that any of them may import; the others stand above all packages."""
 
 

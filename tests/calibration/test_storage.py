@@ -212,9 +212,9 @@ def test_no_permission(saved: Path) -> None:
 def test_permission_refused_by_the_file_system(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for root: the refusal is played."""
 
-    def refuse(self: Path, **_: object) -> str:
+    def refuse(self: Path, *_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied", str(self))
 
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(CalibrationFileError, match=f"cannot read the calibration at {saved}.*Permission denied"):
         load_calibration(saved)
