@@ -184,7 +184,7 @@ def test_what_a_judge_of_texts_costs_counts(agents: Any) -> None:
 
 def test_undecided_for_want_of_budget_is_said_as_asked(agents: Any) -> None:
     _, agent = two_steps(max_run_samples=9, on_undecided="raise")
-    with pytest.raises(Undecided, match="not sufficient after 2 samples"):
+    with pytest.raises(Undecided, match="the budget is spent, and only 1 of 2 responses"):
         agents.ask(agent, config=THREAD)
 
 
@@ -206,7 +206,7 @@ def booking_last(left: int, **options: Any) -> Any:
 def test_too_little_budget_for_a_vote_is_undecided_whatever_is_left(agents: Any, on_undecided: str, left: int) -> None:
     agent = booking_last(left, on_undecided=on_undecided)
     if on_undecided == "raise":
-        with pytest.raises(Undecided, match=f"not sufficient after {left or 1} sample"):
+        with pytest.raises(Undecided, match=f"the budget is spent, and {left or 1} of {left or 1} response"):
             agents.ask(agent)
         return
     said = [message.text for message in agents.ask(agent)["messages"]]
@@ -219,7 +219,7 @@ def test_a_smaller_budget_is_no_reason_to_settle_for_less_evidence(agents: Any, 
     """Of three samples, two that agree decide what all three would answer; of the sixteen allowed, they do not."""
     votes = ReASCMiddleware(max_run_samples=samples, on_undecided="raise", concurrency=1)
     agent = agent_of(acting({"": [calls(("book_trip", {"city": "Rome"}))]}), votes, tools=[book_trip])
-    with pytest.raises(Undecided, match=f"not sufficient after {samples} sample"):
+    with pytest.raises(Undecided, match=f"the budget is spent, and {samples} of {samples} response"):
         agents.ask(agent)
 
 
@@ -237,7 +237,7 @@ def test_structured_output_is_undecided_too_when_the_budget_is_spent(agents: Any
     said = {ASKED: [weather("Rome"), *[weather("Paris")] * 6], "": [city("Oslo")]}
     votes = ReASCMiddleware(max_run_samples=7, on_undecided="raise", **BY_ASC)
     agent = agent_of(acting(said), votes, response_format=ToolStrategy(City))
-    with pytest.raises(Undecided, match="not sufficient after 1 sample"):
+    with pytest.raises(Undecided, match="the budget is spent, and 1 of 1 response"):
         agents.ask(agent)
 
 
