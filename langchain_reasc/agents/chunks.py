@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.utils.json import parse_partial_json
 from langchain_core.utils.utils import LC_ID_PREFIX
 
 from langchain_reasc.runnable.result import kept_metadata
@@ -42,11 +41,7 @@ def _unrepairable(args: str) -> str:
     LangChain then completes what looks like the beginning of an object, and takes nothing at all for an empty one. A
     bracket that closes nothing keeps it from both.
     """
-    try:
-        repaired = parse_partial_json(args) if args else {}
-    except (ValueError, RecursionError):
-        return args
-    return f"]{args}" if isinstance(repaired, dict) else args
+    return f"]{args}" if not args or args.lstrip().startswith("{") else args
 
 
 class PassedOn:

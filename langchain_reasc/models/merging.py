@@ -19,6 +19,7 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
 from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call
 from langchain_core.output_parsers.openai_tools import parse_tool_call
+from langchain_core.utils._merge import merge_lists
 
 from langchain_reasc.exceptions import SamplingError
 
@@ -39,14 +40,16 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
     if len(parts) < len(chunks):
         odd = next(chunk for chunk in chunks if not isinstance(chunk, AIMessageChunk))
         raise SamplingError(f"the model streamed a {type(odd).__name__}, which is no part of an AIMessage")
-    whole = add_ai_message_chunks(parts[0], *parts[1:])
+    # Without their calls, which LangChain would complete, and in quadratic time where they are no JSON.
+    whole = add_ai_message_chunks(*(part.model_copy(update={"tool_call_chunks": []}) for part in parts))
     message = message_chunk_to_message(whole)
     assert isinstance(message, AIMessage)
-    if not whole.tool_call_chunks:
+    pieces = merge_lists([], *(part.tool_call_chunks for part in parts))
+    if not pieces:
         return message
     valid: list[ToolCall] = []
     invalid: list[InvalidToolCall] = []
-    for piece in _joined(whole.tool_call_chunks):
+    for piece in _joined(pieces):
         raw = {"function": {"name": piece["name"], "arguments": piece["args"]}, "id": piece["id"]}
         try:
             call: Any = parse_tool_call(raw)
@@ -56,8 +59,8 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
         except (ValueError, RecursionError) as error:
             invalid.append(invalid_tool_call(name=piece["name"], args=piece["args"], id=piece["id"], error=str(error)))
     update: dict[str, Any] = {"tool_calls": valid, "invalid_tool_calls": invalid}
-    if invalid and isinstance(message.content, list):
-        update["content"] = [_unrepaired(block, invalid) for block in message.content]
+    if isinstance(message.content, list):
+        update["content"] = [_finished(block, [*valid, *invalid]) for block in message.content]
     return message.model_copy(update=update)
 
 
@@ -85,8 +88,9 @@ def _joined(pieces: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
     return calls
 
 
-def _unrepaired(block: Any, invalid: Sequence[InvalidToolCall]) -> Any:
-    """A content block, which with ``output_version="v1"`` is a call that LangChain has completed."""
-    if not isinstance(block, dict) or block.get("type") != "tool_call":
+def _finished(block: Any, calls: Sequence[ToolCall | InvalidToolCall]) -> Any:
+    """A content block; a piece of a call, as ``output_version="v1"`` has them, becomes the call."""
+    if not isinstance(block, dict) or block.get("type") != "tool_call_chunk":
         return block
-    return next((call for call in invalid if call["id"] == block.get("id")), block)
+    extras = {"extras": block["extras"]} if "extras" in block else {}
+    return next(({**call, **extras} for call in calls if call["id"] == block.get("id")), block)
