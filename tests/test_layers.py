@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CORE = "method calibration answers models sampling runnable agents data pools evaluation lab cli"
+CORE = "method calibration answers models sampling runnable agents data pools evaluation calibrating lab cli"
 LLAMA_CPP = "native grammar sampling confidence engine tools prompts"
 ORDERS = {"langchain_reasc": CORE.split(), "backends/langchain_reasc_llama_cpp": LLAMA_CPP.split()}
 FIRST = {"exceptions", "_version", "complaints", "untrusted"}

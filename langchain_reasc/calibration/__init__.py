@@ -1,7 +1,7 @@
 """Calibration: what is learned before a decision (gate, statistics of scores, how answers agree), kept as JSON."""
 
 from langchain_reasc.calibration.asked import FixedPrompt, answer_name, fixed_prompt
-from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve
+from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve, with_p_correct
 from langchain_reasc.calibration.fingerprint import check_fingerprint, check_made_of, fingerprint_of
 from langchain_reasc.calibration.mixture import MixtureCalibrator, calibrate_mixture
 from langchain_reasc.calibration.offline import auroc_within, calibrate_offline
@@ -49,4 +49,5 @@ __all__ = [
     "load_calibration",
     "save_calibration",
     "select_measure",
+    "with_p_correct",
 ]

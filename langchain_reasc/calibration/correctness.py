@@ -1,17 +1,17 @@
 """From how strongly a decision is supported to how likely its answer is right, or agrees with further responses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration.schema import SupportCurve
+from langchain_reasc.calibration.schema import Calibration, SupportCurve
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
 
-__all__ = ["agreement_with_rest", "fit_support_curve"]
+__all__ = ["agreement_with_rest", "fit_support_curve", "with_p_correct"]
 
 _POINTS: Final = 17  # of the curve that is recorded; straight lines between them differ from it by .05 at the steepest
 _NEAREST: Final = 1e-4
@@ -54,6 +54,32 @@ def fit_support_curve(statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: 
         right=float(labels.mean()),
         rule=rule,
     )
+
+
+def with_p_correct(calibration: Calibration, questions: Iterable[Sequence[tuple[Response, bool]]]) -> Calibration:
+    """The calibration, with P(correct) of what its rule decides on labelled questions with several responses each.
+
+    The gate and the statistics come from the first responses to the same questions, so that it is a little too good.
+
+    Args:
+        calibration: made on the same questions.
+        questions: per question its responses, scored as the calibration says, and whether each is right. Those with a
+            single response are left out.
+
+    Returns:
+        The calibration as it was where fewer than 2 questions tell.
+    """
+    rule = calibration.rule(on_missing_confidence="count")
+    told: list[tuple[float, bool]] = []
+    for responses in questions:
+        decision = decide(rule, [response for response, _ in responses])
+        share = support(decision)
+        if len(responses) > 1 and share is not None:
+            told.append((share, any(right for one, right in responses if one.answer == decision.answer)))
+    if len(told) < 2:
+        return calibration
+    shares, right = zip(*told, strict=True)
+    return calibration.model_copy(update={"p_correct": fit_support_curve(shares, right, rule=rule.name)})
 
 
 def agreement_with_rest(rule: StoppingRule, responses: Sequence[Response]) -> tuple[float, bool] | None:

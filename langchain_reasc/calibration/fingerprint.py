@@ -134,7 +134,7 @@ def _refuse(differing: Sequence[tuple[str, object, object]]) -> None:
     )
     raise FingerprintMismatch(
         f"the calibration does not fit what runs ({sides}). Calibrate again with `reasc calibrate`, or override "
-        "with allow_fingerprint_mismatch=True (`reasc ask --allow-mismatch`)"
+        "with allow_fingerprint_mismatch=True"
     )
 
 

@@ -94,7 +94,7 @@ def calibrate_offline(
         p_target=p_target,
         gate=labelled_gate(values, labels, p_target),
         fallback=_weak(auroc, labels),
-        unweighed=_unweighed(within, weight),
+        unweighed=_unweighed(within, weight, labels),
         auroc=auroc,
         within=within,
         accuracy=float(labels.mean()),
@@ -214,14 +214,16 @@ def _weak(auroc: AUROC | None, correct: npt.NDArray[np.bool_]) -> str | None:
     )
 
 
-def _unweighed(within: AUROC | None, weight: str) -> str | None:
+def _unweighed(within: AUROC | None, weight: str, correct: npt.NDArray[np.bool_]) -> str | None:
     """Weights help only where the score separates the responses to one question; easy from hard ones is not enough."""
     if weight == "count" or (within is not None and within.low > WITHIN_NEEDED):
         return None
+    if within is None and correct.all():
+        return f"all {correct.size} responses are right, so nothing shows whether the score tells right from wrong ones"
     if within is None:
         return (
-            "it is unknown whether the score separates the responses to one question; calibrate on several of each "
-            "to know it (reasc calibrate --samples 4)"
+            "it is unknown whether the score separates the responses to one question; calibrate on four samples of "
+            "each to know it"
         )
     return (
         f"the score hardly separates the responses to one question: AUROC {within.value:.2f}, 95 % interval "

@@ -13,7 +13,16 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, SCORES, SPAN_SCORES, Measure, Spans
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
-__all__ = ["Selection", "candidate_measures", "scored", "select_among", "select_measure", "selectable_measures"]
+__all__ = [
+    "Selection",
+    "can_be_compared",
+    "candidate_measures",
+    "default_measure",
+    "scored",
+    "select_among",
+    "select_measure",
+    "selectable_measures",
+]
 
 WINDOWS = (8, 16, 32, 64, 128)
 _FOLDS, _REPEATS = 5, 4
@@ -88,8 +97,7 @@ def select_among(
         CalibrationDataError: too few responses of a class to form the folds.
     """
     labels = np.asarray(correct, dtype=bool)
-    fewest = int(min(labels.sum(), (~labels).sum()))
-    if fewest < _FOLDS:
+    if not can_be_compared(labels):
         raise CalibrationDataError(
             f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
             f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
@@ -103,6 +111,24 @@ def select_among(
         cross_validated=_procedure_auroc(held_out),
         rejected=_rejected(candidates, mean, best),
     )
+
+
+def can_be_compared(correct: npt.ArrayLike) -> bool:
+    """Whether there are right and wrong responses enough to choose a measure by how it tells them apart."""
+    labels = np.asarray(correct, dtype=bool)
+    return int(min(labels.sum(), (~labels).sum())) >= _FOLDS
+
+
+def default_measure(signals: Collection[str]) -> Measure:
+    """The paper's score of the first of these signals, for where nothing tells which one is best.
+
+    Raises:
+        CalibrationDataError: there is no signal.
+    """
+    named = [name for name in (*SIGNALS, VERBALIZED) if name in signals]
+    if not named:
+        raise CalibrationDataError("there is no token signal that every calibration response carries")
+    return Measure(VERBALIZED, "mean") if named[0] == VERBALIZED else Measure(named[0])
 
 
 def candidate_measures(signals: Collection[str], *, longest: int | None = None) -> list[Measure]:

@@ -39,11 +39,10 @@ from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibration import Calibration
     from langchain_reasc.evaluation.scoring import MeasureSpec
     from langchain_reasc.pools.pool import Pool
 
-__all__ = ["calibrate", "calibrate_pool", "check_signals"]
+__all__ = ["calibrate", "check_signals"]
 
 _SHOWN = 3  # examples
 
@@ -83,7 +82,7 @@ def calibrate(
     limit: Annotated[int, typer.Option(min=2, help="Questions to calibrate on.")] = 128,
     samples: Annotated[
         int, typer.Option(min=1, help="Responses per question; several show whether votes may be weighed.")
-    ] = 1,
+    ] = 4,
     system: System = None,
     template: TemplateText = None,
     answer: AnswerGiven = None,
@@ -98,9 +97,9 @@ def calibrate(
 ) -> None:
     """Measure how far a model's confidence can be trusted, on questions whose answers you know.
 
-    One response to each of 128 questions is enough for the gate. With --samples 4, Stage 2 weighs votes, too, where
-    the confidence separates right from wrong responses to the same question; else it counts them; and P(correct) is
-    known, how likely an answer is right. A calibration holds for this model file, these sampling parameters and this
+    One response to each of 128 questions is enough for the gate (--samples 1). With several, Stage 2 weighs votes, too,
+    where the confidence separates right from wrong responses to the same question; else it counts them; and P(correct)
+    is known, how likely an answer is right. A calibration holds for this model file, these sampling parameters and this
     system message; ReASCRunnable refuses it elsewhere. Responses are kept beside the calibration, so that an
     interrupted run goes on, corrected labels count without new responses, and another signal can be tried without the
     model (--pool).
@@ -110,7 +109,7 @@ def calibrate(
 
     [bold]Examples[/]
 
-    reasc calibrate gsm8k.jsonl --model qwen.gguf --samples 4
+    reasc calibrate gsm8k.jsonl --model qwen.gguf
 
     reasc calibrate quiz.csv --model qwen.gguf --answer choice --system "Answer with one letter." --out quiz.json
 
@@ -120,7 +119,9 @@ def calibrate(
 
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
+    from langchain_reasc.calibration import save_calibration
     from langchain_reasc.data.questions import data_format, read_data_set
+    from langchain_reasc.evaluation.from_pool import calibrate_on_pool
     from langchain_reasc.pools.reading import read_pool
 
     if sum(one is not None for one in (data, pool, unlabelled)) != 1:
@@ -170,44 +171,13 @@ def calibrate(
         wanted = {question.id for question in recorded.questions[:limit]}
     for line in _nothing_right(recorded, wanted):
         remark(line)
-    calibration = calibrate_pool(recorded, spec, out, p_target=p_target, seed=seed, only=wanted)
+    calibration = calibrate_on_pool(recorded, spec, p_target=p_target, seed=seed, only=wanted)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    save_calibration(calibration, out)
     console = stdout()
     for line in explained(calibration):
         console.print(line, soft_wrap=True, markup=False)
     remark(f'wrote {out}; use it with reasc ask --calibration {out}, or ReASCRunnable(calibration="{out}", model=...)')
-
-
-def calibrate_pool(
-    pool: "Pool", spec: "MeasureSpec", out: Path, *, p_target: float = 0.9, seed: int = 0, only: set[str] | None = None
-) -> "Calibration":
-    """Calibrate on the first responses of a pool's questions, and on all where there are several; and save.
-
-    Where it holds others beside, these show whether the confidence separates the responses to one question.
-
-    Raises:
-        PoolError: the pool's own scores are to be used, but it does not say how they were made.
-    """
-    from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.evaluation.from_pool import calibrate_offline_on, recorded_measure, with_correctness
-    from langchain_reasc.evaluation.scoring import PoolScores
-    from langchain_reasc.exceptions import PoolError
-
-    if spec == "recorded" and recorded_measure(pool) is None:
-        raise PoolError(
-            f"{pool.path} does not say how its scores were made, so nothing could use a calibration on them; its "
-            'metadata needs "measure": {"signal": ..., "score": ..., "window": ...}'
-        )
-    firsts = [(at, 0) for at, question in enumerate(pool.questions) if only is None or question.id in only]
-    scores = PoolScores(pool)
-    further = [(at, n) for at, _ in firsts for n in range(1, len(pool.questions[at].responses))]
-    options: dict[str, Any] = {"further": further, "p_target": p_target, "seed": seed}
-    calibration = calibrate_offline_on(pool, scores, firsts, spec, **options)
-    measure = calibration.measure if spec == "auto" else spec
-    assert measure is not None  # Algorithm 1 has one
-    calibration = with_correctness(pool, scores, [question for question, _ in firsts], calibration, measure)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    save_calibration(calibration, out)
-    return calibration
 
 
 def check_signals(pool: "Pool", spec: "MeasureSpec") -> None:

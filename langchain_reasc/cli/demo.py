@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.calibrate import calibrate_pool
 from langchain_reasc.cli.calibration_lines import explained
 from langchain_reasc.cli.checks import output_folder, picture
 from langchain_reasc.cli.console import progress, remark, stdout
@@ -144,8 +143,12 @@ def _only(pool: "Pool", questions: "Sequence[LabelledQuestion]") -> "Pool":
 
 
 def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
+    from langchain_reasc.calibration import save_calibration
+    from langchain_reasc.evaluation.from_pool import calibrate_on_pool
+
     _heading("Calibration")
-    calibration = calibrate_pool(pool, "auto", out / "calibration.json", p_target=p_target, seed=seed)
+    calibration = calibrate_on_pool(pool, "auto", p_target=p_target, seed=seed)
+    save_calibration(calibration, out / "calibration.json")
     for line in explained(calibration):
         stdout().print(line, soft_wrap=True, markup=False)
     return calibration
@@ -153,8 +156,8 @@ def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibra
 
 def _learned(model: Any, pool: "Pool", out: Path, samples: int, seed: int) -> "Calibration":
     """What can be learned from some of the calibration problems without their answers."""
+    from langchain_reasc.calibrating import calibrate_unlabelled
     from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.runnable import calibrate_unlabelled
 
     _heading("Calibration without labels")
     questions = [str(question.input) for question in pool.questions[:_UNLABELLED]]

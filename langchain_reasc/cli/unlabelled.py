@@ -34,12 +34,12 @@ def calibrate_without_labels(
     Raises:
         ConfigurationError: the questions cannot be read, or the measure is that of a pool.
     """
+    from langchain_reasc.calibrating import calibrate_unlabelled
     from langchain_reasc.calibration import save_calibration
     from langchain_reasc.data.questions import read_unlabelled
     from langchain_reasc.data.template import Template
     from langchain_reasc.exceptions import ConfigurationError
     from langchain_reasc.models.prepared import PreparedModel
-    from langchain_reasc.runnable import calibrate_unlabelled
 
     if spec == "recorded":
         raise ConfigurationError("--signal recorded goes with --pool: its scores are those of recorded responses")

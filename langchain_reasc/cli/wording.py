@@ -8,9 +8,13 @@ from langchain_reasc.cli.secrets import hidden
 
 __all__ = ["in_options", "in_plain", "speak_plainly"]
 
+_FIELD = r"rename the field, or name it with read_questions\(\.\.\., (\w+)_field=\.\.\.\)"
 _OPTIONS = {
-    r"allow_fingerprint_mismatch=True \(`reasc ask --allow-mismatch`\)": "--allow-mismatch",
     r"allow_fingerprint_mismatch=True": "--allow-mismatch",
+    _FIELD: r"name the field with --\1-field",
+    r"format='([\w-]+)' settles": r"--format \1 settles",
+    r"question_field and answer_field": "--question-field and --answer-field",
+    r"calibrate on four samples of each to know it": "calibrate on several of each to know it (--samples 4)",
     r"pass calibration=None to count votes": "count votes with --calibration none",
     r"on_missing_confidence='count'": "--calibration none",
     r"answer=\.\.\.": "--answer",

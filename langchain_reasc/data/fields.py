@@ -7,8 +7,10 @@ from typing import Any, Final
 from langchain_reasc.answers import boxed, normalize
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["accepted_of", "id_of", "references_of", "text_of"]
+__all__ = ["ANSWER_FIELDS", "QUESTION_FIELDS", "accepted_of", "id_of", "references_of", "text_of"]
 
+QUESTION_FIELDS: Final = ("question", "input", "problem", "prompt", "query")
+ANSWER_FIELDS: Final = ("answer", "reference", "target", "label", "solution", "answers")
 _ACCEPTED: Final = ("aliases", "accepted")
 
 
@@ -63,11 +65,12 @@ def id_of(row: Mapping[str, Any], name: str) -> str | None:
 
 
 def _first(row: Mapping[str, Any], names: Sequence[str], what: str, where: str) -> str:
-    found = next((name for name in names if not _is_empty(row.get(name))), None)
+    named = {name.lower(): name for name in reversed(list(map(str, row)))} | {str(name): str(name) for name in row}
+    found = next((named[name] for name in names if not _is_empty(row.get(named.get(name, name)))), None)
     if found is None:
         raise ConfigurationError(
             f"{where} has no {what} (looked for {', '.join(names)}; it has {', '.join(map(str, row))}); "
-            f"name the field with --{what.split()[-1]}-field"
+            f"rename the field, or name it with read_questions(..., {what.split()[-1]}_field=...)"
         )
     return found
 

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from langchain_reasc.data.fields import accepted_of, references_of, text_of
+from langchain_reasc.data.fields import ANSWER_FIELDS, QUESTION_FIELDS, accepted_of, references_of, text_of
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["FORMATS", "DataFormat", "Grader", "format_of", "plain_format"]
@@ -42,8 +42,6 @@ Grader = Literal["exact", "numeric", "choice", "math", "alias", "judge"]
 """How a response's answer is compared with the right ones."""
 
 _Row = Mapping[str, Any]
-_QUESTION_FIELDS: Final = ("question", "input", "problem", "prompt", "query")
-_ANSWER_FIELDS: Final = ("answer", "reference", "target", "label", "solution", "answers")
 _RIGHT: Final = "Correct Answer"
 _WRONG: Final = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 _YES_NO: Final = {"true": "yes", "yes": "yes", "false": "no", "no": "no"}
@@ -74,8 +72,8 @@ class DataFormat:
 
 def plain_format(question_field: str | None = None, answer_field: str | None = None) -> DataFormat:
     """Any file: the fields that are named, else the usual ones."""
-    asked = (question_field,) if question_field else _QUESTION_FIELDS
-    right = (answer_field,) if answer_field else _ANSWER_FIELDS
+    asked = (question_field,) if question_field else QUESTION_FIELDS
+    right = (answer_field,) if answer_field else ANSWER_FIELDS
     return DataFormat("any", lambda row: True, partial(_question, names=asked), partial(_references, names=right))
 
 
@@ -102,7 +100,7 @@ def format_of(
     if name not in FORMATS:
         raise ConfigurationError(f"unknown format {name!r}; choose auto, any, {', '.join(FORMATS)}")
     if fields_named:
-        raise ConfigurationError(f"--format {name} settles the fields; leave out --question-field and --answer-field")
+        raise ConfigurationError(f"format={name!r} settles the fields; leave out question_field and answer_field")
     return FORMATS[name]
 
 

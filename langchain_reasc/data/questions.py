@@ -92,7 +92,9 @@ def read_data_set(
     limit: int | None = None,
 ) -> DataSet:
     """As :func:`read_questions`, and which data set they are of."""
-    chosen, rows = _recognized(rows_of(source), source, format, question_field, answer_field)
+    chosen, rows = _recognized(
+        rows_of(source, named=_named(question_field, answer_field)), source, format, question_field, answer_field
+    )
     questions: dict[str, LabelledQuestion] = {}
     for where, row in islice(rows, limit):
         question, references = chosen.question(row, where), chosen.references(row, where)
@@ -118,7 +120,7 @@ def data_format(
     Raises:
         ConfigurationError: that row cannot be read, or there is none.
     """
-    rows = text_rows(Path(source)) if is_text(source) else rows_of(source)
+    rows = text_rows(Path(source)) if is_text(source) else rows_of(source, named=_named(question_field, answer_field))
     return _recognized(rows, source, format, question_field, answer_field)[0]
 
 
@@ -148,7 +150,7 @@ def read_unlabelled(
         raise ConfigurationError(f"{source} is a text with a question a line, and has no field {named!r}")
     if plain and format not in ("auto", "any"):
         raise ConfigurationError(f"{source} is a text with a question a line, and not of the format {format}")
-    found = text_rows(Path(source)) if plain else rows_of(source)
+    found = text_rows(Path(source)) if plain else rows_of(source, named=_named(question_field, answer_field))
     chosen, rows = _recognized(found, source, format, question_field, answer_field)
     questions: dict[str, str | None] = {}
     for where, row in rows:
@@ -172,6 +174,10 @@ def _recognized(
         raise ConfigurationError(f"{os.fspath(source)} holds no question")
     chosen = format_of(format, first[1], question_field=question_field, answer_field=answer_field)
     return chosen, chain((first,), rows)
+
+
+def _named(*fields: str | None) -> list[str]:
+    return [field for field in fields if field is not None]
 
 
 def _named_after(question: str, taken: Collection[str]) -> str:

@@ -5,8 +5,9 @@ a name ends in              is read as
 ==========================  ===========================================================================================
 ``.json``                   a list of objects, or an object with such a list under ``data``, ``examples`` or
                             ``questions``, or JSON Lines after all; it is read as a whole
-``.csv``, ``.tsv``          a table with a header, whose cells commas, semicolons or tabs separate; a cell with a JSON
-                            list of strings is that list
+``.csv``, ``.tsv``          a table, whose cells commas, semicolons or tabs separate; a cell with a JSON list of
+                            strings is that list. It has a header, but for one of questions and answers alone, or of
+                            questions, which needs none
 ``.parquet``                a table, by pyarrow (the extra ``data``)
 anything else               JSON Lines: an object a line
 ==========================  ===========================================================================================
@@ -19,11 +20,12 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from langchain_reasc.data.fields import ANSWER_FIELDS, QUESTION_FIELDS
 from langchain_reasc.data.hub import hub_rows, is_on_hub
 from langchain_reasc.data.last_letters import generated_rows, is_generated
 from langchain_reasc.data.lines import kind_of, lines_of
@@ -39,11 +41,12 @@ _LISTS: Final = ("data", "examples", "questions")
 _DELIMITER_NAMES: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 
-def rows_of(source: str | os.PathLike[str]) -> Iterator[tuple[str, Row]]:
+def rows_of(source: str | os.PathLike[str], *, named: Collection[str] = ()) -> Iterator[tuple[str, Row]]:
     """Each row of a source, and its place in words, such as ``questions.csv, line 3``.
 
     Args:
         source: a file, ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``last-letters:N``.
+        named: fields that a table's header is known to have.
 
     Raises:
         ConfigurationError: it cannot be read; the message names the place.
@@ -59,7 +62,7 @@ def rows_of(source: str | os.PathLike[str]) -> Iterator[tuple[str, Row]]:
     if kind == ".parquet":
         return parquet_rows(path)
     if kind in (".csv", ".tsv"):
-        return _table(path, ",;\t" if kind == ".csv" else "\t,;")
+        return _table(path, ",;\t" if kind == ".csv" else "\t,;", named)
     return _document(path) if kind == ".json" else _json_lines(path)
 
 
@@ -131,16 +134,20 @@ def _listed(value: Any, path: Path) -> list[Any]:
     return next((value[name] for name in _LISTS if isinstance(value.get(name), list)), [value])
 
 
-def _table(path: Path, delimiters: str) -> Iterator[tuple[str, Row]]:
+def _table(path: Path, delimiters: str, named: Collection[str]) -> Iterator[tuple[str, Row]]:
     lines = (line for _, line in lines_of(path))
     begin = next(lines, "")
     # Spreadsheets write semicolons where the comma is the decimal mark. The first delimiter wins a tie.
     delimiter = max(delimiters, key=re.sub('"[^"]*"', "", begin).count)
     reader = csv.reader(chain([begin], lines), delimiter=delimiter, strict=True)
-    header = [name.strip() for name in next(_records(reader, path), ("", []))[1]]
+    records = _records(reader, path)
+    first = next(records, ("", []))
+    header = [name.strip() for name in first[1]]
+    if not (named or _is_header(header)):
+        header, records = ["question", "answer"][: len(header)], chain([first], records)
     if twice := sorted({name for name in header if name and header.count(name) > 1}):
         raise ConfigurationError(f"{path}, line 1: the header names {', '.join(twice)} twice")
-    for where, cells in _records(reader, path):
+    for where, cells in records:
         missing, more = len(header) - len(cells), any(cells[len(header) :])
         if missing > 0 or more:
             raise ConfigurationError(
@@ -148,6 +155,15 @@ def _table(path: Path, delimiters: str) -> Iterator[tuple[str, Row]]:
                 f"have been cut off, or a text with {_DELIMITER_NAMES[delimiter]} in it lacks its quotes"
             )
         yield where, dict(zip(header, map(_cell, cells), strict=False))
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """Whether the first record of a table names its columns.
+
+    Two columns, or one, are questions and answers where no cell has a usual name, and not every cell is a single word.
+    """
+    usual = any(cell.lower() in (*QUESTION_FIELDS, *ANSWER_FIELDS, "id") for cell in cells)
+    return usual or len(cells) > 2 or all(cell.isidentifier() for cell in cells)
 
 
 def _records(reader: Any, path: Path) -> Iterator[tuple[str, list[str]]]:

@@ -13,16 +13,15 @@ from langchain_reasc.calibration import (
     auroc_within,
     calibrate_mixture,
     calibrate_offline,
-    fit_support_curve,
+    with_p_correct,
 )
+from langchain_reasc.calibration.selection import can_be_compared, default_measure
 from langchain_reasc.evaluation.scoring import MeasureSpec, PoolScores
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.correctness import support
-from langchain_reasc.method.stopping import decide
 from langchain_reasc.pools.pool import Pool
 
-__all__ = ["calibrate_mixture_on", "calibrate_offline_on", "recorded_measure", "with_correctness"]
+__all__ = ["calibrate_mixture_on", "calibrate_offline_on", "calibrate_on_pool", "recorded_measure"]
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -104,35 +103,46 @@ def _within(pool: Pool, scores: Sequence[Sequence[float | None]], pairs: Pairs) 
     )
 
 
-def with_correctness(
-    pool: Pool, scores: PoolScores, questions: Sequence[int], calibration: Calibration, measure: Measure | str
+def calibrate_on_pool(
+    pool: Pool, spec: MeasureSpec, *, p_target: float = 0.9, seed: int = 0, only: set[str] | None = None
 ) -> Calibration:
-    """The calibration, with P(correct) of what its rule decides on labelled questions with several responses each.
+    """Calibrate on the first responses of a pool's questions, and on all where there are several.
 
-    The gate and the statistics come from the first responses to the same questions, so that it is a little too good.
+    Where it holds others beside, these show whether the confidence separates the responses to one question, and how
+    likely an answer is right.
 
     Args:
         pool: recorded responses.
-        scores: the scores of the same pool.
-        questions: indices of the questions to decide; those with a single response are left out.
-        calibration: made on the same pool.
-        measure: how it scores responses.
+        spec: the measure; ``"auto"`` chooses it, or where too few are right, or wrong, takes the paper's score.
+        p_target: accuracy asked of what the gate accepts.
+        seed: the seed of the folds.
+        only: ids of the questions to calibrate on; None for all.
 
-    Returns:
-        The calibration as it was where fewer than 2 questions tell.
+    Raises:
+        CalibrationDataError: the responses do not determine a calibration.
+        PoolError: the pool's own scores are to be used, but it does not say how they were made.
     """
-    rule = calibration.rule(on_missing_confidence="count")
-    told: list[tuple[float, bool]] = []
-    for at in questions:
-        recorded = pool.questions[at].responses
-        decision = decide(rule, scores.responses_to(at, measure))
-        share = support(decision)
-        if len(recorded) > 1 and share is not None:
-            told.append((share, any(one.correct for one in recorded if one.answer == decision.answer)))
-    if len(told) < 2:
-        return calibration
-    shares, right = zip(*told, strict=True)
-    return calibration.model_copy(update={"p_correct": fit_support_curve(shares, right, rule=rule.name)})
+    if spec == "recorded" and recorded_measure(pool) is None:
+        raise PoolError(
+            f"{pool.path} does not say how its scores were made, so nothing could use a calibration on them; its "
+            'metadata needs "measure": {"signal": ..., "score": ..., "window": ...}'
+        )
+    scores = PoolScores(pool)
+    firsts = [(at, 0) for at, question in enumerate(pool.questions) if only is None or question.id in only]
+    further = [(at, n) for at, _ in firsts for n in range(1, len(pool.questions[at].responses))]
+    if spec == "auto" and not can_be_compared([bool(pool.questions[at].responses[0].correct) for at, _ in firsts]):
+        spec = default_measure(scores.signals)
+    calibration = calibrate_offline_on(pool, scores, firsts, spec, further=further, p_target=p_target, seed=seed)
+    measure = calibration.measure if spec == "auto" else spec
+    assert measure is not None  # Algorithm 1 has one
+    graded = (
+        [
+            (response, bool(one.correct))
+            for response, one in zip(scores.responses_to(at, measure), pool.questions[at].responses, strict=True)
+        ]
+        for at, _ in firsts
+    )
+    return with_p_correct(calibration, graded)
 
 
 def recorded_measure(pool: Pool) -> Measure | None:

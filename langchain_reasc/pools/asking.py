@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import AnswerSpec, Extractor, extractor, places_of, vote_of
+from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ContextOverflowError, LogprobsUnavailable, SamplingError
 from langchain_reasc.models.contract import TOKEN_SIGNALS_INFO
 from langchain_reasc.models.daemons import DaemonExecutor
@@ -26,11 +26,24 @@ from langchain_reasc.pools.overflow import is_overflow
 from langchain_reasc.pools.store import StoredMessage
 from langchain_reasc.sampling import Sample, draw
 
-__all__ = ["Answered", "Asked", "Asking", "ReadResponse", "each_question"]
+__all__ = ["Answered", "Asked", "Asking", "Prompts", "ReadResponse", "each_question"]
 
 _SEED_BLOCKS: Final = 1_000_003
 _SEEDS: Final = 16  # of a block; a question with more goes on into the next one, which hardly another question has
 _CONCURRENCY: Final = 8  # requests at once to a model that does not sample in parallel itself
+
+
+class Prompts(Protocol):
+    """The prompt of each question, as a :class:`~langchain_reasc.data.template.Template` makes it."""
+
+    @property
+    def fixed(self) -> FixedPrompt | None:
+        """Which part of the prompts is the same for every question."""
+        ...
+
+    def messages(self, question: str) -> list[BaseMessage]:
+        """The prompt that asks a question; of the empty one, what the others have in common."""
+        ...
 
 
 class Asked(NamedTuple):
@@ -48,12 +61,14 @@ class ReadResponse(NamedTuple):
         message: what the pool keeps beside.
         reading: its token signals and spans; None where it has none.
         info: what the signals are made of, where the backend says so.
+        why_unread: why there is no reading.
     """
 
     columns: Mapping[str, Any]
     message: StoredMessage
     reading: SignalReading | None
     info: Mapping[str, Any] | None
+    why_unread: str | None = None
 
 
 class Answered(NamedTuple):
@@ -82,7 +97,7 @@ class Asking:
     """
 
     model: Runnable[LanguageModelInput, Any]
-    prompt: Template
+    prompt: Prompts
     samples: int
     answer: AnswerSpec = "auto"
 
@@ -164,13 +179,14 @@ def _read(sample: Sample, message: AIMessage, extract: Extractor) -> ReadRespons
         "completion_tokens": output_tokens(message),
         "seconds": sample.seconds,
     }
+    why = None
     try:
         # Of a vote for tool calls the calls' own tokens, where they can be told, as a live decision would weigh it.
         reading = read_signals(message, of_calls=vote.calls, places=places_of(message, extract, vote))
-    except LogprobsUnavailable:
-        reading = None
+    except LogprobsUnavailable as error:
+        reading, why = None, str(error)
     info = message.response_metadata.get(TOKEN_SIGNALS_INFO)
-    return ReadResponse(columns, kept, reading, dict(info) if isinstance(info, Mapping) else None)
+    return ReadResponse(columns, kept, reading, dict(info) if isinstance(info, Mapping) else None, why)
 
 
 def _is_whole(sample: Sample) -> bool:

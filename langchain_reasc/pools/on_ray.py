@@ -19,9 +19,8 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import AnswerSpec
-from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError, portable
-from langchain_reasc.pools.asking import Answered, Asked, Asking
+from langchain_reasc.pools.asking import Answered, Asked, Asking, Prompts
 from langchain_reasc.pools.ray_cluster import LOCAL, import_ray, quiet_data, ray_cluster
 
 __all__ = ["RayWorkers"]
@@ -239,7 +238,7 @@ def _threaded(ray: Any, calls: int) -> tuple[Any, dict[str, int]]:
     return strategy, {"max_concurrency": calls}
 
 
-def _made(make_model: MakeModel, prompt: Template, samples: int, answer: AnswerSpec) -> Asking:
+def _made(make_model: MakeModel, prompt: Prompts, samples: int, answer: AnswerSpec) -> Asking:
     made = make_model()
     model = made.__enter__() if isinstance(made, AbstractContextManager) else made
     return Asking(model, prompt, samples, answer)

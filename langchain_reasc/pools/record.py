@@ -18,7 +18,7 @@ from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, Cont
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.pools.asking import Answered, Asked, Asking, each_question
+from langchain_reasc.pools.asking import Answered, Asked, Asking, Prompts, each_question
 from langchain_reasc.pools.bill import Bill
 from langchain_reasc.pools.estimate import model_limit
 from langchain_reasc.pools.kept_signals import KeptSignals
@@ -41,7 +41,7 @@ def record_pool(
     samples: int = 16,
     answer: AnswerSpec = "auto",
     system: str | None = None,
-    template: Template | None = None,
+    template: Template | Prompts | None = None,
     measure: Measure | None = None,
     concurrency: int = 1,
     workers: Workers | None = None,
@@ -65,7 +65,7 @@ def record_pool(
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. It is asked a few
             times of each, see :func:`langchain_reasc.answers.places_of`.
         system: a system message in front of each question.
-        template: what else stands around each question, such as worked examples.
+        template: what else stands around each question, such as worked examples; or the whole prompt of each.
         measure: makes the recorded ``score``; None for the paper's.
         concurrency: questions in flight at once. Several use a server better. The pool then has them in the order they
             were done, and a model in this process gives the same responses to the last bit only one after the other.
@@ -88,7 +88,8 @@ def record_pool(
             or ``answer`` is free text, of which a pool cannot tell what means the same.
     """
     target, tell = Path(path), on_notice or (lambda notice: None)
-    prompt, extract = (template or Template()).after(system), extractor(answer)
+    given, extract = template or Template(), extractor(answer)
+    prompt = given.after(system) if isinstance(given, Template) else given
     if extract.equivalence:
         raise ConfigurationError(
             f"a pool's answers are compared by their spelling, and {extract.name} tells what means the same: calibrate "
@@ -102,7 +103,7 @@ def record_pool(
         **_provenance(PreparedModel.of(model, logprobs=True), prompt),
         "answer": answer if isinstance(answer, str) else {"function": extract.name},
         "system": system,
-        "template": [list(turn) for turn in template.fixed] if template else None,
+        "template": [list(turn) for turn in template.fixed] if isinstance(template, Template) else None,
         "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},
     }
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +193,7 @@ class Recording:
             return None
 
 
-def _provenance(source: PreparedModel, prompt: Template) -> dict[str, Any]:
+def _provenance(source: PreparedModel, prompt: Prompts) -> dict[str, Any]:
     """What a pool's responses came from, and when."""
     fingerprint = source.fingerprint(prompt.messages(""), prompt=prompt.fixed)
     return {

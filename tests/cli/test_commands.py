@@ -217,10 +217,8 @@ def test_what_cannot_be_encoded_is_spelled_out() -> None:
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        (
-            "override with allow_fingerprint_mismatch=True (`reasc ask --allow-mismatch`)",
-            "override with --allow-mismatch",
-        ),
+        ("override with allow_fingerprint_mismatch=True", "override with --allow-mismatch"),
+        ("rename the field, or name it with read_questions(..., id_field=...)", "name the field with --id-field"),
         ("accept plain counting with on_missing_confidence='count'", "accept plain counting with --calibration none"),
         ("make one, or pass calibration=None to count votes", "make one, or count votes with --calibration none"),
         ("shorten the prompt, or load the model with n_ctx=1,300 or more", "shorten the prompt"),

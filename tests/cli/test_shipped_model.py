@@ -144,7 +144,7 @@ def test_a_template_stands_around_the_question(tmp_path: Path) -> None:
 def test_corrected_labels_and_another_extractor_need_no_new_samples(tmp_path: Path) -> None:
     data, out = tmp_path / "q.jsonl", tmp_path / "c.json"
     lines = [json.loads(line) for line in TEST.read_text(encoding="utf-8").splitlines()[:12]]
-    calibrate = ("calibrate", data, "--signal", "token_logprob", "--score", "mean", "--out", out)
+    calibrate = ("calibrate", data, "--signal", "token_logprob", "--score", "mean", "--samples", 1, "--out", out)
     write_lines(data, *({**line, "answer": "none"} for line in lines))
     wrong = reasc(*calibrate, "--answer", "regex:(Steps)")
     assert "none of the 12 first responses is right" in wrong.stderr

@@ -206,6 +206,12 @@ def test_stated_confidence_stands_in(runner: Any) -> None:
         assert refused(served) == 1
 
 
+def test_calibrating_stops_at_once_and_says_why(runner: Any, served: Served) -> None:
+    with pytest.raises(LogprobsUnavailable, match=f"refuses logprobs: {SAID}"):
+        runner.calibrate(chat(served), [(f"q{at}", "42") for at in range(40)])
+    assert len(served.requests) == 1
+
+
 def test_a_model_that_votes_in_an_agent_is_asked_once(runner: Any, served: Served) -> None:
     agents = pytest.importorskip("langchain.agents")
     from langchain_reasc import ReASCMiddleware

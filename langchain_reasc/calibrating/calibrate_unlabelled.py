@@ -1,7 +1,6 @@
 """Calibrating a chat model without right answers: each question is asked until the votes on it are clear."""
 
 import asyncio
-from collections.abc import Iterable
 from functools import partial
 from typing import Literal
 
@@ -9,6 +8,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
+from langchain_reasc.calibrating.unlabelled import Drawn, Questions, Unlabelled
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
@@ -19,14 +19,13 @@ from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.named import ModelOrName
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.progress import Progress, shown
-from langchain_reasc.runnable.unlabelled import Drawn, QuestionInput, Unlabelled
 
 __all__ = ["acalibrate_unlabelled", "calibrate_unlabelled"]
 
 
 def calibrate_unlabelled(
     model: ModelOrName,
-    questions: Iterable[QuestionInput],
+    questions: Questions,
     *,
     answer: AnswerSpec = "auto",
     fixed_prompt: FixedPrompt | None = None,
@@ -47,7 +46,9 @@ def calibrate_unlabelled(
 
     Args:
         model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
-        questions: inputs, asked as they will be in use; where the right answer to one is known, the pair of both.
+        questions: inputs, asked as they will be in use; where the right answer to one is known, the pair of both. Or a
+            file of them, such as a text with a question a line: see
+            :func:`langchain_reasc.data.questions.read_unlabelled`.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
         fixed_prompt: which part of a prompt is the same for every question, see
             :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
@@ -64,8 +65,10 @@ def calibrate_unlabelled(
 
     Raises:
         CalibrationDataError: no question, or responses that determine no calibration.
+        ConfigurationError: a file that cannot be read, or options that do not go together.
 
     Example:
+        >>> calibration = calibrate_unlabelled(llm, "questions.txt")
         >>> calibration = calibrate_unlabelled(llm, ["What is 12 times 17?", ...])
         >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
     """
@@ -96,7 +99,7 @@ def calibrate_unlabelled(
 
 async def acalibrate_unlabelled(
     model: ModelOrName,
-    questions: Iterable[QuestionInput],
+    questions: Questions,
     *,
     answer: AnswerSpec = "auto",
     fixed_prompt: FixedPrompt | None = None,

@@ -1,6 +1,7 @@
 """Questions without right answers, and what is drawn for them to calibrate on."""
 
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -9,10 +10,12 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
+from langchain_reasc.calibrating.grading import Graded, graded
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.calibration.consensus import Observed
 from langchain_reasc.calibration.learner import MadeOf, calibrate_observed
 from langchain_reasc.calibration.selection import candidate_measures
+from langchain_reasc.data.questions import read_unlabelled
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
@@ -20,19 +23,20 @@ from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.models.named import ModelOrName
-from langchain_reasc.runnable.grading import Graded, graded
 from langchain_reasc.runnable.observing import Finished, observed
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.solver import Solver
 
-__all__ = ["Drawn", "QuestionInput", "Unlabelled"]
+__all__ = ["Drawn", "QuestionInput", "Questions", "Unlabelled"]
 
 logger = logging.getLogger(__name__)
 
 QuestionInput = LanguageModelInput | tuple[LanguageModelInput, str | None]
 """What the chat model is asked; or that with the right answer, where it is known."""
+Questions = Iterable[QuestionInput] | str | os.PathLike[str]
+"""Questions, or a file of them: see :func:`langchain_reasc.data.questions.read_unlabelled`."""
 _AT_ONCE = 4  # samples of a question: what counting votes needs at least
 
 
@@ -78,7 +82,7 @@ class Unlabelled:
     def of(
         cls,
         model: ModelOrName,
-        questions: Iterable[QuestionInput],
+        questions: Questions,
         concurrency: int,
         config: RunnableConfig,
         measure: Measure | Literal["auto"],
@@ -88,8 +92,11 @@ class Unlabelled:
 
         Raises:
             CalibrationDataError: there is no question.
-            ConfigurationError: a concurrency, a measure or a number of samples that cannot be.
+            ConfigurationError: a file that cannot be read, or a concurrency, measure or number of samples that
+                cannot be.
         """
+        if isinstance(questions, str | os.PathLike):
+            questions = read_unlabelled(questions)
         pairs = list(map(_paired, questions))
         if not pairs:
             raise CalibrationDataError("there is no question to calibrate on; 64 are a good number")
@@ -160,7 +167,7 @@ class Unlabelled:
             if (reference := self.references[at]) is not None:
                 for number, message in zip(one.finished.answers, one.messages, strict=True):
                     if number is not None:
-                        to_grade.setdefault((at, number), Graded(self.prompts[at], message, reference))
+                        to_grade.setdefault((at, number), Graded(self.prompts[at], message, [reference]))
         told = graded(
             list(to_grade.values()),
             self.solver.extract,

@@ -28,12 +28,12 @@ class Graded:
     Attributes:
         prompt: the question.
         message: the response; None where there is none.
-        reference: the right answer.
+        references: the right answer, and others that are accepted.
     """
 
     prompt: list[BaseMessage]
     message: AIMessage | None
-    reference: str
+    references: Sequence[str]
 
 
 def graded(
@@ -66,14 +66,18 @@ def graded(
         if one.message is None:
             return None
         vote = vote_of(one.message, extract, tools, schemas)
-        right = tools.label(extract.label(one.reference), schemas) if vote.calls else extract.label(one.reference)
-        if vote.answer is None or vote.calls or extract.equivalence is None:
-            return vote.answer is not None and (vote.answer == right or (vote.calls and tools.same(right, vote.answer)))
+        if vote.answer is None:
+            return False
+        labels = [extract.label(reference) for reference in one.references]
+        if vote.calls:
+            called = [tools.label(label, schemas) for label in labels]
+            return any(vote.answer == label or tools.same(label, vote.answer) for label in called)
+        if extract.equivalence is None or vote.answer in labels:
+            return vote.answer in labels
         clock = QuestionClock(question=None, sample=None)
         try:
-            return Meanings(extract.equivalence, one.prompt, config, clock=clock, cutoff=cutoff).same(
-                right, vote.answer
-            )
+            meanings = Meanings(extract.equivalence, one.prompt, config, clock=clock, cutoff=cutoff)
+            return any(meanings.same(label, vote.answer) for label in labels)
         except Exception as error:
             logger.warning("a question is left out, as its answer could not be compared with the right one: %r", error)
             failures.append(error)

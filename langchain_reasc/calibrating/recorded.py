@@ -1,0 +1,178 @@
+"""Calibrating with a pool: responses are on disk as they come, and a call that was interrupted goes on from there."""
+
+import asyncio
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage, get_buffer_string
+
+from langchain_reasc.answers import AnswerSpec, ToolVotes
+from langchain_reasc.calibrating.labelled import Labelled
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.data.fields import references_of
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.evaluation.from_pool import calibrate_on_pool
+from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, LogprobsUnavailable
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.named import ModelOrName, model_of
+from langchain_reasc.pools.asking import Answered, Asked, Asking, each_question
+from langchain_reasc.pools.reading import read_pool
+from langchain_reasc.pools.record import record_pool
+
+__all__ = ["Recorded"]
+
+
+@dataclass(frozen=True)
+class _Prompts:
+    """The prompts as they were given, in place of a template.
+
+    Attributes:
+        of: text that the pool calls a question by -> its prompt.
+        fixed: which part of them is the same for every question.
+    """
+
+    of: Mapping[str, list[BaseMessage]]
+    fixed: FixedPrompt | None
+
+    def messages(self, question: str) -> list[BaseMessage]:
+        """The prompt of a question; of none, the first."""
+        return self.of.get(question) or next(iter(self.of.values()))
+
+
+class Recorded:
+    """Labelled questions whose responses are kept in a pool.
+
+    Args:
+        asked: the questions.
+        model: the chat model as the user gave it.
+        pool: the file.
+        answer: where the answer is in a response.
+        fixed_prompt: which part of the prompts is the same for every question.
+        ask_confidence: whether the model is to state its confidence, which a pool does not keep.
+
+    Raises:
+        ConfigurationError: options that do not go with a pool, or the same question twice.
+    """
+
+    def __init__(
+        self,
+        asked: Labelled,
+        model: ModelOrName,
+        pool: str | os.PathLike[str],
+        answer: AnswerSpec,
+        fixed_prompt: FixedPrompt | None,
+        *,
+        ask_confidence: bool,
+    ) -> None:
+        for name, given in (("ask_confidence", ask_confidence), ("tool_votes", asked.tool_votes != ToolVotes())):
+            if given:
+                raise ConfigurationError(f"a pool keeps responses as they are: pool= goes without {name}")
+        self._asked, self._model = asked, model_of(model).with_config(asked.config)
+        self.path, self._answer = Path(pool), answer
+        texts = [_text(prompt) for prompt in asked.prompts]
+        if len(set(texts)) < len(texts):
+            again = next(text for text in texts if texts.count(text) > 1)
+            raise ConfigurationError(f"a pool holds each question once, and {again!r:.60} is there again")
+        self._prompts = _Prompts(dict(zip(texts, asked.prompts, strict=True)), fixed_prompt)
+        self._questions = [
+            _question(name, text, references_of(right, f"question {text!r:.60}"))
+            for text, right, name in zip(texts, asked.references, asked.ids, strict=True)
+        ]
+
+    def record(self, move: Callable[[], None], *, stopped: threading.Event | None = None) -> None:
+        """Ask for all responses that the pool does not hold.
+
+        Args:
+            move: called for each question that is complete.
+            stopped: where it is set, no further question is asked.
+
+        Raises:
+            LogprobsUnavailable: the first response carries no confidence.
+            PoolError, SamplingError: as of :func:`~langchain_reasc.pools.record.record_pool`.
+        """
+        done = 0
+
+        def moved(complete: int, total: int) -> None:
+            nonlocal done
+            while done < complete:
+                done += 1
+                move()
+            if stopped is not None and stopped.is_set():
+                raise InterruptedError("calibrating was cancelled")
+
+        record_pool(
+            self._model,
+            self._questions,
+            self.path,
+            samples=self._asked.samples,
+            answer=self._answer,
+            template=self._prompts,
+            concurrency=self._asked.concurrency,
+            workers=self._ask_each,
+            on_question=moved,
+        )
+
+    async def arecord(self, move: Callable[[], None]) -> None:
+        """The asynchronous :meth:`record`. Cancelled, it asks no further question."""
+        stopped, loop = threading.Event(), asyncio.get_running_loop()
+        try:
+            await asyncio.to_thread(self.record, partial(_handed, loop, move), stopped=stopped)
+        finally:
+            stopped.set()
+
+    def calibration(self, measure: Measure | Literal["auto"], *, p_target: float, seed: int) -> Calibration:
+        """What the pool's responses to these questions are calibrated to."""
+        wanted = {question.id for question in self._questions}
+        return calibrate_on_pool(read_pool(self.path), measure, p_target=p_target, seed=seed, only=wanted)
+
+    def _ask_each(
+        self, missing: Sequence[Asked], ask: Asking
+    ) -> Iterator[tuple[Asked, Answered | ContextOverflowError]]:
+        """The first alone, whose confidence is looked at before more is paid for; it is kept all the same."""
+        seen = len(missing) < len(self._questions)  # else what the pool holds has been looked at
+        while missing and not seen:
+            [(first, answered)] = each_question(missing[:1], ask, 1)
+            missing = missing[1:]
+            yield first, answered
+            seen = isinstance(answered, Answered) and _checked(answered)
+        yield from each_question(missing, ask, self._asked.concurrency)
+
+
+def _checked(answered: Answered) -> bool:
+    """Whether there was a response to look at.
+
+    Raises:
+        LogprobsUnavailable: it carries no confidence.
+    """
+    spoken: Iterable[Any] = [one for one in answered.responses if one.columns["completion_tokens"]]
+    for one in spoken:
+        if one.reading is None:
+            raise LogprobsUnavailable(
+                f"nothing to calibrate, so no further question was asked: {one.why_unread}; a model that returns no "
+                "logprobs can state its confidence (ask_confidence=True, without pool)"
+            )
+        return True
+    return False
+
+
+def _handed(loop: asyncio.AbstractEventLoop, move: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(move)
+
+
+def _question(name: str | None, text: str, references: Sequence[str]) -> LabelledQuestion:
+    """As a file of questions has it, which names those without an id after their texts."""
+    first, *others = references
+    named = name or hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return LabelledQuestion(named, text, first, tuple(others))
+
+
+def _text(prompt: Sequence[BaseMessage]) -> str:
+    alone = prompt[0] if len(prompt) == 1 and prompt[0].type == "human" else None
+    return alone.content if alone is not None and isinstance(alone.content, str) else get_buffer_string(prompt)
