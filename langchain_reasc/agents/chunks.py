@@ -18,7 +18,7 @@ def chunk_of(message: AIMessage) -> AIMessageChunk:
     to provider, and LangChain reads a chunk that is marked as the last as it reads a whole message.
     """
     chunk = AIMessageChunk(
-        content=message.content,
+        content=_content_of(message),
         id=message.id,
         name=message.name,
         tool_calls=message.tool_calls,
@@ -42,6 +42,27 @@ def _unrepairable(args: str) -> str:
     bracket that closes nothing keeps it from both.
     """
     return f"]{args}" if not args or args.lstrip().startswith("{") else args
+
+
+def _content_of(message: AIMessage) -> str | list[str | dict[str, Any]]:
+    """Content in which each block is told from the others, as LangChain's events read it.
+
+    With ``output_version="v1"`` LangChain's streams give a call of a tool the index of a text, or of another call, and
+    then add the two up to one block. Calls that are lost so are put in again, and blocks of one index told apart.
+    """
+    if isinstance(message.content, str):
+        return message.content
+    blocks = message.content
+    found = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_call"]
+    if message.response_metadata.get("output_version") == "v1" and len(found) < len(message.tool_calls):
+        blocks = [*(block for block in blocks if block not in found), *(dict(call) for call in message.tool_calls)]
+    indices = [block["index"] for block in blocks if isinstance(block, dict) and "index" in block]
+    if len(set(indices)) == len(indices):
+        return blocks
+    return [
+        {**block, "index": place} if isinstance(block, dict) and "index" in block else block
+        for place, block in enumerate(blocks)
+    ]
 
 
 class PassedOn:

@@ -48,7 +48,9 @@ PROVIDERS: dict[str, tuple[Any, Callable[[str], Any]]] = {
         chat("langchain_google_genai.ChatGoogleGenerativeAI", base="", model="gemini-2.5-flash", max_retries=1),
     ),
     "Mistral": (steps.Mistral(), chat("langchain_mistralai.ChatMistralAI")),
+    "Mistral, blocks": (steps.Mistral(), chat("langchain_mistralai.ChatMistralAI", output_version="v1")),
     "OpenAI": (steps.OpenAI(), chat("langchain_openai.ChatOpenAI")),
+    "OpenAI, blocks": (steps.OpenAI(), chat("langchain_openai.ChatOpenAI", output_version="v1")),
     **{
         f"OpenAI, Responses, {version or 'as it is'}": (
             steps.Responses(),
