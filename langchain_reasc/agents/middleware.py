@@ -127,7 +127,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         self._texts_vote = extractor(trial.answer).texts_vote
         given = options.get("calibrator")
         self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = [given] if given else []
-        self._unsettled, self._lock = Unsettled(), threading.Lock()
+        self._unsettled, self._lock, self._advised = Unsettled(), threading.Lock(), set[str]()
 
     @property
     def learned(self) -> Calibration | None:
@@ -174,7 +174,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
     def _voting(self, request: ModelRequest[Any], ledger: Ledger) -> ModelRequest[Any]:
         """The request with a model that votes, within what is left of the budget."""
         self._check_read_only(request.tools)
-        options = dict(self._options)
+        options = {**self._options, "advised": self._advised}
         if not self._budget.unlimited:
             spent = added(_so_far(request), self._unsettled.of(_task(request)))
             options = self._budget.left(spent).within(options) | {"on_spent": ledger.book}

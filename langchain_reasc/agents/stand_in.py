@@ -66,7 +66,7 @@ class StandIn(Face, BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         inside = chat_model_inside(self.sampled)
-        names = {*Face.model_fields, *StandIn.__annotations__, "when"} - {"model", "calibrator", "streaming"}
+        names = {*Face.model_fields, *StandIn.__annotations__, "when"} - {"model", "calibrator", "advised", "streaming"}
         options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
         told = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
         told["tool_votes"] = str(_plain_votes(self.tool_votes))

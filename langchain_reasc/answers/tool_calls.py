@@ -1,6 +1,6 @@
 """The answer of a response that calls tools: its calls, whatever their order and ids."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,7 +11,16 @@ from langchain_reasc.complaints import nearest
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.untrusted import parse_json
 
-__all__ = ["NORMALIZERS", "REFUSED_CALLS", "UNKNOWN_TOOL", "ToolVotes", "calls_answer", "canonical_calls", "kind_of"]
+__all__ = [
+    "NORMALIZERS",
+    "REFUSED_CALLS",
+    "UNKNOWN_TOOL",
+    "ToolVotes",
+    "arguments_of",
+    "calls_answer",
+    "canonical_calls",
+    "kind_of",
+]
 
 REFUSED_CALLS = "calls that the tool's schema refuses"
 UNKNOWN_TOOL = "calls of an unknown tool"
@@ -208,6 +217,32 @@ def kind_of(answer: str | None) -> str | None:
     """Which tools an answer calls that is a list of calls; None of any other answer."""
     calls = None if answer is None else _calls_in(answer)
     return None if calls is None else _kind(calls)
+
+
+def arguments_of(answer: str) -> Mapping[str, str] | None:
+    """The arguments of an answer that is a list of calls, ``tool.argument`` -> value as JSON; None of any other answer.
+
+    They are named as in :class:`ToolVotes`. What goes by one name, as in several calls of one tool, is a list.
+    """
+    calls = _calls_in(answer)
+    if calls is None:
+        return None
+    found: dict[str, list[str]] = {}
+    for call in calls:
+        for path, value in _leaves(call["args"], (call["name"],)):
+            found.setdefault(".".join(path), []).append(canonical(value))
+    return {name: values[0] if len(values) == 1 else canonical(sorted(values)) for name, values in found.items()}
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, (*path, key))
+    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        for inner in value:
+            yield from _leaves(inner, path)
+    elif len(path) > 1:  # not that there are no arguments at all
+        yield path, value
 
 
 def _kind(calls: Iterable[Mapping[str, Any]]) -> str:

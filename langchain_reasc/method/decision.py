@@ -9,7 +9,7 @@ from langchain_reasc.exceptions import ConfidenceError
 
 __all__ = ["Decision", "Reason", "Response"]
 
-Reason = Literal["gate", "evidence", "agreement", "window", "budget", "timeout", "alone"]
+Reason = Literal["gate", "evidence", "agreement", "window", "budget", "timeout", "alone", "hopeless"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,9 @@ class Decision:
         answer: the leading answer so far; None when no response has one.
         reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (calls are
             left, and the whole budget would most likely answer the same), ``window`` (ESC), ``budget``, ``timeout``
-            (the question had had its time), ``alone`` (the first response is not voted on); None while it goes on. Of a
-            decision in parts, ``budget`` where that ended one of them.
+            (the question had had its time), ``alone`` (the first response is not voted on), ``hopeless`` (what differs
+            will never agree); None while it goes on. Of a decision in parts, ``budget``, or else ``hopeless``, where
+            that ended one of them.
         samples: responses the decision rests on.
         evidence: answer -> accumulated weight, in the order first seen.
         posterior: what the rule compares with its threshold: P(the leader stays ahead), Eq. 5, of the Beta rules, and
@@ -64,6 +65,7 @@ class Decision:
         parts: what was decided one by one: ``kind`` and ``answer``, or each field of an object. Empty where the answers
             alone were voted on.
         whole: where the answer is put together from fields, the best object that one response gave.
+        hopeless: the arguments or fields that will never agree, where that ended it.
     """
 
     stop: bool
@@ -74,6 +76,7 @@ class Decision:
     posterior: float = 0.5
     parts: Mapping[str, "Decision"] = field(default_factory=dict)
     whole: str | None = None
+    hopeless: tuple[str, ...] = ()
 
     @property
     def stage(self) -> Literal[1, 2]:

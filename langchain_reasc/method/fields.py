@@ -57,7 +57,7 @@ class ByField(StoppingRule):
         votes = self.rule([one.voting(one.answer) for one in responses])
         if not names:
             return votes
-        parts = {name: self._field(name, responses) for name in names}
+        parts = {name: _of_field(name, self._field(name, responses)) for name in names}
         whole = self._closest(responses, parts)
         answer = assembled({name: part.answer for name, part in parts.items()})
         if answer is None or (self.accepts is not None and not self.accepts(answer)):
@@ -166,6 +166,11 @@ def within(one: float, other: float, tolerance: float) -> bool:
         return abs(one - other) <= tolerance * _SLACK
     except OverflowError:  # one is a whole number beyond all floats, the other a float
         return False
+
+
+def _of_field(name: str, decision: Decision) -> Decision:
+    """The decision on a field, which is named where it is hopeless."""
+    return replace(decision, hopeless=(name,)) if decision.hopeless else decision
 
 
 def _keys(name: str) -> list[str]:

@@ -46,7 +46,8 @@ def joined(parts: Mapping[str, Decision], *, answer: str | None, votes: Decision
     """
     stop = all(part.stop for part in parts.values())
     reasons = [part.reason for part in parts.values() if part.reason]
-    reason = ("budget" if "budget" in reasons else reasons[-1]) if stop and reasons else None
+    undecided = (why for why in ("budget", "hopeless") if why in reasons)
+    reason = next(undecided, reasons[-1]) if stop and reasons else None
     return replace(
         votes,
         stop=stop,
@@ -55,6 +56,7 @@ def joined(parts: Mapping[str, Decision], *, answer: str | None, votes: Decision
         posterior=min(part.posterior for part in parts.values()),
         parts=dict(parts),
         whole=whole,
+        hopeless=tuple(dict.fromkeys(name for part in parts.values() for name in part.hopeless)) if stop else (),
     )
 
 

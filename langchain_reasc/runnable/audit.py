@@ -26,7 +26,7 @@ class Audit:
 
     def due(self, decision: Decision | None) -> bool:
         """Whether the response is yet to be launched, given what was decided."""
-        by_rule = decision is not None and decision.reason not in ("budget", "timeout", "alone")
+        by_rule = decision is not None and decision.reason not in ("budget", "timeout", "alone", "hopeless")
         return self._wanted and self._index is None and by_rule
 
     def launch(self, index: int) -> None:

@@ -1,9 +1,10 @@
 """What the responses to one question vote for, and which of them vote for the same."""
 
 import inspect
+import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -12,12 +13,15 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
 from langchain_reasc.answers import Classes, Extractor, ToolVotes, Vote, can_refuse, vote_of, with_answer
-from langchain_reasc.answers.tool_calls import Schemas
+from langchain_reasc.answers.objects import REASONING, ObjectVotes
+from langchain_reasc.answers.tool_calls import Schemas, arguments_of
 from langchain_reasc.answers.vote import TOO_SLOW
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, is_control_flow
-from langchain_reasc.method.stopping import Response, StoppingRule
+from langchain_reasc.method.hopeless import Hopeless
+from langchain_reasc.method.stopping import Decision, Response, StoppingRule
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.runnable.meanings import Meanings
+from langchain_reasc.runnable.summary import HOPELESS
 from langchain_reasc.sampling.time_limit import QuestionClock, within
 
 __all__ = ["Ballot", "DeservesVote", "refuse_async"]
@@ -53,6 +57,7 @@ class Ballot:
         clock: how long the question may take, to find answers too; None for any time.
         cutoff: tells when the whole call is given up.
         deserves_vote: asked of the first response. None puts every response to the vote.
+        advised: the arguments and fields of which was said how to leave them out of the vote; said once of each.
     """
 
     def __init__(
@@ -65,11 +70,14 @@ class Ballot:
         clock: QuestionClock | None = None,
         cutoff: Cutoff | None = None,
         deserves_vote: DeservesVote | None = None,
+        advised: set[str] | None = None,
     ) -> None:
         self.extract, self._tools, self._schemas = extract, tools, schemas
         self._meanings, self._deserves_vote = meanings, deserves_vote
         self._clock, self._cutoff = clock, cutoff or Cutoff()
         self._deserved = True
+        self._advised = set() if advised is None else advised
+        self._parts: dict[str, Mapping[str, str] | None] = {}  # of each answer
         self._near = Classes(self._is_near)
         self._without: Counter[str] = Counter()  # why -> responses
         self._notices: dict[str, None] = {}  # an ordered set
@@ -116,8 +124,14 @@ class Ballot:
             logger.warning("%s; the response is put to the vote", failure, exc_info=error)
             self._notices[failure] = None
 
-    def rule(self, rule: StoppingRule) -> StoppingRule:
-        """The rule as it decides on such answers: by field, or as it is."""
+    def rule(self, rule: StoppingRule, budget: int) -> StoppingRule:
+        """The rule as it decides on such answers: by field or as it is, and not on what can never agree.
+
+        Args:
+            rule: when to stop.
+            budget: responses in all.
+        """
+        rule = Hopeless(rule, self._parts_of, budget)
         return self.extract.objects.rule(rule) if self.extract.objects else rule
 
     def vote(self, message: AIMessage) -> Vote:
@@ -173,6 +187,47 @@ class Ballot:
                 "never accepted alone; allow the model more tokens"
             )
         return [*told, *(self._meanings.notices if self._meanings else ())]
+
+    def hopeless(self, decision: Decision) -> list[str]:
+        """What never agrees, and the first time how to leave it out of the vote."""
+        if not decision.hopeless:
+            return []
+        names = decision.hopeless
+        differ = f"{' and '.join(names)} {'differs' if len(names) == 1 else 'differ'}"
+        told = f"{HOPELESS}: {differ} from response to response"
+        if not self._advised.issuperset(names):
+            self._advised.update(names)
+            told = f"{told}; to leave that out of the vote: {self._leaving_out(decision)}"
+            logger.warning("%s", told)
+        return [told]
+
+    def _leaving_out(self, decision: Decision) -> str:
+        """The option that leaves out of the vote what never agrees."""
+        names, objects = decision.hopeless, self.extract.objects
+        if arguments_of(decision.answer or "") is None:
+            kept = list(objects.leave_out) if objects and set(objects.leave_out) != set(REASONING) else []
+            by_field = "by_field=True, " if objects and objects.by_field else ""
+            return f"answer=json_object({by_field}leave_out={json.dumps([*kept, *names])})"
+        called, excluded = [name.split(".", 1) for name in names], self._tools.exclude_args
+        if isinstance(excluded, Mapping):
+            given = {tool: list(arguments) for tool, arguments in excluded.items()}
+            for tool, argument in called:
+                given.setdefault(tool, []).append(argument)
+            return f"tool_votes=ToolVotes(exclude_args={json.dumps(given)})"
+        kept = [] if set(excluded) == set(REASONING) else list(excluded)
+        kept = list(dict.fromkeys([*kept, *(argument for _, argument in called)]))
+        return f"tool_votes=ToolVotes(exclude_args={json.dumps(kept)})"
+
+    def _parts_of(self, answer: str) -> Mapping[str, str] | None:
+        """The arguments of calls, or the fields of an object; None of an answer that is one thing."""
+        if answer not in self._parts:
+            objects = self.extract.objects or (None if self.extract.texts_vote else ObjectVotes())
+            fields = objects.fields(answer) if objects else None
+            if not fields:  # what is decided by field is one thing, too
+                fields = {"": answer} if objects and objects.by_field else None
+            arguments = arguments_of(answer)
+            self._parts[answer] = fields if arguments is None else arguments
+        return self._parts[answer]
 
     def _in_time(self, read: Callable[[], Vote]) -> Vote:
         """What a response votes for, found while the question has time: formulas and users' functions may take long."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation, model_validator
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguard
@@ -73,6 +73,9 @@ class VoteFields(Recreated):
     calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
     """What ``calibration="online"`` or ``"mixture"`` learns with; made when it is None. Runnables that are given the
     same one learn together, as those do that LangChain makes of one with configurable fields."""
+
+    advised: SkipValidation[set[str]] = Field(default_factory=set, repr=False, exclude=True)
+    """The arguments and fields of which it was said once how to leave them out of the vote. Copies share it."""
 
 
 class Face(VoteFields):

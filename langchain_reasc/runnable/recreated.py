@@ -13,7 +13,7 @@ __all__ = ["Recreated"]
 
 
 class Recreated(Checked):
-    """A face of ReASC, made anew of its options whenever it is copied. One of them is its ``calibrator``."""
+    """A face of ReASC, made anew of its options whenever it is copied. Two are ``calibrator`` and ``advised``."""
 
     _learns_of: ClassVar[frozenset[str]] = frozenset({"model", "calibration", "measure", "online_state"})
     """Options with which what ``"online"`` or ``"mixture"`` has learned goes."""
@@ -22,7 +22,7 @@ class Recreated(Checked):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other options, checked like a new one. It shares the model and what has been learned."""
         changed = dict(update or {})
-        kept = self.model_fields_set | {"calibrator"}
+        kept = self.model_fields_set | {"calibrator", "advised"}
         if changed.keys() & self._learns_of:
             kept -= {"calibrator"}  # which learned of something else
         return self._recreated({name: getattr(self, name) for name in kept} | changed)
@@ -39,7 +39,7 @@ class Recreated(Checked):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the configuration only: what learns starts anew, so save :attr:`learned`, or give ``online_state``."""
-        kept = self.model_fields_set - {"calibrator"}
+        kept = self.model_fields_set - {"calibrator", "advised"}
         return _remade, (type(self), {name: getattr(self, name) for name in kept})
 
     @property

@@ -161,8 +161,8 @@ class ReASCResult:
 
     @property
     def undecided(self) -> bool:
-        """Whether budget or time was spent before the evidence was sufficient, or the answer is doubted."""
-        return self.decision.reason in ("budget", "timeout") or self.doubt is not None
+        """Whether the evidence was not sufficient when budget or time was spent, never will be, or is doubted."""
+        return self.decision.reason in ("budget", "timeout", "hopeless") or self.doubt is not None
 
     def abstained(self) -> "ReASCResult":
         """The same with an empty message in place of the winning one, with its account and its bill."""

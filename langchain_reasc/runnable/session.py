@@ -80,7 +80,7 @@ class Session:
         audit: bool = False,
     ) -> None:
         self._rule, self._ballot = rule, ballot
-        self._capped = ballot.rule(rule | Cap(max_samples))
+        self._capped = ballot.rule(rule | Cap(max_samples), max_samples)
         learning = on_finished is not None
         self._scorer = Scorer(
             measure, calibration=calibration, required=required, extract=ballot.extract, learning=learning
@@ -203,7 +203,7 @@ class Session:
         if not self._responses:
             raise self._failure()
         decision = self.decision or replace(
-            decide(self._ballot.rule(self._rule), list(self._responses.values())),
+            decide(self._ballot.rule(self._rule, self._max_samples), list(self._responses.values())),
             stop=True,
             reason=self._expired or "budget",
         )
@@ -214,6 +214,7 @@ class Session:
         likelihoods = self._likelihoods(decision)  # before the winner is settled: the support is that of the vote
         notices = [
             *self._notices,
+            *self._ballot.hopeless(decision),
             *self._audit.told(self._ballot, list(self._responses.values())),
             *self._scorer.notices(len(self._responses)),
             *failures_told(samples),

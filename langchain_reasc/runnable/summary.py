@@ -11,6 +11,8 @@ __all__ = ["PROMISES", "as_html", "as_text", "cost", "sentence", "shortened", "v
 
 PROMISES: Final = {"p_correct": "is right", "p_agree": "agrees with further responses"}
 """What a probability is one of, by its name: agreement is not correctness."""
+HOPELESS: Final = "agreement is hopeless"
+"""What the notice of it begins with."""
 _SHOWN: Final = 5  # answers, and notices
 
 
@@ -41,6 +43,8 @@ def _ending(result: "ReASCResult") -> str:
             return f"decided: {gave}, and further ones would hardly change that ({sure})"
         case "window":
             return f"decided: {gave}, and so did all of the last window"
+        case "hopeless":
+            return "undecided: " + next(one for one in result.notices if one.startswith(HOPELESS))
         case "timeout":
             return f"undecided: the time is over, and {gave}"
         case _:

@@ -78,6 +78,7 @@ class Terms:
     tool_votes: ToolVotes = field(default_factory=ToolVotes)
     abstain_below: float | None = None
     audit: float = 0.05
+    advised: set[str] = field(default_factory=set)
 
     def question(
         self,
@@ -212,6 +213,7 @@ class Terms:
             clock=question.clock,
             cutoff=question.cutoff,
             deserves_vote=question.deserves_vote,
+            advised=self.advised,
         )
 
     @property

@@ -234,7 +234,7 @@ def test_a_calibration_that_cannot_be_read_is_refused_when_the_middleware_is_mad
 
 
 def test_it_takes_every_option_of_the_chat_model() -> None:
-    assert VoteOptions.__annotations__.keys() == Face.model_fields.keys() - {"model"}
+    assert VoteOptions.__annotations__.keys() == Face.model_fields.keys() - {"model", "advised"}
     assert not VoteOptions.__required_keys__
 
 

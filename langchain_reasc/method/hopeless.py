@@ -1,0 +1,141 @@
+"""Answers of which a part is written anew each time: to notice early that it will never agree."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.partitions import default_components, likelihoods
+from langchain_reasc.method.stopping import StoppingRule
+
+__all__ = ["Hopeless", "chance_of_agreement"]
+
+_PAIRS_PER_CHOICE: Final = 3
+_MOST_CHOICES: Final = 8
+_PIECE: Final = re.compile(r"\S{1,8}")  # a word, or as much of a text without spaces
+
+
+@dataclass(frozen=True)
+class Hopeless(StoppingRule):
+    """Applies a rule to answers with named parts, and stops too where the parts that disagree always will.
+
+    A part, such as the argument ``body`` of a call, is hopeless where :func:`chance_of_agreement` is below ``chance``.
+    Sampling stops once the rule is satisfied with the answers without such parts. The best of them is then the one that
+    agrees in the rest, and it is no decision: the reason is ``hopeless``, whatever is done with what is undecided.
+
+    Attributes:
+        rule: decides on the answers.
+        parts: the parts of an answer, name -> spelling; None for an answer that has none.
+        budget: responses in all.
+        chance: how likely agreement must be for sampling to go on.
+    """
+
+    called: ClassVar[str] = "hopeless"
+    rule: StoppingRule
+    parts: Callable[[str], Mapping[str, str] | None]
+    budget: int
+    chance: float = 0.03
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        decision = self.rule(responses)
+        given = [None if one.answer is None else self.parts(one.answer) for one in responses]
+        voting = [parts for parts in given if parts is not None]
+        if decision.stop or len(voting) < 2 or len(voting) < sum(one.answer is not None for one in responses):
+            return decision
+        left = self.budget - len(responses)
+        names = dict.fromkeys(name for parts in voting for name in parts)
+        hopeless = [
+            name
+            for name in names
+            if chance_of_agreement([parts.get(name, "") for parts in voting], left, enough=self.chance) < self.chance
+        ]
+        if not hopeless:
+            return decision
+        rests = [None if parts is None else _without(parts, hopeless) for parts in given]
+        rest = self.rule([one.voting(spelled) for one, spelled in zip(responses, rests, strict=True)])
+        if not rest.stop:
+            return decision
+        weights = self.weights(responses)
+        agreeing = [at for at, spelled in enumerate(rests) if spelled is not None and spelled == rest.answer]
+        best = max(agreeing, key=lambda at: weights[at])
+        return replace(decision, stop=True, reason="hopeless", answer=responses[best].answer, hopeless=tuple(hopeless))
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        """Those of the rule."""
+        return self.rule.weights(responses)
+
+
+def chance_of_agreement(values: Sequence[str], left: int, *, enough: float = 1.0) -> float:
+    """How likely values that all differ so far agree yet: that one has a quarter of the votes in the end.
+
+    It is an upper bound, and 1 where two values are equal. Values come as in the mixture of Pitman–Yor processes of
+    :mod:`.partitions`. How often two of them agree, q, is thought to depend on how much is chosen anew in each: a text
+    in which w choices are made, in each of which two responses agree with probability a, agrees with another with
+    q = a^w. With a uniform in (0, 1), the density of q is that of Beta(1/w, 1): one word may agree with any
+    probability, a letter of 100 words nearly always or hardly ever. By that density the components are weighted, each
+    for its own q = (1 − d) / (1 + α); the probability that q is below all of theirs is that of a process whose values
+    never agree.
+
+    Of two consecutive values, the pairs of neighbouring words are counted that only one of them has. Where there are
+    fewest, one in three is taken to be a choice, and no more than eight in all: at a low temperature, a model may
+    repeat a long text. The number of a value's votes to come is Beta-binomial in each component, and the sum over all
+    values, those still to come as well, is at least the probability that one of them gets there.
+
+    Args:
+        values: of the responses so far, in launch order; at least one.
+        left: responses to come.
+        enough: a chance that is not below this need not be exact.
+    """
+    if len(values) < 2 or len({*values}) < len(values) or left <= 0:
+        return 1.0
+    least = _chance(len(values), left, _MOST_CHOICES)
+    if least >= enough:  # long texts need not be compared
+        return least
+    differing = min(_differing(one, other) for one, other in pairwise(values))
+    return _chance(len(values), left, min(_MOST_CHOICES, max(1, differing // _PAIRS_PER_CHOICE)))
+
+
+@lru_cache(maxsize=1024)
+def _chance(given: int, left: int, choices: int) -> float:
+    from scipy.stats import betabinom  # deferred: heavy
+
+    components = default_components()
+    discount, concentration = np.asarray(components).T
+    agreeing = (1 - discount) / (1 + concentration)
+    never = float(agreeing.min() ** (1 / choices))
+    prior = agreeing ** (1 / choices - 1)
+    weights = (1 - never) * prior / prior.sum() * likelihoods([(1,) * given], components)[0]
+    needed, values = max(2, -(-(given + left) // 4)), np.full(len(components), float(given))
+
+    def reach(votes: int, drawn: int) -> npt.NDArray[np.float64]:
+        """P(a value with one vote of so many gets as many more as this), of each component."""
+        chance: npt.NDArray[np.float64] = betabinom.sf(
+            votes - 1, given + left - drawn, 1 - discount, drawn - 1 + concentration + discount
+        )
+        return chance
+
+    reached = given * reach(needed - 1, given)
+    for drawn in range(given, given + left):  # a value that comes then for the first time
+        new = np.maximum((concentration + discount * values) / (drawn + concentration), 0.0)
+        values = values + new
+        reached = reached + new * reach(needed - 1, drawn + 1)
+    return float(weights @ np.minimum(reached, 1.0) / (weights.sum() + never))
+
+
+@lru_cache(maxsize=64)
+def _differing(one: str, other: str) -> int:
+    """Pairs of neighbouring words that one of two texts has, and the other has not."""
+    pairs, others = (Counter(pairwise(_PIECE.findall(text))) for text in (one, other))
+    return max((pairs - others).total(), (others - pairs).total())
+
+
+def _without(parts: Mapping[str, str], names: Sequence[str]) -> str:
+    return json.dumps({name: value for name, value in parts.items() if name not in names}, sort_keys=True)

@@ -1,0 +1,89 @@
+"""Parts of answers that can never agree: when that is noticed, what is given then, and how often it is fooled."""
+
+import json
+from typing import Any
+
+import pytest
+
+from langchain_reasc import ASC, ESC, Cap, FiniteHorizon, Response, decide
+from langchain_reasc.method.hopeless import Hopeless, chance_of_agreement
+from studies.hopeless_calls import OTHERS, SHARES, cost, samples
+
+RULE = FiniteHorizon() | Cap(16)
+DRAFT = (
+    "Dear Ann, thank you for writing; {0} we are looking into it {0} and shall answer {0} by the end of the week {0}."
+)
+
+
+def draft(number: int) -> str:
+    return " ".join(f"{word}{number}" for word in DRAFT.split())
+
+
+def mails(*calls: tuple[str, str]) -> list[Response]:
+    return [Response(json.dumps({"to": to, "body": body})) for to, body in calls]
+
+
+def decided(*calls: tuple[str, str], rule: Any = RULE) -> Any:
+    return decide(Hopeless(rule, json.loads, 16), mails(*calls))
+
+
+@pytest.mark.parametrize("rule", [RULE, ASC() | Cap(16), ESC() | Cap(16)], ids=["horizon", "ASC", "ESC"])
+def test_it_stops_once_the_rest_is_decided(rule: Any) -> None:
+    decision = decided(*(("ann", draft(at)) for at in range(16)), rule=rule)
+    assert (decision.stop, decision.reason, decision.hopeless) == (True, "hopeless", ("body",))
+    assert decision.samples <= 8 and len(decision.evidence) == decision.samples
+
+
+def test_the_best_call_is_one_whose_rest_is_that_of_most() -> None:
+    decision = decided(*(("bob" if at in (0, 3) else "ann", draft(at)) for at in range(16)))
+    assert (decision.reason, json.loads(decision.answer)) == ("hopeless", {"to": "ann", "body": draft(1)})
+    assert decision.samples > decided(*(("ann", draft(at)) for at in range(16))).samples  # the rest took longer
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [("ann", draft(at % 3)) for at in range(16)],
+        [("ann", "yes") for _ in range(16)],
+        [("ann", f"{at % 2}") for at in range(16)],
+        [(f"{at % 2}", draft(at)) for at in range(16)],  # to whom is undecided to the end
+    ],
+    ids=["three drafts", "one answer", "two answers", "an open rest"],
+)
+def test_where_something_may_agree_yet_it_decides_as_without(calls: list[tuple[str, str]]) -> None:
+    decision = decided(*calls)
+    assert decision == decide(RULE, mails(*calls)) and decision.hopeless == ()
+
+
+def test_answers_without_parts_are_none_of_its_business() -> None:
+    ordinary = [Response(str(at)) for at in range(16)]
+    rule = Hopeless(RULE, lambda answer: None, 16)
+    assert [decide(rule, ordinary[:n]) for n in range(17)] == [decide(RULE, ordinary[:n]) for n in range(17)]
+    mixed = [*mails(*(("ann", draft(at)) for at in range(15))), Response("no call")]
+    parts = {one.answer: json.loads(one.answer) for one in mixed[:15]}
+    assert decide(Hopeless(RULE, parts.get, 16), [mixed[15], *mixed[:15]]).reason == "budget"
+
+
+def test_the_chance_of_agreement() -> None:
+    words = [chance_of_agreement([str(at) for at in range(n)], 16 - n) for n in range(2, 16)]
+    texts = [chance_of_agreement([draft(at) for at in range(n)], 16 - n) for n in range(2, 16)]
+    assert words == sorted(words, reverse=True) and texts == sorted(texts, reverse=True)
+    assert all(text <= word for text, word in zip(texts, words, strict=True))
+    assert chance_of_agreement(["a"] * 5, 11) == 1.0 and chance_of_agreement(["a", "b"], 0) == 1.0
+    assert chance_of_agreement(["a", "b", "c", "b"], 12) == 1.0
+    near = [draft(1), draft(1).replace("Ann", "Eve")]
+    assert chance_of_agreement(near, 14) == pytest.approx(chance_of_agreement(["Ann", "Eve"], 14))
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("others", OTHERS)
+def test_where_words_agree_it_is_hardly_ever_fooled(share: float, others: int) -> None:
+    """The null: with three in ten at worst, 16 others beside; see ``python -m studies.hopeless_calls``."""
+    found = cost(share, others, words=1, questions=100)
+    assert found.stopped <= (0.05 if (share, others) == (0.3, 16) else 0.01)
+    assert found.without - found.right <= (0.02 if (share, others) == (0.3, 16) else 0.0)
+
+
+@pytest.mark.parametrize(("words", "most"), [(1, 9), (10, 8), (40, 5), (400, 5)])
+def test_how_many_responses_it_takes_where_all_differ(words: int, most: int) -> None:
+    assert 4 <= samples(words, questions=5) <= most
