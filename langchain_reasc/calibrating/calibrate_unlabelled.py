@@ -1,10 +1,10 @@
 """Calibrating a chat model without right answers: each question is asked until the votes on it are clear."""
 
 import asyncio
+import os
 from functools import partial
 from typing import Literal
 
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
@@ -36,6 +36,7 @@ def calibrate_unlabelled(
     max_samples: int = DEFAULT_BUDGET,
     concurrency: int = 8,
     seed: int = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
     config: RunnableConfig | None = None,
     progress: Progress = None,
 ) -> Calibration:
@@ -60,6 +61,8 @@ def calibrate_unlabelled(
         max_samples: responses to a question at most, in use as here.
         concurrency: questions in flight at once, each with up to 4 responses.
         seed: the seed of everything random in the calibration.
+        checkpoint: a file that keeps what each question taught, without any text, until all are asked: a call that was
+            interrupted goes on from there.
         config: callbacks, tags and metadata of the calls.
         progress: True for a bar, or a function called with (questions asked, questions).
 
@@ -78,6 +81,7 @@ def calibrate_unlabelled(
         concurrency,
         ensure_config(config),
         measure,
+        checkpoint,
         answer=answer,
         fixed_prompt=fixed_prompt,
         tool_votes=tool_votes or ToolVotes(),
@@ -87,10 +91,12 @@ def calibrate_unlabelled(
     cutoff = Cutoff()
     with DaemonExecutor(concurrency, "calibrate") as threads, shown(progress, len(asked.prompts)) as move:
         try:
-            asking = [threads.submit(asked.drawn, cutoff, prompt) for prompt in asked.prompts]
-            for _ in as_they_end(asking):
+            asking = {at: threads.submit(asked.drawn, cutoff, at) for at in asked.missing}
+            for _ in range(len(asked.prompts) - len(asking)):
                 move()
-            drawn = [one.result() for one in asking]
+            for _ in as_they_end(asking.values()):
+                move()
+            drawn = {at: one.result() for at, one in asking.items()}
         finally:  # after Ctrl-C nobody waits for the others
             cutoff.give_up()
             threads.shutdown(wait=False, cancel_futures=True)
@@ -110,6 +116,7 @@ async def acalibrate_unlabelled(
     max_samples: int = DEFAULT_BUDGET,
     concurrency: int = 8,
     seed: int = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
     config: RunnableConfig | None = None,
     progress: Progress = None,
 ) -> Calibration:
@@ -120,6 +127,7 @@ async def acalibrate_unlabelled(
         concurrency,
         ensure_config(config),
         measure,
+        checkpoint,
         answer=answer,
         fixed_prompt=fixed_prompt,
         tool_votes=tool_votes or ToolVotes(),
@@ -129,16 +137,18 @@ async def acalibrate_unlabelled(
     places = asyncio.Semaphore(concurrency)
     with shown(progress, len(asked.prompts)) as move:
 
-        async def one(prompt: list[BaseMessage]) -> Drawn | Exception:
+        async def one(at: int) -> Drawn | Exception:
             async with places:
-                drawn = await asked.adrawn(prompt)
+                drawn = await asked.adrawn(at)
             move()
             return drawn
 
         async with asyncio.TaskGroup() as tasks:
-            asking = [tasks.create_task(one(prompt)) for prompt in asked.prompts]
-    cutoff = Cutoff()
-    fit = partial(asked.calibration, [one.result() for one in asking], cutoff, threshold=threshold, seed=seed)
+            asking = {at: tasks.create_task(one(at)) for at in asked.missing}
+            for _ in range(len(asked.prompts) - len(asking)):
+                move()
+    drawn, cutoff = {at: one.result() for at, one in asking.items()}, Cutoff()
+    fit = partial(asked.calibration, drawn, cutoff, threshold=threshold, seed=seed)
     try:
         return await asyncio.to_thread(fit)
     finally:

@@ -1,8 +1,9 @@
 """Questions without right answers, and what is drawn for them to calibrate on."""
 
+import asyncio
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -10,8 +11,9 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
+from langchain_reasc.calibrating.checkpoint import Checkpoint
 from langchain_reasc.calibrating.grading import Graded, graded
-from langchain_reasc.calibration import Calibration
+from langchain_reasc.calibration import Calibration, Fingerprint
 from langchain_reasc.calibration.consensus import Observed
 from langchain_reasc.calibration.learner import MadeOf, calibrate_observed
 from langchain_reasc.calibration.selection import candidate_measures
@@ -69,6 +71,7 @@ class Unlabelled:
         config: callbacks, tags and metadata of the calls.
         concurrency: questions in flight at once.
         measures: the candidates for scoring a response.
+        checkpoint: keeps what each question leaves to learn from; None keeps nothing.
     """
 
     solver: Solver
@@ -77,6 +80,7 @@ class Unlabelled:
     config: RunnableConfig
     concurrency: int
     measures: Sequence[Measure]
+    checkpoint: Checkpoint | None = None
 
     @classmethod
     def of(
@@ -86,6 +90,7 @@ class Unlabelled:
         concurrency: int,
         config: RunnableConfig,
         measure: Measure | Literal["auto"],
+        checkpoint: str | os.PathLike[str] | None,
         **options: Any,
     ) -> "Unlabelled":
         """Read, and checked before anything is paid for.
@@ -119,44 +124,78 @@ class Unlabelled:
         )
         measures = candidate_measures([*SIGNALS, VERBALIZED]) if measure == "auto" else [measure]
         prompts, references = [to_messages(value) for value, _ in pairs], [right for _, right in pairs]
-        return cls(solver, prompts, references, config, concurrency, measures)
+        asked = cls(solver, prompts, references, config, concurrency, measures)
+        if checkpoint is None:
+            return asked
+        holds_for = f"{asked._fingerprint().model_dump_json()} {solver.max_samples}"
+        return replace(asked, checkpoint=Checkpoint(checkpoint, holds_for, measures))
 
-    def drawn(self, cutoff: Cutoff, prompt: list[BaseMessage]) -> Drawn | Exception:
+    @property
+    def missing(self) -> list[int]:
+        """The questions that are still to be asked; one whose right answer is known always is, to be graded."""
+        return [
+            at
+            for at, prompt in enumerate(self.prompts)
+            if self.checkpoint is None or self.references[at] is not None or not self.checkpoint.holds(prompt)
+        ]
+
+    def drawn(self, cutoff: Cutoff, at: int) -> Drawn | Exception:
         """The responses to a question, in a thread of a pool; or why there are none."""
         finished: list[Finished] = []
         try:
-            question = self._question(prompt, finished, cutoff)
+            question = self._question(self.prompts[at], finished, cutoff)
             result = self.solver.solve(question, self.config)
         except Exception as error:
             return _left_out(error)
+        self._keep(at, finished[0])
         return Drawn.of(finished[0], result)
 
-    async def adrawn(self, prompt: list[BaseMessage]) -> Drawn | Exception:
+    async def adrawn(self, at: int) -> Drawn | Exception:
         """The same in an event loop."""
         finished: list[Finished] = []
         try:
-            question = self._question(prompt, finished, Cutoff())
+            question = self._question(self.prompts[at], finished, Cutoff())
             result = await self.solver.asolve(question, self.config)
         except Exception as error:
             return _left_out(error)
+        await asyncio.to_thread(self._keep, at, finished[0])
         return Drawn.of(finished[0], result)
 
-    def calibration(self, drawn: Sequence[Drawn | Exception], cutoff: Cutoff, **options: Any) -> Calibration:
-        """What the responses that came are calibrated to."""
-        came = [(at, one) for at, one in enumerate(drawn) if isinstance(one, Drawn)]
-        if not came:
+    def calibration(self, drawn: Mapping[int, Drawn | Exception], cutoff: Cutoff, **options: Any) -> Calibration:
+        """What the responses that came are calibrated to.
+
+        Args:
+            drawn: what came of each question that was missing.
+            cutoff: tells when the call is given up.
+            options: those of :func:`~langchain_reasc.calibration.learner.calibrate_observed`.
+        """
+        came = [(at, one) for at, one in drawn.items() if isinstance(one, Drawn)]
+        held = [prompt for at, prompt in enumerate(self.prompts) if at not in drawn]
+        if not (came or held):
             raise CalibrationDataError(f"none of the {len(drawn)} questions gave a response; the first: {drawn[0]!r}")
         made_of: MadeOf = {}
         questions = [observed(one.finished, self.measures, made_of) for _, one in came]
-        solver, model = self.solver, self.solver.model.resolved(self.config)
-        return calibrate_observed(
-            list(self._labelled(came, questions, cutoff)),
+        known = [self.checkpoint.observed(prompt, made_of) for prompt in held] if self.checkpoint else []
+        solver = self.solver
+        calibration = calibrate_observed(
+            [*known, *self._labelled(came, questions, cutoff)],
             self.measures,
             budget=solver.max_samples,
             made_of=made_of,
-            fingerprint=model.fingerprint(self.prompts[0], prompt=solver.fixed_prompt, answer=solver.answer),
+            fingerprint=self._fingerprint(),
             **options,
         )
+        if self.checkpoint:
+            self.checkpoint.remove()
+        return calibration
+
+    def _fingerprint(self) -> Fingerprint:
+        model = self.solver.model.resolved(self.config)
+        return model.fingerprint(self.prompts[0], prompt=self.solver.fixed_prompt, answer=self.solver.answer)
+
+    def _keep(self, at: int, finished: Finished) -> None:
+        if self.checkpoint and self.references[at] is None:
+            self.checkpoint.keep(self.prompts[at], finished)
 
     def _labelled(
         self, came: Sequence[tuple[int, Drawn]], questions: Sequence[Observed], cutoff: Cutoff

@@ -41,10 +41,11 @@ def calibrate_without_labels(
     from langchain_reasc.exceptions import ConfigurationError
     from langchain_reasc.models.prepared import PreparedModel
 
+    out.parent.mkdir(parents=True, exist_ok=True)
     if spec == "recorded":
         raise ConfigurationError("--signal recorded goes with --pool: its scores are those of recorded responses")
     questions = read_unlabelled(data, limit=limit, **fields)
-    prompt = (template or Template()).after(system)
+    prompt, checkpoint = (template or Template()).after(system), out.with_name(f"{out.name}.unfinished")
     for notice in PreparedModel.of(model, logprobs=True).notices:
         remark(notice)
     try:
@@ -57,16 +58,15 @@ def calibrate_without_labels(
                 measure="auto" if spec == "auto" else spec,
                 concurrency=concurrency,
                 seed=seed,
+                checkpoint=checkpoint,
                 progress=move,
             )
     except KeyboardInterrupt:
         remark(
-            f"{out} was not written: it is made once all {len(questions)} questions are asked, and their responses are "
-            'not kept. --limit asks fewer; in Python, calibration="online" with online_state=... keeps what each '
-            "question teaches"
+            f"{out} was not written: it is made once all {len(questions)} questions are asked. What those taught that "
+            f"were asked is in {checkpoint}: run the same command again to go on"
         )
         raise
-    out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
     console = stdout()
     for line in explained_consensus(

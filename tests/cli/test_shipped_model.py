@@ -221,20 +221,25 @@ def test_ctrl_c_is_clean_and_recording_goes_on_afterwards(tmp_path: Path) -> Non
     assert len(read_pool(path).questions) == done + 1
 
 
-def test_ctrl_c_without_labels_says_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def interrupted_after_one(title: str) -> Iterator[Callable[[int, int], None]]:
-        def move(done: int, total: int) -> None:
-            raise KeyboardInterrupt
+def test_ctrl_c_without_labels_keeps_what_was_learned(tmp_path: Path) -> None:
+    questions, out, undisturbed = tmp_path / "q.txt", tmp_path / "c.json", tmp_path / "d.json"
+    unfinished = tmp_path / "c.json.unfinished"
+    asked = [f"Kira has {n} roses and wants {n + 30}. How many more?" for n in range(24)]
+    questions.write_text("\n".join(asked), encoding="utf-8")
 
-        yield move
+    def learned() -> int:
+        return len(unfinished.read_text(encoding="utf-8").splitlines()) if unfinished.exists() else 0
 
-    monkeypatch.setattr(unlabelled, "progress", interrupted_after_one)
-    questions, out = tmp_path / "q.txt", tmp_path / "c.json"
-    questions.write_text(f"{EASY}\n{QUESTION}\n", encoding="utf-8")
-    said = reasc("calibrate", "--unlabelled", questions, "--out", out, code=130).stderr
-    assert "c.json was not written" in said and "online_state=..." in said and said.endswith("interrupted\n")
-    assert not out.exists()
+    options = ("--unlabelled", questions, "--concurrency", 1)
+    said = interrupted("calibrate", *options, "--out", out, begun=lambda: learned() >= 2)
+    assert f"is in {unfinished}" in " ".join(said.split()) and not out.exists()
+    assert "Kira" not in unfinished.read_text(encoding="utf-8")
+    half = unfinished.read_text(encoding="utf-8")
+    unfinished.write_text(half + '{"key": "half a li', encoding="utf-8")  # as a crash may leave it
+    reasc("calibrate", *options, "--out", out)
+    assert not unfinished.exists()
+    reasc("calibrate", *options, "--out", undisturbed)
+    assert load_calibration(out).n == load_calibration(undisturbed).n == 24
 
 
 def test_questions_of_ones_own_as_csv(tmp_path: Path) -> None:
