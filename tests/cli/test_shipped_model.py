@@ -3,8 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint, load_calibration, save_calibration
 from langchain_reasc.calibration.asked import confidence_part
-from langchain_reasc.cli import main, unlabelled
+from langchain_reasc.cli import main
 from langchain_reasc.models.stated import instruction
 from langchain_reasc.pools import read_pool
 

@@ -1,6 +1,7 @@
 """calibrate_unlabelled: what it draws, what it learns from, and what it leaves out."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,31 @@ def test_what_cannot_be_is_said_before_anything_is_paid_for(runner: Any) -> None
     with pytest.raises(ConfigurationError, match="max_samples must be 2 or more, got 1"):
         runner.calibrate_unlabelled(model, QUESTIONS, max_samples=1)
     assert model.log.calls == []
+
+
+@pytest.mark.parametrize("changed", [{}, {"max_samples": 5}, {"answer": "text"}], ids=["the same", "budget", "answer"])
+def test_a_call_that_was_interrupted_goes_on_from_its_checkpoint(
+    runner: Any, fits: Any, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    def script(question: str, index: int) -> Reply:
+        if question == "q3" and interrupts:
+            raise KeyboardInterrupt
+        return two_of_three(question, index)
+
+    options = {"measure": TOP_K, "max_samples": 6, "concurrency": 1, "checkpoint": tmp_path / "unfinished"}
+    interrupts, known = True, [("q5", "1")]
+    with pytest.raises(KeyboardInterrupt):
+        runner.calibrate_unlabelled(Scripted(script=script), ["q0", "q1", *known, "q3"], **options)
+    interrupts, model = False, Scripted(script=script)
+    runner.calibrate_unlabelled(model, ["q0", "q1", *known, "q3", "q4"], **{**options, **changed})
+    asked = {question for question, _ in model.log.calls}
+    assert asked == ({"q0", "q1", "q3", "q4", "q5"} if changed else {"q3", "q4", "q5"})  # known answers are graded anew
+    assert not options["checkpoint"].exists()
+    [fit] = fits
+    runner.calibrate_unlabelled(model, ["q0", "q1", *known, "q3", "q4"], **{**options, **changed, "checkpoint": None})
+    undisturbed = fits[1]
+    assert sorted(map(repr, fit.questions)) == sorted(map(repr, undisturbed.questions))
+    assert fit.options["made_of"] == undisturbed.options["made_of"]
 
 
 def test_nothing_but_failures(runner: Any) -> None:
