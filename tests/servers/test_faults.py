@@ -53,7 +53,12 @@ EVERYWHERE: Final = {
     "usage in words": Failure("ValidationError", "valid integer", "it is 42"),
 }
 FAILURES: Final[dict[str, dict[str, Failure]]] = {
-    "ChatOpenAI": {**EVERYWHERE, "HTML": NOTHING_CAME, "unstreamed reply": NOTHING_CAME},
+    "ChatOpenAI": {
+        **EVERYWHERE,
+        "HTML": NOTHING_CAME,
+        "unstreamed reply": NOTHING_CAME,
+        "empty choices": Failure("SamplingError", "finish.reason", ""),
+    },
     "ChatOpenAICompatible": {**EVERYWHERE, "HTML": NO_STREAM, "unstreamed reply": NO_STREAM, "empty choices": SILENT},
 }
 PASSING: Final = {"429", "500", "502", "503", "no first token"}
