@@ -74,7 +74,7 @@ class ChatOpenAICompatible(ServedModel):
             logprobs: bool | None = None,
             top_logprobs: int | None = None,
             timeout: float | None = None,
-            sample_timeout: float | None = None,
+            sample_timeout: float | None = 3600.0,
             question_timeout: float | None = None,
             samples_per_request: int = 1,
             max_retries: int | None = None,

@@ -11,7 +11,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
-from openai import BaseModel, DefaultAsyncHttpxClient
+from openai import BaseModel
+
+from langchain_reasc_openai.routing.transport import bounded_client
 
 __all__ = [
     "CLIENT_FIELDS",
@@ -127,7 +129,7 @@ def with_own_connections(client: BaseChatModel) -> tuple[BaseChatModel, Callable
     """
     if not is_of_langchain_openai(client) or client.root_async_client is None:
         return client, None
-    http = None if client.http_async_client else DefaultAsyncHttpxClient()
+    http = None if client.http_async_client else bounded_client(client.root_async_client.base_url)
     changes = {"max_retries": 0} if http is None else {"max_retries": 0, "http_client": http}
     root = client.root_async_client.with_options(**changes)
     update = {"root_async_client": root, "async_client": root.chat.completions, "stream_chunk_timeout": None}

@@ -34,8 +34,8 @@ class ServedModel(ServerFields, SamplerFields, Closing):
     """Always False: the Responses API returns no logprobs through langchain-openai."""
     samples_per_request: int = Field(default=1, ge=1)
     """Samples of :meth:`sample` that share a request, by ``n``; llama-server takes no more than its ``--parallel``."""
-    sample_timeout: float | None = Field(default=None, gt=0)
-    """Seconds that one of the samples of :meth:`sample` may take, all its attempts together."""
+    sample_timeout: float | None = Field(default=3600.0, gt=0)
+    """Seconds that one of the samples of :meth:`sample` may take, all its attempts together; None for any time."""
     question_timeout: float | None = Field(default=None, gt=0)
     """Seconds that all samples of one call of :meth:`sample` may take."""
 

@@ -17,6 +17,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_reasc.answers.ending import says_how_it_ended
+from langchain_reasc.models.bound import ResponseBound, abounded, bounded, token_limit
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.cutoff import CUTOFF, Cutoff, aread, read
 from langchain_reasc.models.logprobs import count_tokens
@@ -54,14 +55,17 @@ def is_cuttable(model: BaseChatModel) -> bool:
     return "_stream" in model.__dict__
 
 
-def _streaming(reader: Any) -> Any:
-    """Wraps ``_stream`` (read by :func:`read`) or ``_astream`` (by :func:`aread`)."""
+def _streaming(reader: Any, within: Any) -> Any:
+    """Wraps ``_stream`` (read by :func:`read`) or ``_astream`` (by :func:`aread`), and holds it ``within`` a bound."""
 
     def wrapper(model: BaseChatModel, original: Any) -> Any:
         @wraps(original)
         def stream(messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
             chunks, cutoff = original(messages, *args, **kwargs), CUTOFF.get()
-            return chunks if cutoff is None else reader(chunks, cutoff, _Ending(model, messages, cutoff).chunk)
+            if cutoff is None:
+                return chunks
+            ending, bound = _Ending(model, messages, cutoff), ResponseBound(token_limit(model, kwargs))
+            return reader(within(chunks, bound, ending.at_limit), cutoff, ending.chunk)
 
         return stream
 
@@ -106,13 +110,17 @@ class _Ending:
     def __init__(self, model: BaseChatModel, messages: list[BaseMessage], cutoff: Cutoff) -> None:
         self._model, self._messages, self._cutoff = model, messages, cutoff
 
-    def chunk(self, before: list[ChatGenerationChunk]) -> ChatGenerationChunk:
+    def at_limit(self, before: list[ChatGenerationChunk]) -> ChatGenerationChunk:
+        """The last chunk of a stream that has gone past its limit of tokens."""
+        return self.chunk(before, "length")
+
+    def chunk(self, before: list[ChatGenerationChunk], reason: str = CANCELLED) -> ChatGenerationChunk:
         """The last chunk of a stream: why it ended, and the usage that has not come."""
         told = [{**(chunk.generation_info or {}), **chunk.message.response_metadata} for chunk in before]
         if any(map(says_how_it_ended, told)):  # it had ended, and only its usage was to come
             ended: dict[str, Any] = {}
         else:
-            ended = {FINISH_REASON: CANCELLED, **self._model_name(told)}
+            ended = {FINISH_REASON: reason, **self._model_name(told)}
         missing = self._missing_usage(before, told, ended)
         in_blocks = bool(before) and not isinstance(before[-1].message.content, str)
         return ChatGenerationChunk(
@@ -152,8 +160,8 @@ class _Ending:
 
 
 _WRAPPERS: Final = {
-    "_stream": _streaming(read),
-    "_astream": _streaming(aread),
+    "_stream": _streaming(read, bounded),
+    "_astream": _streaming(aread, abounded),
     "_generate": _generate,
     "_agenerate": _agenerate,
 }

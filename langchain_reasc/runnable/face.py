@@ -50,8 +50,9 @@ class VoteFields(Recreated):
     ``rule`` it has no place."""
     on_missing_confidence: Literal["error", "count"] = "error"
     """What to do with a response without logprobs where a calibration needs them: refuse, or count it as one vote."""
-    sample_timeout: float | None = Field(default=None, gt=0)
-    """Seconds a sample may take from its launch. One that takes longer has failed, which costs only itself."""
+    sample_timeout: float | None = Field(default=3600.0, gt=0)
+    """Seconds a sample may take from its launch; None for any time. One that takes longer has failed, which costs only
+    itself. A server that sends something now and then, and never ends, is noticed by this alone."""
     timeout: float | None = Field(default=None, gt=0)
     """Seconds a question may take, but for those in which it waits for others of its batch. Then what still runs is cut
     off, and the responses that have ended decide."""

@@ -58,10 +58,27 @@ def redirect(code: int, target: str) -> Answer:
 @pytest.mark.parametrize("code", [307, 308])
 def test_a_redirect_that_keeps_the_request_is_followed_without_the_key(code: int, runner: Any, chat: Chat) -> None:
     with serving(RIGHT) as elsewhere, serving(redirect(code, elsewhere.url)) as served:
-        result = runner.solve(ReASCRunnable(model=chat(served.url)), "q")
+        model = chat(served.url, default_headers={"x-team-key": "secret"})
+        result = runner.solve(ReASCRunnable(model=model), "q")
     assert (result.answer, result.failures) == ("42", ())
-    assert {headers["authorization"] for headers in served.headers} == {f"Bearer {KEY}"}
+    asked = {(headers["authorization"], headers["x-team-key"]) for headers in served.headers}
+    assert asked == {(f"Bearer {KEY}", "secret")}
     assert not any("authorization" in headers for headers in elsewhere.headers), "another port: a stranger"
+    if chat.name == "ChatOpenAICompatible":
+        assert not any("secret" in headers.values() for headers in elsewhere.headers)
+
+
+def test_a_redirect_on_the_same_server_keeps_the_key(runner: Any, chat: Chat) -> None:
+    async def once(exchange: Exchange) -> None:
+        if "?there" in exchange.path:
+            await RIGHT(exchange)
+        else:
+            await exchange.reply(307, location="/v1/chat/completions?there")
+
+    with serving(once) as served:
+        result = runner.solve(ReASCRunnable(model=chat(served.url, default_headers={"x-team-key": "secret"})), "q")
+    assert (result.answer, result.failures) == ("42", ())
+    assert {(one["authorization"], one["x-team-key"]) for one in served.headers} == {(f"Bearer {KEY}", "secret")}
 
 
 @pytest.mark.parametrize("code", [301, 302, 303])

@@ -30,6 +30,8 @@ _BLOCKS: Final = {
 _MAX_DIMENSIONS: Final = 4
 _MAX_NAME: Final = 1 << 16
 _MAX_LAYERS: Final = 512  # LLAMA_MAX_LAYERS in llama.cpp's src/llama-hparams.h
+_MAX_EXPERTS: Final = 512  # LLAMA_MAX_EXPERTS, in the same file
+_ROPE_SCALINGS: Final = ("none", "linear", "yarn", "longrope")
 _TOKENS: Final = "tokenizer.ggml.tokens"
 
 
@@ -52,13 +54,20 @@ class GGUFHeader:
 
 def out_of_range(metadata: Mapping[str, MetadataValue]) -> str | None:
     """What is wrong with values that llama.cpp does not refuse but asserts, which ends the process; None if nothing."""
+    model = f"{metadata.get('general.architecture')}."
+    layers, experts = metadata.get(f"{model}block_count", 1), metadata.get(f"{model}expert_count", 0)
+    most = {"block_count": _MAX_LAYERS, "expert_count": _MAX_EXPERTS, "nextn_predict_layers": layers}
+    if not experts:
+        most |= {"expert_used_count": 0, "expert_group_count": 0}
+    for name, limit in most.items():
+        value, least = metadata.get(model + name), int(name == "block_count")
+        if value is not None and not (isinstance(value, int) and isinstance(limit, int) and least <= value <= limit):
+            return f"{model}{name} is {value!r}, and llama.cpp takes {least} to {limit}"
     for key, value in metadata.items():
-        if isinstance(value, str):
-            continue
-        if key.endswith(".block_count") and not 1 <= value <= _MAX_LAYERS:
-            return f"{key} is {value}, and llama.cpp takes 1 to {_MAX_LAYERS} layers"
-        if key.endswith(("_epsilon", "_eps")) and not (math.isfinite(value) and value >= 0):
-            return f"{key} is {value}, and must be a number from 0"
+        if key.endswith("_epsilon") and not (isinstance(value, int | float) and 0 <= value < math.inf):
+            return f"{key} is {value!r}, and must be a number from 0"
+        if key.endswith(".rope.scaling.type") and value not in _ROPE_SCALINGS:
+            return f"{key} is {value!r}, and llama.cpp knows {', '.join(_ROPE_SCALINGS)}"
     return None
 
 
@@ -104,8 +113,8 @@ class _Reader:
             value = self._value(kind, key)
             if value is not None:
                 metadata[key], types[key] = value, kind
-        if why := out_of_range(metadata):
-            raise self._damaged(why)
+        if fault := out_of_range(metadata):
+            raise self._damaged(fault)
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
             raise self._damaged(f"its alignment is {alignment!r}, not a power of two")

@@ -21,6 +21,8 @@ _ROPE_TYPES: Final = {"none": 0, "linear": 1, "yarn": 2, "longrope": 3}
 _YARN: Final = tuple(f"yarn_{name}" for name in ("ext_factor", "attn_factor", "beta_fast", "beta_slow", "orig_ctx"))
 _SHAPING: Final = ("rope_freq_base", "rope_freq_scale", *_YARN)
 _OVERRIDE_BYTES: Final = 127  # of a key or a text; llama.cpp keeps them in arrays of 128
+_OF_WEIGHTS: Final = (".expert_count", ".expert_group_count", ".nextn_predict_layers")
+"""Numbers that no override can change; llama.cpp asserts some of what follows from them, which ends the process."""
 _LOAD_MODES: Final = {(True, False): -1, (True, True): 3, (False, False): 0, (False, True): 2}
 """(use_mmap, use_mlock) -> ``llama_load_mode``; -1 maps wherever the device can take it."""
 
@@ -45,8 +47,11 @@ class ModelParameters(ModelFields):
                     f"kv_overrides: {key} must be of type {kind.__name__}, as in the GGUF ({metadata[key]!r}), "
                     f"got {value!r}"
                 )
-        if why := out_of_range(fitting):
+        if why := out_of_range({**metadata, **fitting}):
             raise ConfigurationError(f"kv_overrides: {why}")
+        for key, value in fitting.items():
+            if key.endswith(_OF_WEIGHTS) and value != metadata.get(key, 0):
+                raise ConfigurationError(f"kv_overrides: {key} is given by the model's weights; leave it out")
         return self.model_copy(update={"kv_overrides": fitting})
 
     def apply(self, llama: Any, parameters: Any) -> list[Any]:

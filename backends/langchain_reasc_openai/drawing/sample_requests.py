@@ -73,8 +73,6 @@ class SharedRequest:
     def _take(self, choice: int, chunk: ChatGenerationChunk) -> None:
         if self._cancelled():
             raise CancelledError
-        if choice >= len(self._asked):
-            return  # more than was asked for
         drawn = self._asked[choice]
         drawn.chunks.append(chunk)
         if finish_reason(chunk) is not None:

@@ -7,8 +7,7 @@ from typing import Any, Final
 import openai
 from langchain_core import exceptions as core
 
-from langchain_reasc.exceptions import ReASCError
-from langchain_reasc_openai.routing.retrying import Fault, fault_of
+from langchain_reasc_openai.routing.retrying import Fault, fault_of, own_error
 
 __all__ = ["classified"]
 
@@ -27,8 +26,8 @@ def classified(error: Exception) -> Exception:
     can be derived from, as pydantic's, it keeps the name and the words. Whether another attempt may succeed is said as
     we ourselves judge it: a certificate that is not trusted will not be next time.
     """
-    if isinstance(error, ReASCError):
-        return error
+    if (own := own_error(error)) is not None:
+        return own
     found = error if isinstance(error, core.ModelError) else _copied(error, _kind_of(error))
     found.is_retryable = fault_of(error).may_pass
     return found

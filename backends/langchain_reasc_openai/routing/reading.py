@@ -9,10 +9,13 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.models.bound import ResponseBound, abounded, token_limit
+from langchain_reasc.models.contract import FINISH_REASON
 from langchain_reasc_openai.langchain_openai_internals import stream
 from langchain_reasc_openai.routing.attempts import Attempt
 
 __all__ = [
+    "at_limit",
     "cut_off",
     "finish_reason",
     "listen",
@@ -34,6 +37,8 @@ async def read(
 ) -> None:
     """Read a response to its end; cancelled, it closes the connection, so that the server stops generating.
 
+    A response that goes on past its limit of tokens is ended there, as the server should have.
+
     Raises:
         TimeoutError: the stream was silent for too long.
         SamplingError: the stream ended without a finish reason. Without a length in the headers, nothing else tells
@@ -47,9 +52,16 @@ async def read(
         begun, whole = True, whole or finish_reason(chunk) is not None
         take(chunk)
 
-    await listen(attempt, stream(attempt.replica.client, messages, kwargs), note)
+    client = attempt.replica.client
+    bound = ResponseBound(token_limit(client, kwargs))
+    await listen(attempt, abounded(stream(client, messages, kwargs), bound, at_limit), note)
     if not whole:
         raise cut_off(attempt, begun=begun)
+
+
+def at_limit(_: object = None) -> ChatGenerationChunk:
+    """The last chunk of a response that was read no further than its limit of tokens."""
+    return ChatGenerationChunk(message=AIMessageChunk(content=""), generation_info={FINISH_REASON: "length"})
 
 
 def cut_off(attempt: Attempt, *, begun: bool) -> SamplingError:

@@ -17,9 +17,9 @@ import openai
 from langchain_core import exceptions as core
 from tenacity import wait_random_exponential
 
-from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.exceptions import ConfigurationError, ReASCError, SamplingError
 
-__all__ = ["Fault", "RetryPolicy", "fault_of", "retry_after"]
+__all__ = ["Fault", "RetryPolicy", "fault_of", "own_error", "retry_after"]
 
 
 class Fault(Enum):
@@ -100,6 +100,8 @@ class RetryPolicy:
 
 def fault_of(error: BaseException) -> Fault:
     """What an error raised by a request means."""
+    if (own := own_error(error)) is not None:  # what we ourselves found wrong with a reply
+        return Fault.DOWN if isinstance(own, SamplingError) else Fault.REQUEST
     if isinstance(error, openai.APIStatusError):
         return _fault_of_status(error.status_code)
     if _is_tls(error):
@@ -110,7 +112,13 @@ def fault_of(error: BaseException) -> Fault:
         return Fault.ONCE
     if isinstance(error, openai.APIError):
         return _fault_of_event(error)
-    return Fault.DOWN if isinstance(error, SamplingError) else Fault.REQUEST  # ours says that a stream was cut
+    return Fault.REQUEST
+
+
+def own_error(error: BaseException) -> ReASCError | None:
+    """The error of ours that this is, or that openai's client has put one of its own around."""
+    inner = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
+    return inner if isinstance(inner, ReASCError) else None
 
 
 def retry_after(error: BaseException) -> float | None:

@@ -118,6 +118,22 @@ def test_a_value_that_would_end_the_process(tmp_path: Path, tiny_path: Path, key
         ChatLlamaCpp(model_path=path)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("llama.expert_count", 2),
+        ("llama.expert_count", -1),
+        ("llama.expert_group_count", 1),
+        ("llama.nextn_predict_layers", 1),
+        ("llama.nextn_predict_layers", 1000),
+        ("llama.rope.scaling.type", "x"),
+    ],
+)
+def test_an_override_that_would_end_the_process(tiny_path: Path, key: str, value: int | str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"kv_overrides: {key} is "):
+        ChatLlamaCpp(model_path=tiny_path, kv_overrides={key: value})
+
+
 def test_no_chat_template(tmp_path: Path) -> None:
     path = write_tiny_model(tmp_path / "bare.gguf", chat_template=None)
     with pytest.raises(ModelFileError, match=r"no chat template; pass chat_template"):
