@@ -194,7 +194,8 @@ class ChatReASC(StandIn):
         with _the_model_s_own_error(), closing(self._solver.stream(question, below)) as parts:
             for part in parts:
                 if isinstance(part, ReASCResult):
-                    yield ChatGenerationChunk(message=passed.last(_told(part, question)))
+                    for last in passed.last(_told(part, question)):
+                        yield ChatGenerationChunk(message=last)
                 elif (chunk := passed.next(part)) is not None:
                     yield ChatGenerationChunk(message=chunk)
 
@@ -221,7 +222,8 @@ class ChatReASC(StandIn):
             async with aclosing(self._solver.astream(question, below)) as parts:
                 async for part in parts:
                     if isinstance(part, ReASCResult):
-                        yield ChatGenerationChunk(message=passed.last(_told(part, question)))
+                        for last in passed.last(_told(part, question)):
+                            yield ChatGenerationChunk(message=last)
                     elif (chunk := passed.next(part)) is not None:
                         yield ChatGenerationChunk(message=chunk)
 

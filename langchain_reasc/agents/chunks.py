@@ -8,15 +8,25 @@ from langchain_core.utils.utils import LC_ID_PREFIX
 
 from langchain_reasc.runnable.result import kept_metadata
 
-__all__ = ["PassedOn", "chunk_of", "given_id", "without_token_usage"]
+__all__ = ["PassedOn", "chunks_of", "given_id", "without_token_usage"]
 
 
-def chunk_of(message: AIMessage) -> AIMessageChunk:
-    """The only chunk of a stream that is this message.
+def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
+    """The stream that is this message: one chunk, and one before it with the invalid calls that it would not show.
 
-    It is not cut in pieces: how content blocks, tool calls and provider metadata belong together differs from provider
-    to provider, and LangChain reads a chunk that is marked as the last as it reads a whole message.
+    The message is not cut in pieces: how content blocks, tool calls and provider metadata belong together differs from
+    provider to provider, and LangChain reads a chunk that is marked as the last as it reads a whole message. Its v3
+    events then show only those invalid calls that are blocks of the content.
     """
+    if not message.invalid_tool_calls or any(_shows_invalid_call(block) for block in message.content):
+        return [_whole(message)]
+    calls = AIMessageChunk(content=_empty(message), id=message.id, invalid_tool_calls=message.invalid_tool_calls)
+    for call in calls.tool_call_chunks:
+        call["args"] = _unrepairable(call["args"])
+    return [calls, _whole(message.model_copy(update={"invalid_tool_calls": []}))]
+
+
+def _whole(message: AIMessage) -> AIMessageChunk:
     chunk = AIMessageChunk(
         content=_content_of(message),
         id=message.id,
@@ -31,17 +41,26 @@ def chunk_of(message: AIMessage) -> AIMessageChunk:
     for index, call in enumerate(chunk.tool_call_chunks):
         call["index"] = index
         if index >= len(message.tool_calls):
-            call["args"] = _unrepairable(call["args"] or "")
+            call["args"] = _unrepairable(call["args"])
     return chunk
 
 
-def _unrepairable(args: str) -> str:
+def _shows_invalid_call(block: Any) -> bool:
+    """Whether it is an invalid call, or any call of the Responses API, which LangChain shows as invalid if it is."""
+    return isinstance(block, dict) and block.get("type") in ("invalid_tool_call", "function_call")
+
+
+def _unrepairable(args: str | None) -> str:
     """The arguments of an invalid call, so that it stays invalid where the chunk is added to others.
 
-    LangChain then completes what looks like the beginning of an object, and takes nothing at all for an empty one. A
-    bracket that closes nothing keeps it from both.
+    LangChain then completes what looks like the beginning of an object, takes nothing at all for an empty one, and
+    fails on a list. A bracket that closes nothing keeps it from all that.
     """
-    return f"]{args}" if not args or args.lstrip().startswith("{") else args
+    return f"]{args or ''}"
+
+
+def _empty(message: AIMessage) -> Any:
+    return type(message.content)()
 
 
 def _content_of(message: AIMessage) -> str | list[str | dict[str, Any]]:
@@ -93,18 +112,18 @@ class PassedOn:
         self._chunks.append(passed)
         return passed
 
-    def last(self, message: AIMessage) -> AIMessageChunk:
+    def last(self, message: AIMessage) -> list[AIMessageChunk]:
         """What is left to say of the response, or of the one that has won over it."""
         if not self._chunks:
-            return chunk_of(message)
+            return chunks_of(message)
         metadata = {name for chunk in self._chunks for name in chunk.response_metadata}
         extras = {name for chunk in self._chunks for name in chunk.additional_kwargs}
         left = {
-            "content": "" if isinstance(message.content, str) else [],
+            "content": _empty(message),
             "response_metadata": _without(message.response_metadata, metadata),
             "additional_kwargs": _without(message.additional_kwargs, extras),
         }
-        return chunk_of(message.model_copy(update=left))
+        return chunks_of(message.model_copy(update=left))
 
 
 def given_id(message: AIMessage) -> str | None:

@@ -60,7 +60,12 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
             invalid.append(invalid_tool_call(name=piece["name"], args=piece["args"], id=piece["id"], error=str(error)))
     update: dict[str, Any] = {"tool_calls": valid, "invalid_tool_calls": invalid}
     if isinstance(message.content, list):
-        update["content"] = [_finished(block, [*valid, *invalid]) for block in message.content]
+        dropped = {call["id"] for call in invalid}
+        update["content"] = [
+            _finished(block, [*valid, *invalid])
+            for block in message.content
+            if not (isinstance(block, dict) and block.get("type") == "tool_use" and block.get("id") in dropped)
+        ]  # Anthropic's and Bedrock's blocks of invalid calls are left out: LangChain shows valid calls in their place
     return message.model_copy(update=update)
 
 

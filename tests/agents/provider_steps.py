@@ -20,7 +20,10 @@ def pieces(text: str) -> list[str]:
 
 
 class Anthropic:
-    """https://docs.claude.com/en/api/messages-streaming: every kind of block that stands in a response."""
+    """https://docs.claude.com/en/api/messages-streaming: every kind of block that stands in a response.
+
+    The arguments of a call that are a string are streamed as they stand.
+    """
 
     history = "messages"
     search: ClassVar[dict[str, Any]] = {"type": "web_search_result", "title": "Skies", "url": "https://skies.test"}
@@ -79,7 +82,7 @@ class Anthropic:
                 signed = {"type": "signature_delta", "signature": signature}
                 return {"type": "thinking", "thinking": "", "signature": ""}, [*words, signed]
             case {"input": arguments}:
-                said = ["", *pieces(json.dumps(arguments))]
+                said = ["", *pieces(arguments if isinstance(arguments, str) else json.dumps(arguments))]
                 return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": one} for one in said]
         return block, []
 

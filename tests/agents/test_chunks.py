@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata
 
-from langchain_reasc.agents.chunks import chunk_of
+from langchain_reasc.agents.chunks import chunks_of
 
 USAGE = UsageMetadata(input_tokens=3, output_tokens=4, total_tokens=7)
 ANTHROPIC: list[Any] = [
@@ -43,7 +43,7 @@ def test_it_is_the_message(content: Any, calls: Any) -> None:
         response_metadata={"model_name": "m", "reasc": {"samples": 3}},
         usage_metadata=USAGE,
     )
-    chunk = chunk_of(message)
+    [chunk] = chunks_of(message)
     assert message_chunk_to_message(chunk) == message
     assert chunk.chunk_position == "last"
     assert [call["index"] for call in chunk.tool_call_chunks] == [*range(len(calls))]
@@ -52,7 +52,7 @@ def test_it_is_the_message(content: Any, calls: Any) -> None:
 @given(content=st.text(max_size=30) | st.just(ANTHROPIC), calls=CALLS)
 def test_it_is_so_once_it_is_added_to_others(content: Any, calls: Any) -> None:
     message = AIMessage(content, tool_calls=calls, response_metadata={"model_provider": "anthropic"})
-    whole = AIMessageChunk(content="" if isinstance(content, str) else []) + chunk_of(message)
+    whole = AIMessageChunk(content="" if isinstance(content, str) else []) + chunks_of(message)
     assert (whole.content, whole.tool_calls) == (content, calls)
 
 
@@ -60,9 +60,9 @@ def test_it_is_so_once_it_is_added_to_others(content: Any, calls: Any) -> None:
 def test_calls_that_could_not_be_read_stay_so(args: str | None) -> None:
     broken = {"name": "f", "args": args, "id": "1", "error": "no JSON", "type": "invalid_tool_call"}
     fine = {"name": "g", "args": {}, "id": "2", "type": "tool_call"}
-    chunk = chunk_of(AIMessage("", tool_calls=[fine], invalid_tool_calls=[broken]))
-    assert (chunk.tool_calls, chunk.invalid_tool_calls) == ([fine], [broken])
-    whole = AIMessageChunk(content="") + chunk
+    chunks = chunks_of(AIMessage("", tool_calls=[fine], invalid_tool_calls=[broken]))
+    assert ([call for chunk in chunks for call in chunk.tool_calls], chunks[0].invalid_tool_calls) == ([fine], [broken])
+    whole = AIMessageChunk(content="") + chunks
     assert whole.tool_calls == [fine]
     [call] = whole.invalid_tool_calls
     assert call["name"] == "f" and call["args"] is not None and call["args"].endswith(args or "")

@@ -1,11 +1,13 @@
 """A call whose arguments are no JSON object never runs and is not voted for: it stays what ``invoke`` makes of it."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
+from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, message_chunk_to_message
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
@@ -18,8 +20,10 @@ from servers.chat_wire import Calling
 from servers.fake_server import serving
 
 from agents.acting import acting, calls
+from agents.provider_steps import Anthropic
 from langchain_reasc import ASC, ChatReASC, ReASCMiddleware, ReASCRunnable
 
+pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 ran: list[dict[str, Any]] = []
 BY_ASC: dict[str, Any] = {"rule": ASC(), "max_samples": 4, "concurrency": 2}
 GOOD = '{"folder": "/tmp/x", "force": true}'
@@ -107,6 +111,17 @@ def streamed_by_agent(runner: Any, model: Any) -> AIMessage:
     return said(state)
 
 
+def by_events(runner: Any, model: Any) -> AIMessage:
+    """Chunks become events of version 3, and those the message whose calls run."""
+    agent = create_agent(ChatReASC(model=model, **BY_ASC), [remove])
+
+    async def collected() -> Any:
+        run = await agent.astream_events(QUESTION, version="v3")
+        return await run.output()
+
+    return said(asyncio.run(collected()) if runner.is_async else agent.stream_events(QUESTION, version="v3").output)
+
+
 def streamed(runner: Any, model: Any) -> AIMessage:
     """Chunks that are added up by whoever reads them, and whose calls are then run."""
     first, *rest = runner.stream(ChatReASC(model=model, **BY_ASC).bind_tools([remove]), "clean up")
@@ -125,7 +140,7 @@ def by_runnable(runner: Any, model: Any) -> AIMessage:
     return message
 
 
-FACES = [invoked, by_middleware, streamed_by_agent, streamed, by_runnable]
+FACES = [invoked, by_middleware, streamed_by_agent, by_events, streamed, by_runnable]
 
 
 @pytest.mark.parametrize("ask", FACES)
@@ -148,6 +163,32 @@ def test_the_message_is_the_one_that_plain_langchain_gives(runner: Any, args: st
         [plain] = runner.invoke(openai(served.url).bind_tools([remove]), "clean up").invalid_tool_calls
         [voted] = invoked(runner, openai(served.url)).invalid_tool_calls
     assert {**voted, "id": plain["id"]} == plain
+
+
+class Saying(Anthropic):
+    """Calls the tool, with arguments as they stand."""
+
+    def __init__(self, *args: str) -> None:
+        calls = [
+            {"type": "tool_use", "id": f"toolu_{at}", "name": "remove", "input": one} for at, one in enumerate(args)
+        ]
+        self.step = [{"type": "text", "text": "I remove it."}, *calls]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("ask", FACES)
+@pytest.mark.parametrize("args", [("{folder: /tmp/x",), ('{"folder": "/tm',), ("[1]",)])
+def test_a_malformed_call_of_anthropic_s_does_not_run(runner: Any, ask: Ask, args: tuple[str, ...]) -> None:
+    with serving(Saying(*args)) as served:
+        message = ask(runner, ChatAnthropic(model="m", base_url=served.root, api_key="none"))  # type: ignore[call-arg]
+    assert ran == [] and message.tool_calls == []
+    assert [(call["args"] or "").removeprefix("]") for call in message.invalid_tool_calls] == [*args]
+    assert message.text == "I remove it."
+
+
+def test_a_valid_call_of_anthropic_s_does_not_stand_for_a_malformed_one(runner: Any) -> None:
+    with serving(Saying(MALFORMED["cut in a string"], GOOD)) as served:
+        by_events(runner, ChatAnthropic(model="m", base_url=served.root, api_key="none"))  # type: ignore[call-arg]
+    assert ran == [{"folder": "/tmp/x", "force": True}]
 
 
 @pytest.mark.parametrize("make", [openai, compatible, with_fallback])
