@@ -172,14 +172,14 @@ class Saying(Anthropic):
         calls = [
             {"type": "tool_use", "id": f"toolu_{at}", "name": "remove", "input": one} for at, one in enumerate(args)
         ]
-        self.step = [{"type": "text", "text": "I remove it."}, *calls]  # type: ignore[misc]
+        self.step = [{"type": "text", "text": "I remove it."}, *calls]
 
 
 @pytest.mark.parametrize("ask", FACES)
 @pytest.mark.parametrize("args", [("{folder: /tmp/x",), ('{"folder": "/tm',), ("[1]",)])
 def test_a_malformed_call_of_anthropic_s_does_not_run(runner: Any, ask: Ask, args: tuple[str, ...]) -> None:
     with serving(Saying(*args)) as served:
-        message = ask(runner, ChatAnthropic(model="m", base_url=served.root, api_key="none"))  # type: ignore[call-arg]
+        message = ask(runner, ChatAnthropic(model="m", base_url=served.root, api_key="none"))
     assert ran == [] and message.tool_calls == []
     assert [(call["args"] or "").removeprefix("]") for call in message.invalid_tool_calls] == [*args]
     assert message.text == "I remove it."
@@ -187,7 +187,7 @@ def test_a_malformed_call_of_anthropic_s_does_not_run(runner: Any, ask: Ask, arg
 
 def test_a_valid_call_of_anthropic_s_does_not_stand_for_a_malformed_one(runner: Any) -> None:
     with serving(Saying(MALFORMED["cut in a string"], GOOD)) as served:
-        by_events(runner, ChatAnthropic(model="m", base_url=served.root, api_key="none"))  # type: ignore[call-arg]
+        by_events(runner, ChatAnthropic(model="m", base_url=served.root, api_key="none"))
     assert ran == [{"folder": "/tmp/x", "force": True}]
 
 
