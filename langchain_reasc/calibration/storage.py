@@ -1,8 +1,13 @@
 """Calibrations on disk: written atomically, validated when read."""
 
+import glob
 import json
 import os
+import stat
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import IO, Any
 from uuid import uuid4
 
 from pydantic import ValidationError
@@ -11,6 +16,11 @@ from langchain_reasc.calibration.schema import READABLE_VERSIONS, Calibration
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import CalibrationFileError
 from langchain_reasc.untrusted import parse_json, read_text
+
+try:
+    import fcntl
+except ImportError:  # Windows, which removes no file that is open
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["load_calibration", "save_calibration", "write_atomically"]
 
@@ -66,7 +76,8 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
 def write_atomically(target: Path, text: str) -> None:
     """Write, flush to disk, then rename over ``target``; on any failure the temporary file is removed.
 
-    A link stays one: what it points to is replaced. A device or a pipe, and a file that was opened already and is named
+    A file that is replaced hands on its permissions, and what a killed process left of an earlier write is removed. A
+    link stays one: what it points to is replaced. A device or a pipe, and a file that was opened already and is named
     by its descriptor, as ``/dev/stdout`` may be, is written to as it is: a file in its place would be read by nobody,
     and one in the place of ``/dev/null`` would harm the whole machine.
     """
@@ -75,9 +86,13 @@ def write_atomically(target: Path, text: str) -> None:
             device.write(text)
         return
     target = target.resolve()
+    _remove_abandoned(target)
     temporary = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("x", encoding="utf-8") as file:  # an ordinary file's permissions; mkstemp's are private
+            _lock(file)
+            if target.exists():
+                os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -85,6 +100,31 @@ def write_atomically(target: Path, text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove the temporary files of processes that were killed; those of others are locked, or just made."""
+    for name in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with suppress(OSError):
+            if time.time() - name.stat().st_mtime > 1:
+                with name.open("rb") as file:
+                    _lock(file)
+                name.unlink()
+
+
+def _lock(file: IO[Any]) -> None:
+    """Lock a file until it is closed, where the file system can.
+
+    Raises:
+        BlockingIOError: another process has locked it.
+    """
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass  # a file system without locks
 
 
 def _is_no_file(target: Path) -> bool:

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from langchain_reasc._version import __version__
 from langchain_reasc.cli import ask, calibrate, demo, grade, pool, probe, record, replay, report
-from langchain_reasc.cli.console import stderr
+from langchain_reasc.cli.console import log_harmlessly, stderr
 from langchain_reasc.cli.wording import in_options, speak_plainly
 from langchain_reasc.exceptions import ReASCError
 
@@ -42,6 +42,7 @@ class _Commands(TyperGroup):
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         speak_plainly()
+        log_harmlessly()
         return super().main(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:

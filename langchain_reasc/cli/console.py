@@ -1,17 +1,51 @@
-"""Where commands print: results on stdout; progress, remarks and errors on stderr."""
+"""Where commands print: results on stdout; progress, remarks and errors on stderr.
 
-from collections.abc import Callable, Iterator
+What models, servers and files say may hold characters that a terminal obeys: that move the cursor, set the clipboard,
+or turn the direction of writing. None of them is printed; others stand in their place.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_reasc.cli.wording import in_options
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.segment import Segment
 
-__all__ = ["ending", "print_json", "progress", "remark", "stderr", "stdout"]
+__all__ = ["ending", "harmless", "json_text", "log_harmlessly", "print_json", "progress", "remark", "stderr", "stdout"]
 
 _WIDTH = 100  # of tables where there is no terminal to ask
+# C0 but for tab and newline, DEL, C1, and what overrides the direction of writing
+_OBEYED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str) -> str:
+    """A text with a picture, such as "␛", in place of each character that a terminal obeys; tabs and newlines stay."""
+    return _OBEYED.sub(lambda found: _picture(ord(found[0])), text)
+
+
+def json_text(data: Any, *, ascii_only: bool = False) -> str:
+    """An indented JSON document, with escapes in place of characters that a terminal obeys."""
+    import json
+
+    written = json.dumps(data, indent=2, ensure_ascii=ascii_only) + "\n"
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
+
+
+def log_harmlessly() -> None:
+    """Let the warnings of libraries through to stderr as everything else goes there."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_HarmlessFormatter())
+
+
+class _HarmlessFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return harmless(super().format(record))
 
 
 def stdout() -> "Console":
@@ -39,11 +73,10 @@ def ending(text: str) -> str:
 
 def print_json(data: Any) -> None:
     """One indented JSON document on stdout."""
-    import json
     import sys
 
     spelled_out = not str(sys.stdout.encoding).lower().startswith("utf")  # escapes say what no other letters do
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=spelled_out) + "\n")
+    sys.stdout.write(json_text(data, ascii_only=spelled_out))
 
 
 @contextmanager
@@ -80,7 +113,27 @@ def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int]
 
 
 def _console(*, stderr: bool) -> "Console":
-    from rich.console import Console
+    console = _console_class()(stderr=stderr, highlight=False)
+    return console if console.is_terminal else _console_class()(stderr=stderr, highlight=False, width=_WIDTH)
 
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDTH)
+
+@cache
+def _console_class() -> "type[Console]":
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class HarmlessConsole(Console):
+        """Prints its own colours, and no character of a text that a terminal obeys."""
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> "Iterable[Segment]":
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else harmless(text), style, control)
+
+    return HarmlessConsole
+
+
+def _picture(code: int) -> str:
+    """Of a control character its symbol in Unicode, where it has one."""
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"

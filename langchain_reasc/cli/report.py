@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from langchain_reasc.cli.checks import output_file, text_output
-from langchain_reasc.cli.console import print_json, progress, remark, stdout
+from langchain_reasc.cli.console import harmless, json_text, print_json, progress, remark, stdout
 from langchain_reasc.cli.options import (
     CalibrationPool,
     CalibrationSize,
@@ -245,14 +245,13 @@ def _write(made: "Report", *, out: Path | None, markdown: Path | None, csv: Path
     if json == Path("-"):
         print_json(rendering.report_data(made))
     elif json is not None:
-        import json as encoder
-
-        _save(json, encoder.dumps(rendering.report_data(made), indent=2, ensure_ascii=False) + "\n")
+        _save(json, json_text(rendering.report_data(made)))
 
 
 def _save(path: Path, text: str, *, quiet: bool = False) -> None:
     from langchain_reasc.calibration.storage import write_atomically
 
+    text = harmless(text)
     if path == Path("-"):
         typer.echo(text, nl=False)
         return

@@ -1,8 +1,13 @@
 """Calibration files: the round trip, atomic saving, and one clear error for each way to be bad."""
 
+import fcntl
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +41,46 @@ def test_a_saved_file_has_ordinary_permissions(saved: Path, tmp_path: Path) -> N
     ordinary = tmp_path / "ordinary"
     ordinary.touch()
     assert saved.stat().st_mode == ordinary.stat().st_mode
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has no permissions")
+def test_a_file_that_is_replaced_keeps_its_permissions(saved: Path, online: Calibration) -> None:
+    for mode in (0o600, 0o640):
+        saved.chmod(mode)
+        save_calibration(online, saved)
+        assert stat.S_IMODE(saved.stat().st_mode) == mode
+
+
+KILLED = """
+import os, signal, sys
+from langchain_reasc.calibration import load_calibration, save_calibration
+os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
+save_calibration(load_calibration(sys.argv[1]), sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="cannot be killed so")
+def test_what_killed_processes_left_is_removed(saved: Path, online: Calibration) -> None:
+    for _ in range(3):
+        killed = subprocess.run([sys.executable, "-c", KILLED, saved], timeout=60)
+        assert killed.returncode == -signal.SIGKILL
+    left = [path for path in saved.parent.iterdir() if path != saved]
+    assert left, "a kill leaves what was being written"
+    time.sleep(1.1)  # what was just made may be another's
+    save_calibration(online, saved)
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has no locks of this kind")
+def test_what_another_process_is_writing_is_left_alone(saved: Path, online: Calibration) -> None:
+    other = saved.with_name(f".{saved.name}.other.tmp")
+    with other.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.utime(other, (0, 0))
+        save_calibration(online, saved)
+        assert other.exists()
+    save_calibration(online, saved)
+    assert not other.exists()
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

@@ -9,6 +9,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict, Field, SecretStr
 
+OBEYED = "\x1b]52;c;aGk=\x07\x9b2J\u202e\x7f"
+"""Sets the clipboard, clears the screen, and turns the direction of writing."""
 _FAILED: set[int] = set()
 
 
@@ -59,6 +61,14 @@ class Scripted(BaseChatModel):
         if self.details:
             told |= {"input_token_details": {"cache_read": 15}, "output_token_details": {"reasoning": 6}}
         return said("It is \\boxed{5}.", told if self.usage else None)
+
+
+class Escaping(Scripted):
+    """Says what a terminal would obey."""
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        usage: Any = {"input_tokens": 1, "output_tokens": 9, "total_tokens": 10}
+        return said(f"So {OBEYED} \\boxed{{5{OBEYED}}}", usage)
 
 
 class Unseeded(BaseChatModel):

@@ -11,6 +11,7 @@ import pytest
 from pools.synthetic import write_pool
 from typer.testing import CliRunner, Result
 
+from cli.chat_models import OBEYED
 from langchain_reasc.cli import app
 from langchain_reasc.cli.wording import in_options
 
@@ -260,3 +261,39 @@ def test_what_is_read_is_not_written_over(tmp_path: Path, command: tuple[str, ..
     refused = reasc(*command, path, "--out", tmp_path / "." / "p.jsonl", code=2)
     assert "is the file that is read" in " ".join(refused.stderr.replace("│", "").split())
     assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no file may be called so")
+def test_nothing_that_a_terminal_obeys_is_printed(tmp_path: Path) -> None:
+    questions = tmp_path / "q.jsonl"
+    lines = (json.dumps({"question": f"{at} and 3?{OBEYED}", "answer": "5"}) + "\n" for at in range(20))
+    questions.write_text("".join(lines))
+    name = OBEYED.replace("/", "")
+    pool = tmp_path / f"pool{name}.sqlite"
+    model = ("--model-class", "cli.chat_models.Escaping", "--model", f"m{OBEYED}")
+    asked = ("ask", f"2 and 3?{OBEYED}", "--answer", "text", "--max-samples", 4, *model)
+    short = ("--only", "main", "--shuffles", 1, "--calibration-size", 8, "--max-samples", 4)
+    shown = [
+        reasc(*asked),
+        reasc(*asked, "--trace"),
+        reasc(*asked, "--json"),
+        reasc("record", questions, "--out", pool, "--samples", 4, *model),
+        reasc("pool", "show", pool),
+        reasc("pool", "show", pool, "--json"),
+        reasc("report", pool, *short, "--markdown", "-"),
+        reasc("report", pool, *short, "--json", "-"),
+        reasc("pool", "show", tmp_path / f"none{name}", code=1),
+        reasc("ask", "?", "--model", f"none{OBEYED}.gguf", code=1),
+    ]
+    for result in shown:
+        assert not set(OBEYED) & set(result.output) - set("]52;c;aGk=2J"), ascii(result.output)
+        assert "Traceback" not in result.output
+    assert "␛]52;c;agk=" in shown[0].stdout
+    assert OBEYED.lower() in json.loads(shown[2].stdout)["answer"]
+
+
+def test_colours_are_printed_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    failed = reasc("pool", "show", "none\x1b[2J", code=1).stderr
+    assert "\x1b[1;31merror:" in failed and "\x1b[2J" not in failed
