@@ -23,7 +23,9 @@ def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
     calls = AIMessageChunk(content=_empty(message), id=message.id, invalid_tool_calls=message.invalid_tool_calls)
     for call in calls.tool_call_chunks:
         call["args"] = _unrepairable(call["args"])
-    return [calls, _whole(message.model_copy(update={"invalid_tool_calls": []}))]
+    raw = {"tool_calls"}  # as some providers' models keep them, where LangChain would look for calls and complete them
+    left = {"invalid_tool_calls": [], "additional_kwargs": _without(message.additional_kwargs, raw)}
+    return [calls, _whole(message.model_copy(update=left))]
 
 
 def _whole(message: AIMessage) -> AIMessageChunk:

@@ -83,14 +83,22 @@ def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
 
 
 def _joined(pieces: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
-    """The calls, each whole: LangChain adds up the pieces of a call by their index, which some servers leave out."""
+    """The calls, each whole: a piece without a name goes on with the latest call of its index.
+
+    LangChain adds pieces up by index and id, but some servers give no index, and ``ChatMistralAI`` each piece a new id.
+    """
     calls: list[ToolCallChunk] = []
     for piece in pieces:
-        if calls and piece["index"] is None and not piece["name"]:
-            calls[-1] = {**calls[-1], "args": (calls[-1]["args"] or "") + (piece["args"] or "")}
-        else:
+        begun = None if piece["name"] else _latest(calls, piece["index"])
+        if begun is None:
             calls.append(piece)
+        else:
+            calls[begun] = {**calls[begun], "args": (calls[begun]["args"] or "") + (piece["args"] or "")}
     return calls
+
+
+def _latest(calls: Sequence[ToolCallChunk], index: int | None) -> int | None:
+    return next((at for at in reversed(range(len(calls))) if index in (None, calls[at]["index"])), None)
 
 
 def _finished(block: Any, calls: Sequence[ToolCall | InvalidToolCall]) -> Any:

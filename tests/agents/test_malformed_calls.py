@@ -12,6 +12,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, mes
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import tool
+from langchain_groq import ChatGroq
+from langchain_mistralai import ChatMistralAI
 from langchain_openai import ChatOpenAI
 from langchain_reasc_openai import ChatOpenAICompatible
 from pydantic import BaseModel
@@ -163,6 +165,23 @@ def test_the_message_is_the_one_that_plain_langchain_gives(runner: Any, args: st
         [plain] = runner.invoke(openai(served.url).bind_tools([remove]), "clean up").invalid_tool_calls
         [voted] = invoked(runner, openai(served.url)).invalid_tool_calls
     assert {**voted, "id": plain["id"]} == plain
+
+
+@pytest.mark.parametrize("ask", FACES)
+@pytest.mark.parametrize("args", [MALFORMED[name] for name in ("no quotes", "cut in a string", "two objects")])
+def test_nor_does_one_that_stands_in_additional_kwargs_too(runner: Any, ask: Ask, args: str) -> None:
+    with serving(saying(args)) as served:
+        message = ask(runner, ChatGroq(model="m", base_url=served.root, api_key="none"))
+    assert ran == [] and message.tool_calls == []
+    assert [(call["args"] or "").removeprefix("]") for call in message.invalid_tool_calls] == [args]
+
+
+@pytest.mark.parametrize(("args", "runs"), [(GOOD, 1), (MALFORMED["no quotes"], 0), (MALFORMED["cut in a list"], 0)])
+def test_pieces_of_which_each_has_an_id_are_one_call(args: str, runs: int) -> None:
+    with serving(saying(args)) as served:  # ChatMistralAI gives a new one to pieces that come without
+        model = ChatMistralAI(model="m", base_url=served.url, api_key="none")
+        create_agent(ChatReASC(model=model, **BY_ASC), [remove]).invoke(QUESTION)  # type: ignore[arg-type]
+    assert ran == [{"folder": "/tmp/x", "force": True}] * runs
 
 
 class Saying(Anthropic):
