@@ -2,6 +2,7 @@
 
 import logging
 import os
+import reprlib
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing, closing
@@ -293,7 +294,10 @@ def _read(questions: LabelledQuestions) -> list[tuple[LanguageModelInput, tuple[
     """Questions, each with all answers that are accepted, and its name."""
     if isinstance(questions, str | os.PathLike):
         return [(one.input, one.references, one.id) for one in read_questions(questions)]
-    return [
-        (value, tuple(map(str, right)) if isinstance(right, list | tuple) else (str(right),), None)
-        for value, right in questions
-    ]
+    given: list[tuple[LanguageModelInput, tuple[str, ...], str | None]] = []
+    for pair in questions:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:  # a row of a file, say, whose keys would be asked
+            raise ConfigurationError(f"each question is a pair (input, right answer), got {reprlib.repr(pair)}")
+        value, right = pair
+        given.append((value, tuple(map(str, right)) if isinstance(right, list | tuple) else (str(right),), None))
+    return given

@@ -135,8 +135,11 @@ class Recorded:
     def _ask_each(
         self, missing: Sequence[Asked], ask: Asking
     ) -> Iterator[tuple[Asked, Answered | ContextOverflowError]]:
-        """The first alone, whose confidence is looked at before more is paid for; it is kept all the same."""
-        seen = len(missing) < len(self._questions)  # else what the pool holds has been looked at
+        """The first alone, whose confidence is looked at before more is paid for; it is kept all the same.
+
+        Also where the pool holds some already: those may be what an earlier call stopped at for want of confidence.
+        """
+        seen = False
         while missing and not seen:
             [(first, answered)] = each_question(missing[:1], ask, 1)
             missing = missing[1:]

@@ -70,16 +70,23 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
 
 
 def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
-    """What there is of a response that failed, for its bill: where chunks do not add up, their text and usage alone."""
+    """What there is of a response that failed, for its bill; never raises.
+
+    Where chunks do not add up, it is their text alone, with their usage where at least that adds up.
+    """
     if not chunks:
         return None
     try:
         return message_of(chunks)
     except Exception:
+        text = "".join(chunk.content for chunk in chunks if isinstance(chunk.content, str))
+    try:
         usage: UsageMetadata | None = None
         for chunk in chunks:
             usage = add_usage(usage, getattr(chunk, "usage_metadata", None))
-        return AIMessage("".join(str(chunk.text) for chunk in chunks), usage_metadata=usage)
+        return AIMessage(text, usage_metadata=usage)
+    except Exception:
+        return AIMessage(text)
 
 
 def _joined(pieces: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:

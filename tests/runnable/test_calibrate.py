@@ -75,6 +75,9 @@ def test_a_question_that_fails_is_left_out_with_a_warning(runner: Any, caplog: A
 def test_nothing_to_calibrate_on_is_an_error(runner: Any) -> None:
     with pytest.raises(CalibrationDataError, match="no question"):
         runner.calibrate(saying("1"), [])
+    for odd in ("What is 1 + 1?", {"question": "What is 1 + 1?", "answer": "2"}, ("q", "2", "id"), None, "ab"):
+        with pytest.raises(ConfigurationError, match="each question is a pair"):
+            runner.calibrate(saying("1"), [odd])
     with pytest.raises(CalibrationDataError, match="none of the 1 questions gave a response"):
         runner.calibrate(saying(Reply("", error=ValueError("down"))), [("q", "1")])
 
@@ -185,9 +188,10 @@ def told(made: Any) -> Any:
 def test_a_model_without_confidence_costs_one_response(runner: Any, tmp_path: Any, pool: bool) -> None:
     model = Scripted(script=silent)
     options: dict[str, Any] = {"pool": tmp_path / "p.sqlite", "samples": 1} if pool else {}
-    with pytest.raises(LogprobsUnavailable, match="so no further question was asked: the response"):
-        runner.calibrate(model, QUESTIONS, **options)
-    assert len(model.log.calls) == 1
+    for calls in (1, 2):
+        with pytest.raises(LogprobsUnavailable, match="so no further question was asked: the response"):
+            runner.calibrate(model, QUESTIONS, **options)
+        assert len(model.log.calls) == calls
 
 
 def test_a_model_that_states_none_though_it_was_asked_is_given_up_after_three(runner: Any) -> None:

@@ -34,6 +34,9 @@ REFUSALS: list[tuple[int, Any]] = [
         {"detail": [{"loc": ["body", "logprobs"], "msg": "extra fields not permitted"}]},
     ),
     (501, {"error": "logprobs: not implemented"}),
+    (403, {"error": {"message": "You are not allowed to request logprobs from this model", "param": None}}),
+    (500, {"error": {"message": "logprobs are not implemented"}}),
+    (404, {"error": {"message": "No endpoints found that can handle the requested parameters.", "code": 404}}),
     (400, "this endpoint cannot return logprobs"),
 ]
 OTHERS: list[tuple[int, Any]] = [
@@ -42,6 +45,7 @@ OTHERS: list[tuple[int, Any]] = [
     (422, {"detail": [{"loc": ["body", "messages"], "msg": "missing", "input": {"logprobs": True, "n": None}}]}),
     (400, {"error": {"message": "no messages; you sent request: {'logprobs': True, 'extra': 1}", "param": None}}),
     (401, {"error": {"message": "your key may not ask for logprobs", "param": "logprobs"}}),
+    (403, {"error": {"message": "your country is not supported", "param": None}}),
 ]
 
 
@@ -111,6 +115,12 @@ def test_where_no_confidence_is_needed_it_goes_on_without(
     assert all(sum(SAID in notice for notice in account["notices"]) <= 1 for account in accounts)
 
 
+def test_a_probe_does_not_take_a_refusal_of_logprobs_for_one_of_the_key(runner: Any) -> None:
+    with serving(refusing(403, {"error": {"message": "You are not allowed to request logprobs"}})) as served:
+        model = backend.ChatOpenAICompatible(model="gpt-test", base_url=served.url, temperature=0.7)
+        assert runner.account(ReASCRunnable(model=model, max_samples=4), "q")["answer"] == "42"
+
+
 @pytest.mark.parametrize(("status", "body"), REFUSALS)
 @pytest.mark.parametrize("model", [chat, compatible])
 def test_servers_refuse_in_many_words(runner: Any, model: Any, status: int, body: Any) -> None:
@@ -119,7 +129,9 @@ def test_servers_refuse_in_many_words(runner: Any, model: Any, status: int, body
         assert runner.account(reasc, "q")["answer"] == "42"
         assert refused(served) == 1
         needed = ReASCRunnable(model=chat(served), calibration=calibration(fingerprint=ON_GPT))
-        with pytest.raises(LogprobsUnavailable, match=r"refuses logprobs: .*log.?prob.*; let the model state"):
+        with pytest.raises(
+            LogprobsUnavailable, match=r"refuses logprobs: .*(log.?prob|requested parameters).*; let the model state"
+        ):
             runner.invoke(needed, "q")
 
 

@@ -17,11 +17,19 @@ from servers.fake_server import serving
 from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
 
-SECONDS = 20  # in which a call must end
+SECONDS = 4  # in which a call must end
 
 
 class Odd(BaseException):
     """No ``Exception``."""
+
+
+def setting(**fields: Any) -> AIMessageChunk:
+    """A chunk with values that its class would refuse, as a model may set them after it was made."""
+    chunk = AIMessageChunk("a", usage_metadata={"input_tokens": 1, "output_tokens": 1, "total_tokens": 2})
+    for name, value in fields.items():
+        setattr(chunk, name, value)
+    return chunk
 
 
 RAISED: dict[str, BaseException] = {
@@ -40,6 +48,11 @@ YIELDED: dict[str, list[Any]] = {
     ],
     "the user's words": [AIMessageChunk("a"), HumanMessageChunk("b")],
     "the user's words first": [HumanMessageChunk("a")],
+    "usage that is no number": [setting(), setting(usage_metadata={"input_tokens": "many"})],
+    "usage that is no dictionary": [setting(), setting(usage_metadata=7)],
+    "a number as content": [setting(content=5), setting()],
+    "nothing as content": [setting(content=None), setting()],
+    "a number among the blocks": [setting(content=[7]), setting(content=[{"index": "x"}])],
 }
 
 

@@ -110,7 +110,7 @@ class Server(Closing):
         except ValueError:
             body = None
         answer = Answer(response.status_code, response.headers, body, text)
-        if answer.status in (401, 403):
+        if answer.status == 401 or (answer.status == 403 and "logprob" not in answer.message.lower()):
             given = "refuses the key" if "Authorization" in self._client.headers else "asks for a key (api_key=...)"
             raise ServerRefused(f"{self.url} {given}: {answer.message}")
         if answer.status in _BUSY and response.request.method == "POST":  # says nothing of what it supports

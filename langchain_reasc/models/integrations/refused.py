@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing, closing, nullcontext
@@ -21,15 +22,16 @@ __all__ = ["AskedLogprobs", "LogprobsMemory", "logprobs_memory", "reason_of_refu
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-_REFUSING: Final = (400, 404, 405, 422, 501)  # and no status at all, as of errors that come with status 200
-_LOGPROBS: Final = re.compile(r"log[\s_-]?prob", re.IGNORECASE)
+_REFUSING: Final = (400, 403, 404, 405, 422, 500, 501)  # and no status at all, as of errors with status 200
+_LOGPROBS: Final = re.compile(r"log[\s_-]?prob|the requested parameters", re.IGNORECASE)  # the second is OpenRouter's
 _UNSUPPORTED: Final = re.compile(
     r"support|unknown|unrecogni[sz]|unexpected|extra|invalid|permitted|allowed|available|enabled|disabled|implement"
-    r"|cannot|can't|could not|not |n't|must|only|max|greater|exceed|less|remove",
+    r"|cannot|can't|could not|not |n't|must|only|max|greater|exceed|less|remove|no endpoints",
     re.IGNORECASE,
 )
 _ECHO: Final = re.compile(r"""["']?\b(?:input|body|request|ctx)["']?\s*[:=]\s*\{.*?\}""", re.DOTALL)
 _LONGEST: Final = 240  # characters of a server's message
+_remembering = threading.Lock()  # samples of many threads hear of it at once; none in the memory, which is pickled
 
 
 @dataclass
@@ -160,9 +162,10 @@ class LogprobsMemory:
         return result
 
     def _remember(self, reason: str) -> None:
-        if self.refused is None:
+        with _remembering:
+            known, self.refused = self.refused, reason
+        if known is None:
             logger.warning("the model is asked without logprobs, which its server refuses: %s", reason)
-        self.refused = reason
 
     def _marked(self, first: ChatGenerationChunk, reason: str) -> ChatGenerationChunk:
         self._remember(reason)
