@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import extractor, vote_of
+from langchain_reasc.answers import extractor, kind_of, vote_of
 from langchain_reasc.method.stopping import Decision
 
 __all__ = ["abridged", "account_of", "whole_answer"]
@@ -65,8 +65,9 @@ def account_of(
         account = _account(decision, notices, figures, detail)
         if _size(account) <= _LARGEST:
             break
-    if account["answer"] != decision.answer and decision.answer not in _answers_in(message):
-        account["whole_answer"] = decision.answer
+    if account["answer"] != decision.answer and decision.answer not in (found := [*_answers_in(message)]):
+        # Calls that were voted on with defaults of their tools are read from the message without them.
+        account["whole_answer"] = abridged(found[0]) if found[0] and kind_of(decision.answer) else decision.answer
     return account
 
 

@@ -132,6 +132,21 @@ def test_an_answer_that_its_message_does_not_spell_is_kept_whole(runner: Any) ->
         assert size_of(result.message) <= 4096
 
 
+def test_long_arguments_are_not_kept_twice_where_others_were_left_out(runner: Any) -> None:
+    @tool
+    def store(content: str, mode: str = "w") -> str:
+        """Store a text."""
+        return mode
+
+    reply = Reply("calling", calls=(("store", {"content": "x" * LONG}),))
+    model = Scripted(script=lambda question, index: reply).bind_tools([store])
+    result = runner.solve(ReASCRunnable(model=model), "q")
+    assert size_of(result.message) <= 4096
+    assert '"mode": "w"' in result.answer
+    [call] = json.loads(ReASCAnswerParser().invoke(result.message))
+    assert call == {"name": "store", "args": {"content": "x" * LONG}}
+
+
 def test_notices_and_errors_do_not_carry_answers_either(runner: Any) -> None:
     def failing(text: str) -> str:
         raise KeyError(text)
