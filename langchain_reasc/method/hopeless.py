@@ -105,7 +105,7 @@ def chance_of_agreement(values: Sequence[str], left: int, *, enough: float = 1.0
 
 @lru_cache(maxsize=1024)
 def _chance(given: int, left: int, choices: int) -> float:
-    from scipy.stats import betabinom  # deferred: heavy
+    from scipy.special import betaln, gammaln  # deferred: heavy; scipy.stats, which has the distribution, is heavier
 
     components = default_components()
     discount, concentration = np.asarray(components).T
@@ -116,11 +116,12 @@ def _chance(given: int, left: int, choices: int) -> float:
     needed, values = max(2, -(-(given + left) // 4)), np.full(len(components), float(given))
 
     def reach(votes: int, drawn: int) -> npt.NDArray[np.float64]:
-        """P(a value with one vote of so many gets as many more as this), of each component."""
-        chance: npt.NDArray[np.float64] = betabinom.sf(
-            votes - 1, given + left - drawn, 1 - discount, drawn - 1 + concentration + discount
-        )
-        return chance
+        """P(a value with one vote of so many gets as many more as this), Beta-binomial, of each component."""
+        trials, a, b = given + left - drawn, 1 - discount, drawn - 1 + concentration + discount
+        more = np.arange(votes, trials + 1)[:, None]
+        ways = gammaln(trials + 1) - gammaln(more + 1) - gammaln(trials - more + 1)
+        chances: npt.NDArray[np.float64] = np.exp(ways + betaln(more + a, trials - more + b) - betaln(a, b))
+        return chances.sum(axis=0)
 
     reached = given * reach(needed - 1, given)
     for drawn in range(given, given + left):  # a value that comes then for the first time

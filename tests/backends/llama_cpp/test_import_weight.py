@@ -10,6 +10,7 @@ NEEDED = (
     "method.token_signals",
     "method.top_candidates",
     "models",
+    "untrusted",
 )
 CODE = """
 import sys, langchain_reasc_llama_cpp

@@ -105,7 +105,7 @@ class Heard(BaseCallbackHandler):
 def test_a_calibration_is_made_of_the_same_tokens(model: Any) -> None:
     heard = Heard()
     questions = [(f"Will it rain on day {at}?", "no") for at in range(3)]
-    calibration = calibrate(model, questions, measure=MEAN, concurrency=1, config={"callbacks": [heard]})
+    calibration = calibrate(model, questions, samples=1, measure=MEAN, concurrency=1, config={"callbacks": [heard]})
     scores = [read_signals(message, of_calls=True).score(MEAN) for message in heard.messages]
     assert len(scores) == 3 and calibration.mean == pytest.approx(np.mean(scores))
 
