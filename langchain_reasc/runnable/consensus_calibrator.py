@@ -280,7 +280,8 @@ class ConsensusCalibrator:
             fit = self._learner.fit()
         except Exception:
             self._learner.postpone()
-            logger.exception("a question could not be learned from")
+            if not self._closing:  # else the interpreter has ended around it; what it was made from is saved
+                logger.exception("a question could not be learned from")
             return
         with self._lock:
             self._learner.adopt(fit)
