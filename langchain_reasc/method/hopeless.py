@@ -120,8 +120,8 @@ def _chance(given: int, left: int, choices: int) -> float:
         trials, a, b = given + left - drawn, 1 - discount, drawn - 1 + concentration + discount
         more = np.arange(votes, trials + 1)[:, None]
         ways = gammaln(trials + 1) - gammaln(more + 1) - gammaln(trials - more + 1)
-        chances: npt.NDArray[np.float64] = np.exp(ways + betaln(more + a, trials - more + b) - betaln(a, b))
-        return chances.sum(axis=0)
+        chances = np.exp(ways + betaln(more + a, trials - more + b) - betaln(a, b))
+        return np.asarray(chances, np.float64).sum(axis=0)
 
     reached = given * reach(needed - 1, given)
     for drawn in range(given, given + left):  # a value that comes then for the first time
