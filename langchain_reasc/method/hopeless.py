@@ -121,14 +121,15 @@ def _chance(given: int, left: int, choices: int) -> float:
         more = np.arange(votes, trials + 1)[:, None]
         ways = gammaln(trials + 1) - gammaln(more + 1) - gammaln(trials - more + 1)
         chances = np.exp(ways + betaln(more + a, trials - more + b) - betaln(a, b))
-        return np.asarray(chances, np.float64).sum(axis=0)
+        reached: npt.NDArray[np.float64] = chances.sum(axis=0)
+        return reached
 
-    reached = given * reach(needed - 1, given)
+    chance = given * reach(needed - 1, given)
     for drawn in range(given, given + left):  # a value that comes then for the first time
         new = np.maximum((concentration + discount * values) / (drawn + concentration), 0.0)
         values = values + new
-        reached = reached + new * reach(needed - 1, drawn + 1)
-    return float(weights @ np.minimum(reached, 1.0) / (weights.sum() + never))
+        chance = chance + new * reach(needed - 1, drawn + 1)
+    return float(weights @ np.minimum(chance, 1.0) / (weights.sum() + never))
 
 
 @lru_cache(maxsize=64)
