@@ -28,7 +28,8 @@ opened = []
 
 def hear(event, arguments):
     if event == "open" and watching and threading.current_thread() is threading.main_thread():
-        if not str(arguments[0]).endswith((".pyc", ".so")):  # what LangChain imports late
+        name = str(arguments[0])
+        if ".py" not in name and not name.endswith(".so"):  # what LangChain imports late
             opened.append(arguments[0])
 
 watching = False

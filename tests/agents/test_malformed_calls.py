@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
-from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, message_chunk_to_message
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import tool
-from langchain_groq import ChatGroq
-from langchain_mistralai import ChatMistralAI
 from langchain_openai import ChatOpenAI
 from langchain_reasc_openai import ChatOpenAICompatible
 from pydantic import BaseModel
@@ -171,7 +168,9 @@ def test_the_message_is_the_one_that_plain_langchain_gives(runner: Any, args: st
 @pytest.mark.parametrize("args", [MALFORMED[name] for name in ("no quotes", "cut in a string", "two objects")])
 def test_nor_does_one_that_stands_in_additional_kwargs_too(runner: Any, ask: Ask, args: str) -> None:
     with serving(saying(args)) as served:
-        message = ask(runner, ChatGroq(model="m", base_url=served.root, api_key="none"))
+        message = ask(
+            runner, pytest.importorskip("langchain_groq").ChatGroq(model="m", base_url=served.root, api_key="none")
+        )
     assert ran == [] and message.tool_calls == []
     assert [(call["args"] or "").removeprefix("]") for call in message.invalid_tool_calls] == [args]
 
@@ -179,7 +178,7 @@ def test_nor_does_one_that_stands_in_additional_kwargs_too(runner: Any, ask: Ask
 @pytest.mark.parametrize(("args", "runs"), [(GOOD, 1), (MALFORMED["no quotes"], 0), (MALFORMED["cut in a list"], 0)])
 def test_pieces_of_which_each_has_an_id_are_one_call(args: str, runs: int) -> None:
     with serving(saying(args)) as served:  # ChatMistralAI gives a new one to pieces that come without
-        model = ChatMistralAI(model="m", base_url=served.url, api_key="none")
+        model = pytest.importorskip("langchain_mistralai").ChatMistralAI(model="m", base_url=served.url, api_key="none")
         create_agent(ChatReASC(model=model, **BY_ASC), [remove]).invoke(QUESTION)  # type: ignore[arg-type]
     assert ran == [{"folder": "/tmp/x", "force": True}] * runs
 
@@ -198,7 +197,10 @@ class Saying(Anthropic):
 @pytest.mark.parametrize("args", [("{folder: /tmp/x",), ('{"folder": "/tm',), ("[1]",)])
 def test_a_malformed_call_of_anthropic_s_does_not_run(runner: Any, ask: Ask, args: tuple[str, ...]) -> None:
     with serving(Saying(*args)) as served:
-        message = ask(runner, ChatAnthropic(model="m", base_url=served.root, api_key="none"))
+        message = ask(
+            runner,
+            pytest.importorskip("langchain_anthropic").ChatAnthropic(model="m", base_url=served.root, api_key="none"),
+        )
     assert ran == [] and message.tool_calls == []
     assert [(call["args"] or "").removeprefix("]") for call in message.invalid_tool_calls] == [*args]
     assert message.text == "I remove it."
@@ -206,7 +208,10 @@ def test_a_malformed_call_of_anthropic_s_does_not_run(runner: Any, ask: Ask, arg
 
 def test_a_valid_call_of_anthropic_s_does_not_stand_for_a_malformed_one(runner: Any) -> None:
     with serving(Saying(MALFORMED["cut in a string"], GOOD)) as served:
-        by_events(runner, ChatAnthropic(model="m", base_url=served.root, api_key="none"))
+        by_events(
+            runner,
+            pytest.importorskip("langchain_anthropic").ChatAnthropic(model="m", base_url=served.root, api_key="none"),
+        )
     assert ran == [{"folder": "/tmp/x", "force": True}]
 
 

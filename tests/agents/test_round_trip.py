@@ -74,12 +74,11 @@ PROVIDERS: dict[str, tuple[Any, Callable[[str], Any]]] = {
 
 @pytest.mark.parametrize("reasc_first", [True, False], ids=["reasc outside", "reasc inside"])
 def test_prompt_caching_of_anthropic_s_reaches_every_sample(agents: Agents, reasc_first: bool) -> None:
-    from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
-
+    caching = pytest.importorskip("langchain_anthropic.middleware").AnthropicPromptCachingMiddleware
     control = {"type": "ephemeral", "ttl": "5m"}
     wire, make = PROVIDERS["Anthropic"]
     with serving(wire) as served:
-        both = [ReASCMiddleware(), AnthropicPromptCachingMiddleware(unsupported_model_behavior="raise")]
+        both = [ReASCMiddleware(), caching(unsupported_model_behavior="raise")]
         agent = agent_of(make(served.root), *(both if reasc_first else reversed(both)), system_prompt="Be brief.")
         state = agents.ask(agent)
         assert len(served.requests) > 4 and len(samples_of(state)) == 2

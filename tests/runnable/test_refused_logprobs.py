@@ -153,7 +153,7 @@ def test_what_is_said_in_the_end_is_what_the_server_says_without_logprobs(runner
         temperature = {"error": {"message": "Unsupported value: 'temperature'", "param": "temperature"}}
         await exchange.reply(400, OPENAI if asks else temperature)
 
-    with serving(answer) as served, pytest.raises(SamplingError, match="Unsupported value: 'temperature'"):
+    with serving(answer) as served, pytest.raises(SamplingError, match=r"Unsupported value: .*temperature"):
         model = chat(served, disable_streaming=not streamed)
         runner.invoke(ReASCRunnable(model=model, calibration="online", concurrency=1), "q")
 
