@@ -16,6 +16,7 @@ from langchain_reasc.calibration.online_state import ObservedQuestion
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.runnable.observing import Finished, observed
+from langchain_reasc.untrusted import read_text
 
 __all__ = ["Checkpoint"]
 
@@ -40,7 +41,7 @@ class Checkpoint:
         measures: the candidates for scoring a response, in the order of the rows of scores.
 
     Raises:
-        ConfigurationError: the file cannot be read.
+        ConfigurationError: the file cannot be read, or not be written, which is found out before anything is paid for.
     """
 
     def __init__(self, path: str | os.PathLike[str], holds_for: str, measures: Sequence[Measure]) -> None:
@@ -49,15 +50,17 @@ class Checkpoint:
         self._lock = threading.Lock()
         self._lines: dict[str, _Line] = {}
         try:
-            written = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
-        except OSError as error:
-            raise ConfigurationError(f"cannot read the checkpoint {self.path}: {error.strerror}") from None
+            written = read_text(self.path) if self.path.exists() else ""
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"cannot read the checkpoint {self.path}: {error}") from None
+        self._append("\n" if written and not written.endswith("\n") else "")  # after a line that was cut in half
         for text in written.splitlines():
             try:
                 line = _Line.model_validate_json(text)
             except ValidationError:
                 continue
-            self._lines[line.key] = line
+            if [len(row) for row in line.question.scores] == [len(line.question.answers)] * len(measures):
+                self._lines[line.key] = line
 
     def holds(self, prompt: Sequence[BaseMessage]) -> bool:
         """Whether a question was asked."""
@@ -80,9 +83,12 @@ class Checkpoint:
         question = observed(finished, self._measures, made_of)
         kept = ObservedQuestion.of(question, range(len(self._measures)))
         line = _Line(key=self._key(prompt), made_of=made_of, question=kept)
+        self._append(f"{line.model_dump_json()}\n")
+
+    def _append(self, text: str) -> None:
         try:
             with self._lock, self.path.open("a", encoding="utf-8") as file:
-                file.write(f"{line.model_dump_json()}\n")
+                file.write(text)
         except OSError as error:
             raise ConfigurationError(f"cannot write the checkpoint {self.path}: {error.strerror}") from None
 
