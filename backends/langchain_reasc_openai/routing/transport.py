@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, Final
 
 from openai import DefaultAsyncHttpxClient
@@ -47,32 +48,50 @@ async def _bound(response: Any) -> None:
 
 
 class _Bounded(_httpx.AsyncByteStream):  # type: ignore[misc]
-    """The body of a reply, as far as it is taken."""
+    """The body of a reply, as far as it is taken.
+
+    Whoever reads it reads on where the last reader stopped: openai's client reads a body twice, the second time for
+    what follows the last event. One iterator serves both, and is closed with the body: one that is left to the garbage
+    collector ends in another thread, when its event loop has gone.
+    """
 
     def __init__(self, response: Any) -> None:
         self._stream, self._server = response.stream, _origin(response)
         self._is_error = response.status_code >= 400
         self._is_events = response.headers.get("content-type", "").startswith("text/event-stream")
+        self._pieces = self._stream.__aiter__()
+        self._size, self._tail, self._over = 0, b"", False
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size, tail = 0, b""
-        async for piece in self._stream:
-            size += len(piece)
-            if self._is_error and size > _MOST_OF_AN_ERROR:
-                yield piece[: max(0, len(piece) - (size - _MOST_OF_AN_ERROR))]
-                return
-            if self._is_events and not self._is_error:
-                joined = tail + piece
-                ends = [at + len(mark) for mark in _EVENT_ENDS if (at := joined.rfind(mark)) >= 0]
-                size, tail = len(joined) - max(ends) if ends else size, joined[-3:]
-            limit = _LONGEST_EVENT if self._is_events else _LARGEST_REPLY
-            if size > limit:
-                what = "an event" if self._is_events else "a reply"
-                raise SamplingError(f"{self._server} sends {what} of more than {limit >> 20} MiB")
-            yield piece
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._over:
+            raise StopAsyncIteration
+        piece: bytes = await self._pieces.__anext__()
+        self._size += len(piece)
+        if self._is_error and self._size > _MOST_OF_AN_ERROR:
+            self._over = True
+            return piece[: max(0, len(piece) - (self._size - _MOST_OF_AN_ERROR))]
+        if self._is_events and not self._is_error:
+            joined = self._tail + piece
+            ends = [at + len(mark) for mark in _EVENT_ENDS if (at := joined.rfind(mark)) >= 0]
+            self._size, self._tail = len(joined) - max(ends) if ends else self._size, joined[-3:]
+        limit = _LONGEST_EVENT if self._is_events else _LARGEST_REPLY
+        if self._size > limit:
+            self._over = True
+            what = "an event" if self._is_events else "a reply"
+            raise SamplingError(f"{self._server} sends {what} of more than {limit >> 20} MiB")
+        return piece
 
     async def aclose(self) -> None:
+        self._over = True
+        with suppress(RuntimeError):  # it is being read in another task, which this ends
+            await getattr(self._pieces, "aclose", _nothing)()
         await self._stream.aclose()
+
+
+async def _nothing() -> None: ...
 
 
 def _same_server(asked: Any, target: Any) -> bool:
