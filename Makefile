@@ -27,7 +27,7 @@ comma := ,
 LOWEST := $(VENV)/lowest
 LLAMA_CPP_LOWEST := $(subst >=,==,$(firstword $(subst $(comma), ,$(LLAMA_CPP))))
 LOWEST_TESTS := tests/test_imports.py \
-  $(addprefix tests/,calibration models/logprobs sampling runnable data pools evaluation lab cli) \
+  $(addprefix tests/,calibration models/logprobs sampling runnable data pools lab cli) \
   $(addprefix tests/backends/openai/,test_chat_model.py test_langchain_openai_internals.py test_call_options.py routing/test_error_kinds.py \
   probing/test_probing.py drawing/test_sample_streams.py) \
   $(addprefix tests/backends/llama_cpp/,test_chat_model.py native/test_hub.py test_readme.py tools/test_tools.py) \
@@ -67,7 +67,7 @@ test-decisions: $(VENV)/.decisions
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy langchain_reasc backends benchmarks trials studies examples/*.py
+	@$(BIN)/mypy langchain_reasc lab backends benchmarks examples/*.py
 	@cd examples/word_problems && MYPYPATH=../..:../../backends ../../$(BIN)/mypy --config-file ../../pyproject.toml *.py
 	@$(BIN)/python tests/documentation/check_snippets.py
 
@@ -93,11 +93,11 @@ $(VENV)/.llama-cpp: $(VENV)/.made always
 	@$(SHELL) backends/llama_cpp_build.sh $(VENV) "$(LLAMA_CPP)"
 
 $(VENV)/.demo: $(VENV)/.llama-cpp pyproject.toml
-	@$(PIP) install --editable '.[llama-cpp,plot]'
+	@$(PIP) install --editable '.[llama-cpp,lab]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo tests/parity/requirements.txt
-	@$(PIP) install --editable '.[llama-cpp,plot,openai,huggingface]' --group test --group providers --group examples
+	@$(PIP) install --editable '.[llama-cpp,lab,openai,huggingface]' --group test --group providers --group examples
 	@$(PIP) install --no-deps -r tests/parity/requirements.txt
 	@touch $@
 

@@ -22,7 +22,7 @@ On a real cluster of GPUs, with vLLM or SGLang:
    Workers x concurrency x samples are the requests in flight; make them what keeps the servers' batches full (vLLM's
    --max-num-seqs, 256 by default, times the replicas), and no more.
 
-One process writes, so it takes all answers in: `python -m trials.recording_on_ray` measures how many it can.
+One process writes, so it takes all answers in: `python -m benchmarks.recording_on_ray` measures how many it can.
 """
 
 import argparse

@@ -15,7 +15,7 @@ for package in sys.argv[1:]:
 
 
 def test_all_modules_of_all_packages() -> None:
-    packages = ["langchain_reasc", "langchain_reasc_llama_cpp", "langchain_reasc_openai"]
+    packages = ["langchain_reasc", "langchain_reasc_lab", "langchain_reasc_llama_cpp", "langchain_reasc_openai"]
     done = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", "-c", ALL, *packages], capture_output=True, text=True, timeout=100
     )

@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CORE = "method calibration answers models sampling runnable agents data pools evaluation calibrating lab cli"
+CORE = "method calibration answers models sampling runnable agents data pools calibrating cli"
+LAB = "rules replay simulation pools report cli"
 LLAMA_CPP = "native grammar sampling confidence engine tools prompts"
-ORDERS = {"langchain_reasc": CORE.split(), "backends/langchain_reasc_llama_cpp": LLAMA_CPP.split()}
+ORDERS = {
+    "langchain_reasc": CORE.split(),
+    "lab/langchain_reasc_lab": LAB.split(),
+    "backends/langchain_reasc_llama_cpp": LLAMA_CPP.split(),
+}
 FIRST = {"exceptions", "_version", "complaints", "untrusted"}
 """Modules beside the packages that any of them may import; the others stand above all packages."""
 
@@ -45,3 +50,14 @@ def test_every_package_has_its_place() -> None:
     for distribution, order in ORDERS.items():
         found = {path.parent.name for path in (ROOT / distribution).glob("*/__init__.py")}
         assert found == set(order)
+
+
+def test_the_core_imports_neither_the_laboratory_nor_a_backend() -> None:
+    """But for the commands, which name the backends that come along."""
+    others = {"langchain_reasc_lab", "langchain_reasc_llama_cpp", "langchain_reasc_openai"}
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path, name in imports(ROOT / "langchain_reasc")
+        if name.split(".")[0] in others and not (path.parent.name == "cli" and "_lab" not in name)
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -98,7 +98,7 @@ class ChatOpenAICompatible(ServedModel):
 
         With ``samples_per_request`` above 1 several share a request and its stream, where the server knows ``n``. That
         is cheaper for a prompt that is not in its prefix cache: a real llama-server computed it once and not 8 times,
-        in a third of the time (``python -m trials.abort``). With 1, the default, each sample fails, moves to
+        in a third of the time (``python -m benchmarks.abort``). With 1, the default, each sample fails, moves to
         another server and is seeded by itself. A ``rate_limiter`` is asked before each request, tries included.
 
         Args:

@@ -1,5 +1,6 @@
 """The commands, and how they fail."""
 
+from importlib.metadata import entry_points
 from inspect import cleandoc
 from typing import Any
 
@@ -7,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from langchain_reasc._version import __version__
-from langchain_reasc.cli import ask, calibrate, demo, grade, pool, probe, record, replay, report
+from langchain_reasc.cli import ask, calibrate, probe
 from langchain_reasc.cli.console import log_harmlessly, stderr
 from langchain_reasc.cli.wording import in_options, speak_plainly
 from langchain_reasc.exceptions import ReASCError
@@ -75,22 +76,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_COMMANDS = (
-    *(demo.demo, ask.ask, calibrate.calibrate, record.record, grade.grade),
-    *(replay.replay, report.report, probe.probe),
-)
-for command in _COMMANDS:
+for command in (ask.ask, calibrate.calibrate, probe.probe):
     app.command(help=_reflowed(command.__doc__ or ""))(command)
 
-_pools = typer.Typer(
-    help="Recorded pools: what they hold, several as one, and for other programs.",
-    rich_markup_mode="rich",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for operation in (pool.show, pool.merge, pool.export, pool.import_, pool.convert):
-    _pools.command(operation.__name__.strip("_"), help=_reflowed(operation.__doc__ or ""))(operation)
-app.add_typer(_pools, name="pool")
+
+def _add_laboratory() -> None:
+    """Add the commands that packages register as entry points: functions, or a module of several under one name."""
+    for entry in entry_points(group="langchain_reasc.commands"):
+        command, panel = entry.load(), "Laboratory"
+        if callable(command):
+            app.command(entry.name, help=_reflowed(command.__doc__ or ""), rich_help_panel=panel)(command)
+            continue
+        several = typer.Typer(
+            help=_reflowed(command.__doc__ or ""),
+            rich_markup_mode="rich",
+            no_args_is_help=True,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+        for operation in command.COMMANDS:
+            several.command(operation.__name__.strip("_"), help=_reflowed(operation.__doc__ or ""))(operation)
+        app.add_typer(several, name=entry.name, rich_help_panel=panel)
+
+
+_add_laboratory()
 
 
 def main() -> None:

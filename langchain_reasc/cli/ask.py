@@ -189,16 +189,17 @@ def _rule(given: str, *, budget: int) -> "StoppingRule":
     Raises:
         ConfigurationError: there is no such rule, it needs parameters, or refuses one.
     """
-    from langchain_reasc.method.rules import RULES, rule_named
+    from langchain_reasc.method.rules import rule_named, rules
 
     name, _, listed = given.partition(":")
-    parameters: dict[str, object] = {"budget": budget} if hasattr(RULES.get(name), "budget") else {}
+    known = rules()
+    parameters: dict[str, object] = {"budget": budget} if hasattr(known.get(name), "budget") else {}
     try:
         return rule_named(
             name, parameters | dict(map(_parameter, re.split(r",(?=\s*\w+\s*=)", listed) if listed else ()))
         )
     except ConfigurationError as error:
-        if name not in RULES:
+        if name not in known:
             raise
         raise ConfigurationError(f"{error}; parameters follow the name, as in --rule esc:window=3") from None
 

@@ -39,7 +39,7 @@ from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
 if TYPE_CHECKING:
-    from langchain_reasc.evaluation.scoring import MeasureSpec
+    from langchain_reasc.calibrating.pool_scores import MeasureSpec
     from langchain_reasc.pools.pool import Pool
 
 __all__ = ["calibrate", "check_signals"]
@@ -119,9 +119,9 @@ def calibrate(
 
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
+    from langchain_reasc.calibrating.from_pool import calibrate_on_pool
     from langchain_reasc.calibration import save_calibration
     from langchain_reasc.data.questions import data_format, read_data_set
-    from langchain_reasc.evaluation.from_pool import calibrate_on_pool
     from langchain_reasc.pools.reading import read_pool
 
     if sum(one is not None for one in (data, pool, unlabelled)) != 1:

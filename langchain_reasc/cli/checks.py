@@ -117,21 +117,3 @@ def output_folder(path: Path) -> Path:
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise typer.BadParameter(f"nothing may be written in {nearest}")
     return path
-
-
-def picture(path: Path | None) -> Path | None:
-    """A picture that can be drawn.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    if path is None:
-        return None
-    from langchain_reasc.evaluation.plots import picture_formats
-
-    formats = picture_formats()
-    if path.suffix.lower().removeprefix(".") not in formats:
-        raise typer.BadParameter(
-            f"{path} is no picture that can be drawn; its name ends in one of .{', .'.join(formats)}"
-        )
-    return output_file(path)

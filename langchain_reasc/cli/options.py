@@ -9,8 +9,8 @@ from langchain_reasc.cli.checks import answer_spec, format_name, preset_name, pr
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
+    from langchain_reasc.calibrating.pool_scores import MeasureSpec
     from langchain_reasc.data.template import Template
-    from langchain_reasc.evaluation.scoring import MeasureSpec
 
 __all__ = [
     "AnswerField",

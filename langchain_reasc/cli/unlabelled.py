@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_reasc.cli.console import progress, remark, stdout
 
 if TYPE_CHECKING:
+    from langchain_reasc.calibrating.pool_scores import MeasureSpec
     from langchain_reasc.calibration import Calibration
     from langchain_reasc.data.template import Template
-    from langchain_reasc.evaluation.scoring import MeasureSpec
 
 __all__ = ["calibrate_without_labels", "explained_consensus"]
 

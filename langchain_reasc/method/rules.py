@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from importlib.metadata import entry_points
 from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError
@@ -9,30 +10,18 @@ from langchain_reasc.method.bayesian_vote import BayesianVote
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
 from langchain_reasc.method.odds import LogisticOdds
-from langchain_reasc.method.others import CGES, CISC, DeepConfFilter, DistriVoting, LAggregated, MajorityCertificate
 from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, StoppingRule
 
-__all__ = ["RULES", "rule_named"]
+__all__ = ["rule_named", "rules"]
 
-RULES: Final[dict[str, type[StoppingRule]]] = {
-    rule.called: rule
-    for rule in (
-        Cap,
-        ASC,
-        ESC,
-        ReASC,
-        FiniteHorizon,
-        CannotCatchUp,
-        BayesianVote,
-        CGES,
-        LAggregated,
-        MajorityCertificate,
-        CISC,
-        DeepConfFilter,
-        DistriVoting,
-    )
-}
-"""What accounts call a rule -> the rule."""
+_OWN: Final = (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, BayesianVote)
+
+
+def rules() -> dict[str, type[StoppingRule]]:
+    """All stopping rules by name, with those that packages register as entry points (``langchain_reasc.rules``)."""
+    registered = (entry.load() for entry in entry_points(group="langchain_reasc.rules"))
+    return {rule.called: rule for rule in (*_OWN, *registered)}
+
 
 _NESTED: Final[dict[str, type[Any]]] = {"statistics": Standardizer, "odds": LogisticOdds}
 """Parameters that are given by the parameters of their own."""
@@ -42,16 +31,18 @@ def rule_named(name: str, parameters: Mapping[str, object] | None = None) -> Sto
     """The rule of that name with these parameters; those that are not given have their defaults.
 
     Args:
-        name: a key of :data:`RULES`.
+        name: a key of :func:`rules`.
         parameters: name -> value. A rule's ``statistics`` are given one by one, as ``mean``, ``std`` and ``scale``; its
             ``odds`` as these with ``slope`` and ``intercept``.
 
     Raises:
         ConfigurationError: no rule or parameter is called that, one is missing, or a value is not allowed.
     """
-    if name not in RULES:
-        raise ConfigurationError(f"no stopping rule is called {name!r}; there are {', '.join(RULES)}")
-    rule, given = RULES[name], dict(parameters or {})
+    known = {rule.called: rule for rule in _OWN}
+    known = known if name in known else rules()
+    if name not in known:
+        raise ConfigurationError(f"no stopping rule is called {name!r}; there are {', '.join(known)}")
+    rule, given = known[name], dict(parameters or {})
     needed = _parameters(rule)
     if unknown := given.keys() - needed.keys():
         known = ", ".join(needed) or "none"

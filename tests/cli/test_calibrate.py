@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from langchain_reasc_lab.replay import read_pool
 from pools.synthetic import question, response, write_lines, write_pool
 from runnable.fakes import calibration, saying
 
@@ -10,7 +11,6 @@ from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import SupportCurve, load_calibration
 from langchain_reasc.cli.calibrate import check_signals
-from langchain_reasc.evaluation import read_pool
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.runnable.summary import sentence
 

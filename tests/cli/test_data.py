@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from langchain_reasc_lab.replay import read_pool
 from langchain_reasc_llama_cpp import embedded_model_path
 
 from cli.test_commands import reasc
@@ -12,7 +13,6 @@ from langchain_reasc.calibration import load_calibration
 from langchain_reasc.cli.unlabelled import explained_consensus
 from langchain_reasc.data.last_letters import last_letters
 from langchain_reasc.data.presets import PRESETS
-from langchain_reasc.evaluation import read_pool
 
 FILES = Path(__file__).parents[1] / "data" / "files"
 MODEL = embedded_model_path()

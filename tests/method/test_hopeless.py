@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.hopeless_calls import OTHERS, SHARES, cost, samples
 from langchain_reasc import ASC, ESC, Cap, FiniteHorizon, Response, decide
 from langchain_reasc.method.hopeless import Hopeless, chance_of_agreement
-from studies.hopeless_calls import OTHERS, SHARES, cost, samples
 
 RULE = FiniteHorizon() | Cap(16)
 DRAFT = (
@@ -78,7 +78,7 @@ def test_the_chance_of_agreement() -> None:
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("others", OTHERS)
 def test_where_words_agree_it_is_hardly_ever_fooled(share: float, others: int) -> None:
-    """The null: with three in ten at worst, 16 others beside; see ``python -m studies.hopeless_calls``."""
+    """The null: with three in ten at worst, 16 others beside; see ``python -m benchmarks.hopeless_calls``."""
     found = cost(share, others, words=1, questions=100)
     assert found.stopped <= (0.05 if (share, others) == (0.3, 16) else 0.01)
     assert found.without - found.right <= (0.02 if (share, others) == (0.3, 16) else 0.0)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain_reasc_lab.rules import CGES
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.bayesian_vote import BayesianVote
@@ -14,8 +15,7 @@ from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.levels import by_kind
 from langchain_reasc.method.odds import LogisticOdds
-from langchain_reasc.method.others import CGES
-from langchain_reasc.method.rules import RULES, rule_named
+from langchain_reasc.method.rules import rule_named, rules
 from langchain_reasc.method.stopping import ASC, Cap, ReASC, Response, StoppingRule, decide
 
 from .by_hand import outcome
@@ -28,7 +28,7 @@ NEEDED: dict[str, dict[str, object]] = {
     "l_aggregated": {"priors": ((0.8, 0.2), (0.5, 0.3, 0.2))},
 }
 BY_EQ_5 = {"fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up"}
-ALL = [rule_named(name, NEEDED.get(name)) for name in RULES]
+ALL = [rule_named(name, NEEDED.get(name)) for name in rules()]
 
 answers = st.sampled_from(["a", "b", "c", None])
 scores = st.integers(0, 20).map(lambda tenths: tenths / 10)  # few different ones, so that mixtures are fitted seldom
@@ -39,8 +39,8 @@ quickly = settings(max_examples=20, deadline=None, suppress_health_check=[Health
 
 def test_names_are_those_of_accounts() -> None:
     counting = "fixed_budget asc esc reasc finite_horizon cannot_catch_up bayesian_vote cges l_aggregated"
-    assert list(RULES) == [*counting.split(), "majority_certificate", "cisc", "deepconf_filter", "distrivoting"]
-    assert all(rule.name == name for name, rule in zip(RULES, ALL, strict=True))
+    assert list(rules()) == [*counting.split(), "majority_certificate", "cisc", "deepconf_filter", "distrivoting"]
+    assert all(rule.name == name for name, rule in zip(rules(), ALL, strict=True))
 
 
 def test_a_rule_is_made_by_name() -> None:

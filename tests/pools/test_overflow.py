@@ -7,10 +7,10 @@ import httpx
 import openai
 import pytest
 from langchain_core.exceptions import ContextOverflowError as CoreContextOverflowError
+from langchain_reasc_lab.replay import read_pool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.evaluation import read_pool
 from langchain_reasc.exceptions import ContextOverflowError, SamplingError
 from langchain_reasc.pools.overflow import is_overflow
 from langchain_reasc.pools.record import record_pool

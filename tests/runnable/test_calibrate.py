@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cli.test_commands import reasc
+from langchain_reasc_lab.replay import read_pool
 
 from langchain_reasc import (
     Measure,
@@ -22,7 +23,6 @@ from langchain_reasc import (
 )
 from langchain_reasc.answers import ToolVotes, free_text
 from langchain_reasc.data.questions import LabelledQuestion, read_questions
-from langchain_reasc.evaluation import read_pool
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable, SamplingError
 from langchain_reasc.pools.record import record_pool
 

@@ -1,6 +1,6 @@
 """The samples of one call, drawn from a pool of servers together: in the pool's event loop, a task for each request.
 
-**One request per sample, or one for several?** On a real llama-server (``python -m trials.abort``; 8 samples of a
+**One request per sample, or one for several?** On a real llama-server (``python -m benchmarks.abort``; 8 samples of a
 prompt of 398 tokens that it had not seen) a request per sample computed 3,184 prompt tokens, one request with ``n=8``
 398, and was done sooner; servers that charge for the prompt charge it once, too. Early abort is no reason against it:
 the request is streamed, its responses are told apart and come out as each ends, and the whole stream is closed when the

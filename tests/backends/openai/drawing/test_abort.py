@@ -75,7 +75,7 @@ def test_an_interrupt_leaves_nothing_running() -> None:
 def test_a_real_server_stops_generating(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="no llama-server here")
     pytest.importorskip("gguf", reason="the shipped model is made endless with gguf")
-    from trials.abort import measure_aborts
+    from benchmarks.abort import measure_aborts
 
     aborts = measure_aborts(rounds=3, tokens=900, after=1600, folder=tmp_path)
     assert all(1600 <= abort.before < 0.9 * 8 * 900 for abort in aborts)

@@ -1,0 +1,231 @@
+"""Many questions over servers of which one is killed and started again: is any sample lost, or billed twice?
+
+python -m benchmarks.load_test                                      1,000 questions × 16 samples, 4 servers
+python -m benchmarks.load_test --questions 100 --samples 8          a smaller one
+
+The servers are processes of their own that write down each response before they send its last token. Every response has
+its own number, and its length is drawn from it, so that a sample counted twice, mixed up or billed wrongly shows.
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_openai import ChatOpenAI
+from langchain_reasc_openai.drawing.draw import AsyncSampleStream, Draw
+from langchain_reasc_openai.drawing.drawn import Drawn
+from langchain_reasc_openai.routing.replicas import ReplicaPool, ReplicaStatus
+from pydantic import SecretStr
+
+from langchain_reasc.models.bridge import Start
+from tests.servers.chat_wire import PROMPT_TOKENS
+
+__all__ = ["Report", "run"]
+
+
+class ServerProcess:
+    """A server that can be killed and started again on the same port."""
+
+    def __init__(self, log: Path) -> None:
+        """Start it on a free port; it appends to ``log``."""
+        self._log, self.port = log, 0
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait until it listens."""
+        command = [sys.executable, "-m", "benchmarks.counted_server", str(self._log), str(self.port)]
+        self._process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    @property
+    def url(self) -> str:
+        """Its base URL."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+
+@dataclass
+class Report:
+    """What came of it.
+
+    Attributes:
+        questions: asked.
+        samples: wanted of each.
+        outcomes: how often each (question, sample) came out whole.
+        lost: samples that never came out whole.
+        twice: samples that came out, or responses that were counted, more than once.
+        moved: samples begun again on another server.
+        lost_tokens: tokens of the attempts that broke off, which no message bills.
+        billed: output tokens of all messages' usage.
+        billed_prompts: their input tokens.
+        generated: the same by the servers' books, for the responses that came out.
+        unread: responses that a server had finished when it was killed, and nobody could read.
+        seconds: taken.
+        status: of the servers at the end.
+        errors: of the samples that failed.
+    """
+
+    questions: int
+    samples: int
+    outcomes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    lost: int = 0
+    twice: int = 0
+    moved: int = 0
+    lost_tokens: int = 0
+    billed: int = 0
+    billed_prompts: int = 0
+    generated: int = 0
+    unread: int = 0
+    seconds: float = 0.0
+    status: Sequence[ReplicaStatus] = ()
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every sample came out once and the bill is what the servers generated."""
+        prompts = self.questions * self.samples * PROMPT_TOKENS
+        return not (self.lost or self.twice) and self.billed == self.generated and self.billed_prompts == prompts
+
+
+class LoadTest:
+    """Asks the questions, and keeps the books."""
+
+    def __init__(self, pool: ReplicaPool, report: Report) -> None:
+        """Fill in ``report``."""
+        self._pool, self.report, self.ended = pool, report, 0
+        self.numbers: Counter[str] = Counter()
+
+    async def ask(self, question: int) -> None:
+        """Draw the samples of one question."""
+
+        async def begin() -> Start[Drawn]:
+            return Draw(self._pool, [HumanMessage(f"Question {question}")], n=self.report.samples).start
+
+        async with AsyncSampleStream(begin, Drawn.outcome) as samples:
+            async for index, outcome in samples:
+                self.ended += 1
+                if isinstance(outcome, AIMessage):
+                    self._book(question, index, outcome)
+                else:
+                    self.report.errors.append(repr(outcome.error))
+
+    def _book(self, question: int, index: int, message: AIMessage) -> None:
+        report = self.report
+        report.outcomes[question, index] += 1
+        self.numbers[message.text.split()[0]] += 1
+        assert message.usage_metadata is not None
+        report.billed += message.usage_metadata["output_tokens"]
+        report.billed_prompts += message.usage_metadata["input_tokens"]
+        lost = message.response_metadata.get("failed_attempts", ())
+        report.moved += bool(lost)
+        report.lost_tokens += sum(one["received_tokens"] for one in lost)
+
+
+async def run(*, questions: int, samples: int, servers: int, at_once: int, down: float = 2.0) -> Report:
+    """Run it; a third of the way through, one server is killed, and ``down`` seconds later started again."""
+    report = Report(questions, samples)
+    with tempfile.TemporaryDirectory() as folder:
+        logs = [Path(folder, f"{at}.jsonl") for at in range(servers)]
+        processes = [await asyncio.to_thread(ServerProcess, log) for log in logs]
+        pool = ReplicaPool([(process.url, _client(process.url)) for process in processes])
+        test, begun = LoadTest(pool, report), time.monotonic()
+        crash = asyncio.create_task(_crash(processes[0], test, questions * samples // 3, down))
+        try:
+            await _all(test, range(questions), at_once)
+            await crash
+        finally:
+            crash.cancel()
+            report.seconds, report.status = time.monotonic() - begun, pool.status()
+            await asyncio.to_thread(pool.close)
+            for process in processes:
+                process.kill()
+        _compare(report, test.numbers, logs)
+    return report
+
+
+async def _all(test: LoadTest, questions: Sequence[int], at_once: int) -> None:
+    places = asyncio.Semaphore(at_once)
+
+    async def one(question: int) -> None:
+        async with places:
+            await test.ask(question)
+
+    await asyncio.gather(*(one(question) for question in questions))
+
+
+async def _crash(process: ServerProcess, test: LoadTest, after: int, down: float) -> None:
+    while test.ended < after:
+        await asyncio.sleep(0.001)
+    await asyncio.to_thread(process.kill)
+    await asyncio.sleep(down)
+    await asyncio.to_thread(process.start)
+
+
+def _client(url: str) -> ChatOpenAI:
+    return ChatOpenAI(base_url=url, api_key=SecretStr("none"), model="loopback", stream_usage=True, timeout=60)
+
+
+def _compare(report: Report, numbers: Counter[str], logs: Sequence[Path]) -> None:
+    books: dict[str, int] = {}
+    for log in logs:
+        for line in log.read_text().splitlines():
+            with suppress(json.JSONDecodeError):  # the server was killed while it wrote
+                entry = json.loads(line)
+                books[entry["number"]] = entry["tokens"]
+    report.lost = report.questions * report.samples - len(report.outcomes)
+    report.twice = sum(count - 1 for counts in (report.outcomes, numbers) for count in counts.values())
+    report.generated = sum(books[number] for number in numbers)
+    report.unread = len(books.keys() - numbers.keys())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it and print the figures; returns 1 where a sample was lost or billed twice."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load_test")
+    parser.add_argument("--questions", type=int, default=1000)
+    parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--servers", type=int, default=4)
+    parser.add_argument("--at-once", type=int, default=12, help="questions asked at the same time (%(default)s)")
+    given = parser.parse_args(arguments)
+    report = asyncio.run(
+        run(questions=given.questions, samples=given.samples, servers=given.servers, at_once=given.at_once)
+    )
+    _print(report)
+    return int(not report.ok)
+
+
+def _print(report: Report) -> None:
+    wanted = report.questions * report.samples
+    print(f"{report.questions} questions × {report.samples} samples over {len(report.status)} servers")
+    print(f"{report.seconds:.0f} s, {wanted / report.seconds:.0f} samples/s; one server killed and started again")
+    print(f"samples: {wanted} wanted, {len(report.outcomes)} whole, {report.lost} lost, {report.twice} counted twice")
+    print(
+        f"begun again on another server: {report.moved}; tokens lost with them, billed to nobody: {report.lost_tokens}"
+    )
+    print(f"output tokens billed: {report.billed}; by the servers' books: {report.generated}")
+    print(f"responses that the killed server had finished, unread: {report.unread}")
+    for one in report.status:
+        print(f"  {one.url}: served {one.served}, failed {one.failed}, {'well' if one.healthy else 'sidelined'}")
+    for error in sorted(set(report.errors)):
+        print(f"  {report.errors.count(error)} × {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""``reasc demo``: the whole method on the model that comes with the package."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from langchain_reasc.cli.calibration_lines import explained
+from langchain_reasc.cli.checks import output_folder
+from langchain_reasc.cli.console import progress, remark, stdout
+from langchain_reasc.cli.models import embedded, open_model
+from langchain_reasc.cli.options import PTarget
+from langchain_reasc.cli.recording import record_with_progress
+from langchain_reasc.cli.unlabelled import explained_consensus
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.stopping import DEFAULT_BUDGET
+from langchain_reasc_lab.cli.pictures import picture
+from langchain_reasc_lab.cli.replay import AllSignals, measures_for, run_replay, show
+
+if TYPE_CHECKING:
+    from langchain_reasc.calibration import Calibration
+    from langchain_reasc.data.questions import LabelledQuestion
+    from langchain_reasc.pools.pool import Pool
+    from langchain_reasc_lab.replay.metrics import Row
+    from langchain_reasc_lab.replay.worked import Worked
+
+__all__ = ["demo"]
+
+_PARALLEL = 16  # sequences decoded together: a whole question
+_LIVE = 5  # questions of the live chain
+_UNLABELLED = 64  # problems that are learned from without labels
+_AT_ONCE = 4  # of them
+_TRADEOFF, _POSTERIORS = "accuracy-tokens.png", "beta-posteriors.png"
+
+
+def demo(
+    problems: Annotated[int, typer.Option(min=2, help="Held-out problems to compare the methods on.")] = 160,
+    calibration_size: Annotated[int, typer.Option(min=2, help="Problems whose first response calibrates.")] = 128,
+    samples: Annotated[int, typer.Option(min=1, help="Responses per problem.")] = 16,
+    shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the problems this often; 0: recorded order.")] = 0,
+    signals: AllSignals = None,
+    out: Annotated[Path, typer.Option(help="Where pools, calibration and pictures go.", callback=output_folder)] = Path(
+        "demo-output"
+    ),
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw accuracy against tokens, and the Beta posteriors.")
+    ] = False,
+    p_target: PTarget = 0.9,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Seed of samples, calibration and shuffles. The table is the same each time; what the live chain "
+            "spends differs by a few tokens. Another seed needs another --out.",
+        ),
+    ] = 0,
+) -> None:
+    """Run the small model that comes with the package on word problems it has never seen.
+
+    It records its responses, calibrates on 128 first responses, compares pass@1, SC, ESC, ASC and ReASC on the rest,
+    works one question through, calibrates without labels, and runs a live chain with that. Pools are kept in --out: a
+    second run, or one after Ctrl-C, goes on from there.
+
+    [bold]Examples[/]
+
+    reasc demo --plot
+
+    reasc demo --problems 512 --shuffles 30 --signals all      every signal in its own rows, 30 rearrangements
+    """
+    if plot:
+        picture(out / _TRADEOFF)
+    chosen: dict[str, float] = {"calibration_size": calibration_size, "max_samples": samples, "seed": seed}
+    chosen["p_target"] = p_target
+    started = time.perf_counter()
+    with open_model(None, seed=seed, n_parallel=_PARALLEL) as model:
+        calibrating, testing = _recorded(model, problems, calibration_size, samples, out, shuffled=shuffles > 0)
+        calibration = _calibrated(calibrating, out, p_target, seed)
+        _heading("The same responses, method by method")
+        pool = testing if shuffles else calibrating + testing
+        measures = measures_for(pool, signal=None, signals=signals, score="bottom_group", window=128)
+        run, rows = run_replay(
+            pool,
+            measures,
+            shuffles=shuffles,
+            seed=seed,
+            calibration_size=calibration_size,
+            max_samples=samples,
+            p_target=p_target,
+        )
+        show(run, rows, as_json=False)
+        worked = _worked(testing, calibration, samples)
+        _live(model, testing, _learned(model, calibrating, out, samples, seed), samples)
+    if plot:
+        _plotted(rows, worked, out)
+    remark(f"done in {time.perf_counter() - started:.0f} s; everything is in {out}/")
+    command = shlex.join(_report(out, shuffles=shuffles, **chosen))
+    remark(f"The comparison as a page, with every other table and figure:\n  {command}")
+
+
+def _report(out: Path, *, shuffles: int, **chosen: float) -> list[str]:
+    """The command that makes the report of what the demo has compared."""
+    if not shuffles:  # the calibration pool lies beside, and calibrates
+        del chosen["calibration_size"]
+    usual = {"max_samples": DEFAULT_BUDGET, "seed": 0, "p_target": 0.9}
+    said = {"shuffles": shuffles, **chosen} if shuffles else chosen
+    given = [(f"--{name.replace('_', '-')}", f"{value:g}") for name, value in said.items() if value != usual.get(name)]
+    options = [word for pair in given for word in pair]
+    return ["reasc", "report", str(out / "test-pool.sqlite"), "--out", str(out / "report.html"), *options]
+
+
+def _recorded(
+    model: Any, problems: int, calibration_size: int, samples: int, out: Path, *, shuffled: bool
+) -> "tuple[Pool, Pool]":
+    """The calibration pool, one response each; and the test pool, from which shuffles draw their calibration too."""
+    from langchain_reasc.data.questions import read_questions
+
+    calibrating = read_questions(embedded("calibration.jsonl"))
+    testing = read_questions(embedded("test.jsonl"))
+    wanted = problems + (calibration_size if shuffled else 0)
+    if wanted > len(testing) or calibration_size > len(calibrating):
+        raise ConfigurationError(
+            f"the shipped model comes with {len(testing)} test and {len(calibrating)} calibration problems; asked for "
+            f"{wanted} and {calibration_size} (with shuffles, test problems calibrate too)"
+        )
+    calibrating, testing = calibrating[:calibration_size], testing[:wanted]
+    return (
+        _only(
+            record_with_progress("Calibration split", model, calibrating, out / "calibration-pool.sqlite", samples=1),
+            calibrating,
+        ),
+        _only(record_with_progress("Test split", model, testing, out / "test-pool.sqlite", samples=samples), testing),
+    )
+
+
+def _only(pool: "Pool", questions: "Sequence[LabelledQuestion]") -> "Pool":
+    """What was asked for, of a pool that may hold more from earlier runs."""
+    from dataclasses import replace
+
+    wanted = {question.id for question in questions}
+    return replace(pool, questions=tuple(question for question in pool.questions if question.id in wanted))
+
+
+def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
+    from langchain_reasc.calibrating.from_pool import calibrate_on_pool
+    from langchain_reasc.calibration import save_calibration
+
+    _heading("Calibration")
+    calibration = calibrate_on_pool(pool, "auto", p_target=p_target, seed=seed)
+    save_calibration(calibration, out / "calibration.json")
+    for line in explained(calibration):
+        stdout().print(line, soft_wrap=True, markup=False)
+    return calibration
+
+
+def _learned(model: Any, pool: "Pool", out: Path, samples: int, seed: int) -> "Calibration":
+    """What can be learned from some of the calibration problems without their answers."""
+    from langchain_reasc.calibrating import calibrate_unlabelled
+    from langchain_reasc.calibration import save_calibration
+
+    _heading("Calibration without labels")
+    questions = [str(question.input) for question in pool.questions[:_UNLABELLED]]
+    with progress("Learning") as move:
+        learned = calibrate_unlabelled(
+            model, questions, max_samples=samples, concurrency=_AT_ONCE, seed=seed, progress=move
+        )
+    save_calibration(learned, out / "unlabelled.json")
+    for line in explained_consensus(learned, asked=len(questions), known=0):
+        stdout().print(line, soft_wrap=True, markup=False)
+    return learned
+
+
+def _worked(pool: "Pool", calibration: "Calibration", samples: int) -> "Worked":
+    from langchain_reasc_lab.replay.table import worked_table
+    from langchain_reasc_lab.replay.worked import pick_worked
+
+    _heading("One question, sample by sample")
+    worked = pick_worked(pool, calibration, max_samples=samples)
+    stdout().print(f"{worked.question.input} (answer: {worked.question.reference})", markup=False)
+    console = stdout()
+    console.print(worked_table(worked, plain=not console.encoding.startswith("utf")))
+    return worked
+
+
+def _live(model: Any, pool: "Pool", calibration: "Calibration", samples: int) -> None:
+    """A chain on a few of the test problems, against what all their recorded samples took."""
+    from langchain_core.messages import AIMessage
+    from langchain_core.prompts import ChatPromptTemplate
+
+    from langchain_reasc.runnable.runnable import ReASCRunnable
+
+    def parser(message: AIMessage) -> dict[str, Any]:
+        account: dict[str, Any] = message.response_metadata["reasc"]
+        return account
+
+    _heading("Live: prompt | ReASCRunnable(model=..., calibration=...) | parser")
+    prompt = ChatPromptTemplate.from_messages([("human", "{question}")])
+    chain = prompt | ReASCRunnable(model=model, calibration=calibration, max_samples=samples) | parser
+    spent = full = 0
+    for question in pool.questions[:_LIVE]:
+        account = chain.invoke({"question": question.input})
+        tokens, all_tokens = account["tokens"]["output"], sum(r.completion_tokens for r in question.responses)
+        spent, full = spent + tokens, full + all_tokens
+        right = "right" if account["answer"] == question.reference else f"wrong, it is {question.reference}"
+        stdout().print(
+            f"{account['answer']!s:>4} ({right}): {account['reason']} after {account['samples']} of {samples} samples, "
+            f"{tokens} tokens instead of {all_tokens}",
+            markup=False,
+        )
+    stdout().print(f"Together {spent} tokens instead of {full}: {spent / max(1, full):.0%}.", markup=False)
+
+
+def _plotted(rows: "list[Row]", worked: "Worked", out: Path) -> None:
+    from langchain_reasc_lab.replay.plots import plot_posteriors, plot_tradeoff
+
+    remark(f"wrote {plot_tradeoff(rows, out / _TRADEOFF)}")
+    remark(f"wrote {plot_posteriors(worked, out / _POSTERIORS)}")
+
+
+def _heading(text: str) -> None:
+    stdout().print(f"\n[bold]{text}[/]")

@@ -1,0 +1,262 @@
+"""``reasc report``: the paper's tables and figures on recorded responses."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from langchain_reasc.cli.checks import output_file, text_output
+from langchain_reasc.cli.console import harmless, json_text, print_json, progress, remark, stdout
+from langchain_reasc.cli.options import (
+    CalibrationPool,
+    CalibrationSize,
+    MaxSamples,
+    Prices,
+    PTarget,
+    Score,
+    Seed,
+    Window,
+    measure_spec,
+)
+from langchain_reasc_lab.cli.replay import DEFAULT_CALIBRATION_SIZE, SignalChoice, measures_for, pool_to_test
+
+if TYPE_CHECKING:
+    from langchain_reasc.pools.pool import Pool
+    from langchain_reasc_lab.report.making import Report
+
+__all__ = ["report"]
+
+
+def report(
+    pools: Annotated[
+        list[Path] | None, typer.Argument(metavar="POOL...", help="Recorded pools, shown side by side.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="HTML", help="A page that needs nothing else.", callback=output_file),
+    ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|-",
+            help="As Markdown, the figures in a folder beside it; -: to stdout, without them.",
+            callback=text_output,
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="All tables in one file, a line a cell.", callback=output_file)
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE|-", help="Everything as JSON; -: to stdout.", callback=text_output)
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this table or figure; several may be given.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Say which tables and figures there are, and exit.")] = False,
+    shuffles: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Rearrange each pool this often; 0: recorded order. "
+            r"\[default: 10; 0 where other pools calibrate]",
+        ),
+    ] = None,
+    seed: Seed = 0,
+    calibration_size: CalibrationSize = None,
+    calibration_pool: CalibrationPool = None,
+    signal: SignalChoice = None,
+    score: Score = "bottom_group",
+    window: Window = 128,
+    parameters: Annotated[
+        float | None, typer.Option(metavar="N", min=1, help="Parameters of the model, for TFLOPs (2N per token).")
+    ] = None,
+    prices: Prices = None,
+    tokens_per_second: Annotated[
+        float | None, typer.Option(metavar="R", min=1e-9, help="Rate of one sequence, for latencies.")
+    ] = None,
+    p_target: PTarget = 0.9,
+    max_samples: MaxSamples = None,
+) -> None:
+    """Make the paper's tables and figures of your own recorded responses.
+
+    Without --out, --markdown, --csv or --json, tables are printed, and figures told in words. What a pool cannot tell
+    leaves a sentence in its place.
+
+    [bold]Examples[/]
+
+    reasc report pool.sqlite --out report.html
+
+    reasc report small.sqlite large.sqlite --out report.html --json report.json
+
+    reasc report pool.sqlite --only main --only histogram
+
+    reasc report --list
+    """
+    from langchain_reasc_lab.replay.methods import MethodSettings
+    from langchain_reasc_lab.replay.replay import budget_of
+    from langchain_reasc_lab.report.making import chosen_entries, make_report
+    from langchain_reasc_lab.report.study import Study, StudySettings
+
+    if listed:
+        _list()
+        return
+    if not pools:
+        raise typer.BadParameter("name a pool, or several; `reasc record` makes one", param_hint="POOL...")
+    outputs = [path for path in (out, markdown, csv, json) if path is not None]
+    _check_outputs(outputs, pools)
+    entries = chosen_entries(only or ())
+    if out is not None:
+        from langchain_reasc_lab.report.rendering.page import check_page_extra
+
+        check_page_extra()
+    if signal is not None:
+        measure_spec(signal, score, window)
+    read = _read(pools, calibration_pool, calibration_size)
+    if prices is not None:
+        _check_prices(prices, read)
+    if shuffles is None:
+        shuffles = 0 if all(pool.calibrating for pool in read) else StudySettings().shuffles
+    settings = StudySettings(
+        shuffles=shuffles,
+        calibration_size=calibration_size or DEFAULT_CALIBRATION_SIZE,
+        seed=seed,
+        methods=MethodSettings(max_samples=budget_of(read, max_samples), p_target=p_target, seed=seed),
+        parameters=parameters,
+        prices=prices,
+        tokens_per_second=tokens_per_second,
+    )
+    measures = [measures_for(pool, signal=signal, signals=None, score=score, window=window) for pool in read]
+    named = zip(_names(pools), read, measures, strict=True)
+    studies = [Study(name, pool, among[0] if among else None, settings) for name, pool, among in named]
+    with progress("Tables and figures", quiet=len(entries) < 2) as move:
+        made = make_report(studies, entries, on_progress=move)
+    _tell(made)
+    _write(made, out=out, markdown=markdown, csv=csv, json=json)
+
+
+def _read(paths: Sequence[Path], calibration_pool: Path | None, calibration_size: int | None) -> "list[Pool]":
+    """The pools, each with what calibrates it.
+
+    Raises:
+        ConfigurationError: the same pool twice.
+        PoolError: one of them cannot be read.
+    """
+    from langchain_reasc.exceptions import ConfigurationError
+
+    seen: dict[Path, Path] = {}
+    for path in paths:
+        if (first := seen.setdefault(path.resolve(), path)) is not path:
+            raise ConfigurationError(f"{path} is the pool {first} again; name each pool once")
+    return [pool_to_test(path, calibration_pool, calibration_size) for path in paths]
+
+
+def _check_prices(path: Path, pools: "Sequence[Pool]") -> None:
+    """Whether the file says what tokens of the pools' models cost, to be known before anything is computed.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or has no price of one of the models.
+    """
+    from langchain_reasc.exceptions import ConfigurationError
+    from langchain_reasc.pools.pool import model_of
+    from langchain_reasc.pools.prices import read_prices
+
+    known = read_prices(path)
+    for pool in pools:
+        if (model := model_of(pool)) is None:
+            raise ConfigurationError(f"{pool.path} does not say which model it is of, so --prices cannot be used on it")
+        known.of(model)
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The files' names without ending, with as many folders before them as tell them apart."""
+    parts = [path.resolve().with_suffix("").parts for path in paths]
+    for depth in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(one[-depth:]) for one in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]  # they differ in their endings alone
+
+
+def _check_outputs(outputs: Sequence[Path], pools: Sequence[Path]) -> None:
+    for path in outputs:
+        if sum(other == path or other.resolve() == path.resolve() for other in outputs) > 1:
+            raise typer.BadParameter(f"{path} is named for two outputs; name another file for one of them")
+        if path.resolve() in (pool.resolve() for pool in pools):
+            raise typer.BadParameter(f"{path} is a pool that is read, and would be lost; name another file")
+
+
+def _list() -> None:
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    from langchain_reasc_lab.report.contents import contents
+    from langchain_reasc_lab.report.parts import Table
+
+    grid = Grid(box=None, pad_edge=False, padding=(0, 1))
+    for name in ("Name", "Kind", "In the paper", "Title"):
+        grid.add_column(Text(name), overflow="fold", no_wrap=name != "Title")
+    for entry in contents().values():
+        kind = "table" if entry.kind is Table else "figure"
+        grid.add_row(*map(Text, (entry.name, kind, entry.paper or "-", entry.title)))
+    stdout().print(grid)
+
+
+def _tell(made: "Report") -> None:
+    """What took how long, and what could not be made.
+
+    Raises:
+        PoolError: nothing could be made at all.
+    """
+    from langchain_reasc.exceptions import PoolError
+
+    if all(part.is_empty for part in made.parts):
+        told = list(dict.fromkeys(problem for part in made.parts for problem in part.problems))
+        raise PoolError(" ".join(["nothing could be made of this:", *told[:3]]))
+    missing: dict[str, list[str]] = {}
+    for part in made.parts:
+        for problem in part.problems:
+            missing.setdefault(problem, []).append(part.entry.name)
+    for problem, names in missing.items():
+        remark(f"{', '.join(names)}: {problem}")
+    if len(made.parts) > 1:
+        slowest = sorted(made.parts, key=lambda part: -part.seconds)
+        each = ", ".join(f"{part.entry.name} {part.seconds:.1f}" for part in slowest)
+        remark(f"Seconds, what each computed first for others included: {each}")
+
+
+def _write(made: "Report", *, out: Path | None, markdown: Path | None, csv: Path | None, json: Path | None) -> None:
+    from langchain_reasc.cli.wording import in_plain
+    from langchain_reasc_lab.report import rendering
+
+    if out is None and markdown is None and csv is None and json is None:
+        rendering.print_report(made, stdout(), spelled=in_plain)
+        return
+    if out is not None:
+        _save(out, rendering.report_page(made))
+    if csv is not None:
+        _save(csv, rendering.report_csv(made))
+    if markdown is not None:
+        folder = None if markdown == Path("-") else markdown.with_name(f"{markdown.stem}-figures")
+        drawn = rendering.pictures(made) if folder else {}
+        _save(markdown, rendering.report_markdown(made, folder.name if folder and drawn else None))
+        for name, picture in drawn.items():
+            _save((folder or Path()) / name, picture + "\n", quiet=True)
+    if json == Path("-"):
+        print_json(rendering.report_data(made))
+    elif json is not None:
+        _save(json, json_text(rendering.report_data(made)))
+
+
+def _save(path: Path, text: str, *, quiet: bool = False) -> None:
+    from langchain_reasc.calibration.storage import write_atomically
+
+    text = harmless(text)
+    if path == Path("-"):
+        typer.echo(text, nl=False)
+        return
+    text = text.encode("utf-8", "replace").decode("utf-8")  # half a character, as a model may write
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text)
+    if not quiet:
+        remark(f"wrote {path}")

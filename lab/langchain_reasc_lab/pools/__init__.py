@@ -1,0 +1,1 @@
+"""Pools: graded anew, merged, exported."""

@@ -1,0 +1,245 @@
+"""The methods that are compared, each as the stopping rule that a live run would use."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from langchain_reasc.calibrating.from_pool import calibrate_mixture_on, calibrate_offline_on
+from langchain_reasc.calibrating.pool_scores import MeasureSpec, PoolScores
+from langchain_reasc.calibration import Calibration, Safeguard
+from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
+from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.horizon import FiniteHorizon
+from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, ESC, Cap, FixedBudget, StoppingRule
+from langchain_reasc.pools.pool import Pool
+
+__all__ = [
+    "AGREEMENT",
+    "ASC_AT_ONCE",
+    "ASC_ROW",
+    "EQUAL_COST",
+    "HORIZON",
+    "MIXTURE",
+    "OFFLINE",
+    "ONLINE",
+    "SAFEGUARDED",
+    "Calibrated",
+    "Method",
+    "MethodSettings",
+    "Split",
+    "asc_at",
+    "asc_at_once",
+    "calibrated_on",
+    "counting",
+    "weighing",
+]
+
+ASC_ROW = "ASC"
+OFFLINE, SAFEGUARDED, MIXTURE = "ReASC (offline)", "ReASC (offline, safeguarded)", "ReASC (mixture)"
+ONLINE, AGREEMENT, HORIZON = "ReASC (online)", f"Agreement ({DEFAULT_AGREEMENT:g})", "Finite horizon (0.97)"
+EQUAL_COST: Final = {row: row.replace("ReASC", "ASC at equal cost") for row in (OFFLINE, ONLINE, MIXTURE)}
+"""A row -> the row of ASC at the confidence that makes it cost the same."""
+_AT_ONCE = 4  # samples, as in ReASCRunnable's default
+ASC_AT_ONCE = f"ASC ({_AT_ONCE} at once)"
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSettings:
+    """What all methods share.
+
+    Attributes:
+        max_samples: the budget; every method is ``| Cap(max_samples)``.
+        p_target: accuracy asked of what ReASC's gate accepts.
+        seed: the seed of mixtures and folds within a calibration.
+        calibration_responses: how many responses to each calibration question are known. Beyond the first, they show
+            whether Stage 2 may weigh votes.
+    """
+
+    max_samples: int = DEFAULT_BUDGET
+    p_target: float = 0.9
+    seed: int = 0
+    calibration_responses: int = 1
+
+    @property
+    def fixed_budget(self) -> str:
+        """The name of self-consistency at this budget."""
+        return f"SC@{self.max_samples}"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One arrangement of a pool.
+
+    Attributes:
+        calibration: indices of the questions whose first responses calibrate.
+        tested: indices of the questions on which methods are compared.
+        orders: for each question of the pool, the indices of its responses in the order in which methods see them.
+        number: which of the arrangements it is.
+    """
+
+    calibration: Sequence[int]
+    tested: Sequence[int]
+    orders: Sequence[Sequence[int]]
+    number: int = 0
+
+    def firsts(self, questions: Sequence[int]) -> list[tuple[int, int]]:
+        """The (question, response) pairs that come first."""
+        return [(question, self.orders[question][0]) for question in questions]
+
+    def further(self, questions: Sequence[int], responses: int) -> list[tuple[int, int]]:
+        """The pairs that come next, up to so many responses to each question."""
+        return [(question, at) for question in questions for at in self.orders[question][1:responses]]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A stopping rule under its name, with what it was calibrated from.
+
+    Attributes:
+        name: the name of its row.
+        rule: when it stops, the cap on samples included.
+        spec: the measure that was asked for, by which rows are kept apart; None for the methods that count votes.
+        measure: how responses are scored; None where only answers count.
+        calibration: that of a ReASC rule; None where the data determined none, and the rule counts votes.
+        problem: why there is no calibration.
+        at_once: samples launched at once; all of the last wave are paid for.
+        confidence: that of ASC, where it was chosen for what it costs.
+        learns: the measures among which it chooses while it answers one question after another, without labels; None
+            where the rule stays as it is. Until something is learned, ``rule`` decides.
+    """
+
+    name: str
+    rule: StoppingRule
+    spec: MeasureSpec | None = None
+    measure: Measure | str | None = None
+    calibration: Calibration | None = None
+    problem: str | None = None
+    at_once: int = 1
+    confidence: float | None = None
+    learns: Sequence[Measure | str] | None = None
+
+
+def counting(settings: MethodSettings) -> list[Method]:
+    """The methods that need answers only."""
+    cap = Cap(settings.max_samples)
+    return [
+        Method("pass@1", FixedBudget(1)),
+        Method(settings.fixed_budget, FixedBudget(settings.max_samples)),
+        Method("ESC (w=4)", ESC(4) | cap),
+        Method(ASC_ROW, ASC() | cap),
+        Method(HORIZON, FiniteHorizon(0.97, settings.max_samples) | cap),
+        Method(AGREEMENT, ASC() | cap, learns=()),
+    ]
+
+
+def asc_at_once(settings: MethodSettings) -> Method:
+    """ASC as it runs with ``concurrency`` 4: it decides alike, and pays for every sample of the last wave."""
+    return Method(ASC_AT_ONCE, ASC() | Cap(settings.max_samples), at_once=_AT_ONCE)
+
+
+def asc_at(confidence: float, name: str, spec: MeasureSpec | None, max_samples: int) -> Method:
+    """ASC at the confidence at which it costs what another method does: the row to compare that method's with."""
+    return Method(name, ASC(confidence) | Cap(max_samples), spec, confidence=confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What one arrangement determines by both algorithms.
+
+    Attributes:
+        measure: how responses are scored; None where it was to be chosen, and could not be.
+        offline: Algorithm 1 on the labelled first responses of the calibration questions, or why they determine none.
+        mixture: Algorithm 2 on the unlabelled first responses of the tested ones (it is transductive), likewise; None
+            without a measure, or where nobody asked.
+    """
+
+    measure: Measure | Literal["recorded"] | None
+    offline: Calibration | CalibrationDataError
+    mixture: Calibration | CalibrationDataError | None
+
+
+def calibrated_on(
+    pool: Pool,
+    scores: PoolScores,
+    split: Split,
+    spec: MeasureSpec,
+    settings: MethodSettings,
+    *,
+    unlabelled_too: bool = True,
+) -> Calibrated:
+    """Calibrate on this arrangement; a choice of measure is made on its labelled calibration responses.
+
+    Args:
+        pool: recorded responses.
+        scores: the scores of the same pool.
+        split: the arrangement.
+        spec: the measure that was asked for.
+        settings: the accuracy asked of the gate.
+        unlabelled_too: whether to fit the mixture as well.
+    """
+    measure: Measure | Literal["recorded"] | None = None if spec == "auto" else spec
+    labelled, unlabelled = split.firsts(split.calibration), split.firsts(split.tested)
+    further = split.further(split.calibration, settings.calibration_responses)
+    options: dict[str, Any] = {"p_target": settings.p_target, "seed": settings.seed}
+    offline: Calibration | CalibrationDataError
+    mixture: Calibration | CalibrationDataError | None = None
+    try:
+        offline = calibrate_offline_on(pool, scores, labelled, spec, further=further, **options)
+        measure = offline.measure if spec == "auto" else spec
+    except CalibrationDataError as error:
+        offline = error
+    if measure is not None and unlabelled_too:
+        try:
+            mixture = calibrate_mixture_on(pool, scores, unlabelled, measure, **options)
+        except CalibrationDataError as error:
+            mixture = error
+    return Calibrated(measure, offline, mixture)
+
+
+def weighing(
+    pool: Pool,
+    scores: PoolScores,
+    split: Split,
+    spec: MeasureSpec,
+    settings: MethodSettings,
+    made: Calibrated | None = None,
+) -> Iterator[Method]:
+    """ReASC as the paper has it, calibrated on this split; and as it runs by default, where the safeguard changes it.
+
+    Online calibration learns from the tested questions themselves, one after another and without labels.
+
+    Args:
+        pool: recorded responses.
+        scores: the scores of the same pool.
+        split: the arrangement.
+        spec: the measure that was asked for.
+        settings: the budget and the accuracy asked of the gate.
+        made: what the arrangement determines, where it is at hand.
+    """
+    made = made or calibrated_on(pool, scores, split, spec, settings)
+    if isinstance(offline := made.offline, CalibrationDataError):
+        yield _impossible(OFFLINE, spec, settings, offline)
+    else:
+        yield _calibrated(OFFLINE, spec, made.measure, settings, offline)
+        if offline.rule() != offline.rule(safeguard="paper"):
+            yield _calibrated(SAFEGUARDED, spec, made.measure, settings, offline)
+    learns = scores.candidates() if spec == "auto" else [spec]
+    yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns)
+    mixture = made.mixture or made.offline  # of the second, why no measure could be chosen
+    if isinstance(mixture, CalibrationDataError):
+        yield _impossible(MIXTURE, spec, settings, mixture)
+    else:
+        yield _calibrated(MIXTURE, spec, made.measure, settings, mixture)
+
+
+def _calibrated(
+    name: str, spec: MeasureSpec, measure: Measure | str | None, settings: MethodSettings, calibration: Calibration
+) -> Method:
+    safeguard: Safeguard = "default" if name == SAFEGUARDED else "paper"
+    rule = calibration.rule(safeguard=safeguard, on_missing_confidence="count")
+    return Method(name, rule | Cap(settings.max_samples), spec, measure, calibration)
+
+
+def _impossible(name: str, spec: MeasureSpec, settings: MethodSettings, error: Exception) -> Method:
+    return Method(name, ASC() | Cap(settings.max_samples), spec, problem=str(error))

@@ -1,0 +1,242 @@
+"""Pictures: accuracy against tokens, risk against coverage, the posteriors of a question (the paper's Figure 5)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from langchain_reasc.exceptions import ConfigurationError, missing_extra
+from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, Decision
+from langchain_reasc_lab.replay.metrics import Estimate, Row
+from langchain_reasc_lab.replay.risk import Risk
+from langchain_reasc_lab.replay.worked import Worked
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "COLOURS",
+    "MARKERS",
+    "draw_posteriors",
+    "draw_risk",
+    "draw_tradeoff",
+    "empty_figure",
+    "legend_below",
+    "picture_formats",
+    "plot_posteriors",
+    "plot_risk",
+    "plot_tradeoff",
+    "ranked",
+]
+
+COLOURS: Final = ("#3b7dd8", "#d9772b", "#2f9e63", "#d64545", "#8e6bc9", "#1f9aa8", "#c2588f", "#8a8a2c")
+"""Colours that can be told from a white and from a black page."""
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", "h", ">", "p", "d")
+_DASHES: Final = ("-", "--", "-.", ":", (0, (1, 4)), (0, (6, 4)), (0, (3, 1, 1, 1, 1, 1)))
+# Of numbers of colours, marks and dashes no two have a common divisor: 104 methods differ in colour or mark.
+_OF = {"ASC": COLOURS[2], "ReASC": COLOURS[3]}
+_WIDTH: Final = 5.2  # inches, so that it can be read on a telephone, legend and all
+_PANELS: Final = 6  # posteriors in a row, at most
+
+
+def picture_formats() -> list[str]:
+    """The endings of pictures that can be drawn.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    return sorted(empty_figure(1, 1).canvas.get_supported_filetypes())
+
+
+def plot_tradeoff(rows: Sequence[Row], path: Path) -> Path:
+    """Accuracy against generated tokens per question, with 95 % intervals.
+
+    Args:
+        rows: what :func:`~langchain_reasc_lab.replay.metrics.summarize` returns.
+        path: where the picture goes; its ending says which kind it is.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    return _save(draw_tradeoff(rows), path)
+
+
+def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
+    """The picture of :func:`plot_tradeoff`, not saved."""
+    figure = empty_figure(_WIDTH, 3.8)
+    axes = figure.subplots()
+    for at, row in enumerate(rows):
+        accuracy = row.accuracy
+        axes.errorbar(
+            row.tokens.value,
+            100 * accuracy.value,
+            xerr=_reach(row.tokens),
+            yerr=[[100 * end] for (end,) in _reach(accuracy)],
+            fmt=MARKERS[at % len(MARKERS)],
+            color=COLOURS[at % len(COLOURS)],
+            markersize=7,
+            elinewidth=0.8,
+            alpha=0.85,
+            label=_title(row, rows),
+        )
+    axes.set_xlabel("generated tokens per question")
+    axes.set_ylabel("accuracy (%)")
+    axes.grid(alpha=0.25)
+    legend_below(figure)
+    return figure
+
+
+def _reach(estimate: Estimate) -> list[list[float]]:
+    """From a value to both ends of its interval, which resamples of few questions may put on one side of it."""
+    return [[max(0.0, estimate.value - estimate.low)], [max(0.0, estimate.high - estimate.value)]]
+
+
+def plot_risk(rows: Sequence[Row], path: Path) -> Path:
+    """Risk-coverage curves: the share of wrong answers among those that are given, where the unlikely are left out.
+
+    Args:
+        rows: what :func:`~langchain_reasc_lab.replay.metrics.summarize` returns; those without P(correct) are left out.
+        path: where the picture goes; its ending says which kind it is.
+
+    Raises:
+        ConfigurationError: no row has one.
+        MissingExtraError: matplotlib is not installed.
+    """
+    return _save(draw_risk(rows), path)
+
+
+def draw_risk(rows: Sequence[Row]) -> "Figure":
+    """The picture of :func:`plot_risk`, not saved; errors as there."""
+    told = ranked(rows)
+    if not told:
+        raise ConfigurationError(
+            "there is no P(correct) by which answers could be ranked: it is learned from calibration questions with "
+            "several responses each, or from confidence; replay a pool with scores or token signals"
+        )
+    figure = empty_figure(_WIDTH, 3.8)
+    axes = figure.subplots()
+    for at, (row, risk) in enumerate(told):
+        axes.plot(
+            100 * np.arange(1, risk.risk.size + 1) / risk.risk.size,
+            100 * risk.risk,
+            color=COLOURS[at % len(COLOURS)],
+            linestyle=_DASHES[at % len(_DASHES)],
+            linewidth=1.4,
+            label=f"{_title(row, rows)}: AURC {100 * risk.aurc:.1f} %",
+        )
+    axes.set_xlabel("coverage: answers given, the likeliest first (% of all questions)")
+    axes.set_ylabel("risk: wrong among them (%)")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.25)
+    legend_below(figure, columns=1)
+    return figure
+
+
+def ranked(rows: Sequence[Row]) -> list[tuple[Row, Risk]]:
+    """The rows whose P(correct) ranks their answers, with what it is worth: one that is the same for all ranks none."""
+    held = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
+    return [(row, risk) for row, risk in held if len(np.unique(row.outcomes.p_correct[row.outcomes.tested])) > 1]
+
+
+def plot_posteriors(worked: Worked, path: Path) -> Path:
+    """How the Beta posterior moves sample by sample: ASC above, ReASC below, on the same responses.
+
+    Each panel shows Beta(v1 + 1, v2 + 1) after n samples, shaded where the leader is ahead (p > 1/2).
+
+    Args:
+        worked: the question.
+        path: where the picture goes; its ending says which kind it is.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    return _save(draw_posteriors(worked), path)
+
+
+def draw_posteriors(worked: Worked) -> "Figure":
+    """The picture of :func:`plot_posteriors`, not saved."""
+    columns = min(_PANELS, max(len(worked.asc), len(worked.reasc)))
+    figure = empty_figure(1.6 * columns + 0.6, 4.6)
+    grid = figure.subplots(2, columns, sharey=True, squeeze=False)
+    for axes, decisions, name in ((grid[0], worked.asc, "ASC"), (grid[1], worked.reasc, "ReASC")):
+        shown = _thinned(decisions, columns)
+        for at, panel in enumerate(axes):
+            if at < len(shown):
+                _posterior(panel, shown[at], _OF[name])
+            else:
+                panel.axis("off")
+        axes[0].set_ylabel(f"{name}\n{len(decisions)} samples", fontsize=11)
+    figure.supxlabel("p, the leading answer's share", fontsize=10)
+    figure.supylabel("density", fontsize=10)
+    return figure
+
+
+def _posterior(axes: "Axes", decision: Decision, colour: str) -> None:
+    from scipy.stats import beta
+
+    first, second = [*sorted(decision.evidence.values(), reverse=True)[:2], 0.0, 0.0][:2]
+    p = np.linspace(0, 1, 201)
+    density = beta.pdf(p, first + 1, second + 1)
+    axes.plot(p, density, color=colour, linewidth=1.5)
+    axes.fill_between(p, density, where=p >= 0.5, color=colour, alpha=0.3 if decision.stop else 0.15)
+    axes.axvline(0.5, color="0.5", linewidth=0.6, linestyle=":")
+    axes.set_xticks([0, 0.5, 1], ["0", "½", "1"])
+    axes.set_yticks([])
+    end = (
+        f"\nstops: ≥ {DEFAULT_CONFIDENCE:g}" if decision.reason == "evidence" else "\nstops" if decision.stop else "\n"
+    )
+    axes.set_title(
+        f"n = {decision.samples},  v = {first:.3g} : {second:.3g}\nP = {decision.posterior:.3f}{end}",
+        fontsize=8.5,
+        fontweight="bold" if decision.stop else "normal",
+    )
+
+
+def _thinned(decisions: Sequence[Decision], columns: int) -> list[Decision]:
+    """The first ones and the last, where not all fit."""
+    return list(decisions) if len(decisions) <= columns else [*decisions[: columns - 1], decisions[-1]]
+
+
+def empty_figure(width: float, height: float) -> "Figure":
+    """A figure of so many inches that needs no display and touches no global state.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise missing_extra("lab", "matplotlib") from None
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)  # draws without a display, and touches no global state
+    return figure
+
+
+def legend_below(figure: "Figure", *, columns: int = 2, order: Sequence[str] = ()) -> None:
+    """Names what is drawn, once, below the axes: it covers nothing, and is in sight where there is little room.
+
+    Args:
+        figure: what was drawn.
+        columns: names beside each other.
+        order: in which order they come; as they were drawn, if none.
+    """
+    held = [axes.get_legend_handles_labels() for axes in figure.axes]
+    named = {label: handle for handles, labels in held for handle, label in zip(handles, labels, strict=True)}
+    labels = [label for label in order if label in named] or list(named)
+    handles = [named[label] for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
+
+
+def _save(figure: "Figure", path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, bbox_inches="tight")
+    return path
+
+
+def _title(row: Row, among: Sequence[Row]) -> str:
+    """The method, with its measure where there are several."""
+    several = len({one.spec for one in among} - {None}) > 1
+    return f"{row.method}, {row.spec}" if several and row.spec is not None else row.method

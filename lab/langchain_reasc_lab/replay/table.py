@@ -1,0 +1,270 @@
+"""The comparison as a table: for a terminal, or as Markdown where there is none."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Literal
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from langchain_reasc.calibrating.pool_scores import MeasureSpec
+from langchain_reasc_lab.replay.methods import ASC_AT_ONCE, ASC_ROW, MIXTURE, OFFLINE, SAFEGUARDED
+from langchain_reasc_lab.replay.metrics import RESAMPLES, Estimate, Row
+from langchain_reasc_lab.replay.replay import Replay
+from langchain_reasc_lab.replay.risk import BINS
+from langchain_reasc_lab.replay.worked import Worked
+
+__all__ = ["PLAIN_HEAD", "comparison", "footnotes", "live_rule", "print_comparison", "worked_table"]
+
+
+_METHOD, _ACCURACY, _SAMPLES, _TOKENS = " Method", "Accuracy %", "Samples", "Tokens"
+_TO_SC, _TO_ASC, _DIFFERENCE, _COST = "/SC", "/ASC", "Δ acc. to ASC", "TFLOPs"
+_FULL = {_METHOD: 29, _ACCURACY: 17, _SAMPLES: 7, _TOKENS: 7, _TO_SC: 5, _TO_ASC: 5, _DIFFERENCE: 20}  # 96 columns
+_FULL_WITH_COST = {**_FULL, _METHOD: 25, _COST: 7}  # 100
+_NARROW = {_METHOD: 17, _ACCURACY: 16, _SAMPLES: 7, _TOKENS: 6, _TO_SC: 4, _TO_ASC: 4, _DIFFERENCE: 19}  # 79
+_NARROW_WITH_COST = {name: width for name, width in {**_NARROW, _METHOD: 16, _COST: 6}.items() if name != _TO_SC}  # 80
+
+PLAIN_HEAD = box.Box(
+    "    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True
+)  # SIMPLE_HEAD where there are no lines
+
+
+def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None:
+    """The table, narrow where there is no room for all of it, with what has to be known to read it."""
+    plain = not console.encoding.startswith("utf")
+    console.print(comparison(rows, width=console.width, plain=plain), crop=False, no_wrap=True)
+    for line in footnotes(run, rows):
+        console.print(escape(line).replace("Δ", _delta(plain)), soft_wrap=not console.is_terminal)
+
+
+def comparison(rows: Sequence[Row], *, width: int = 100, plain: bool = False) -> Group:
+    """One row per method and measure: the methods that count votes, then ReASC by each measure.
+
+    Args:
+        rows: what :func:`~langchain_reasc_lab.replay.metrics.summarize` returns.
+        width: columns there are room for. Below 80 nothing is left out; a terminal breaks such lines.
+        plain: whether to print ASCII alone.
+    """
+    with_cost = any(row.tflops is not None for row in rows)
+    full, narrow = (_FULL_WITH_COST, _NARROW_WITH_COST) if with_cost else (_FULL, _NARROW)
+    columns = full if width >= _width(full) else narrow
+    parts: list[RenderableType] = []
+    for spec in dict.fromkeys(row.spec for row in rows):
+        section = [row for row in rows if row.spec == spec]
+        if spec is not None:
+            parts.append(Text(f" ReASC by {_section(section[0])}", style="italic", overflow="fold", no_wrap=False))
+        table = _empty(columns, header=not parts, plain=plain)
+        for row in section:
+            cells = _cells(row, columns)
+            table.add_row(*(cells[name] for name in columns))
+        parts.append(table)
+    return Group("", *parts, "")
+
+
+def _delta(plain: bool) -> str:
+    return "Delta" if plain else "Δ"
+
+
+def _width(columns: Mapping[str, int]) -> int:
+    return sum(columns.values()) + len(columns) - 1
+
+
+def _empty(columns: Mapping[str, int], *, header: bool, plain: bool) -> Table:
+    """A table of fixed column widths, so that several of them align."""
+    style = PLAIN_HEAD if plain else box.SIMPLE_HEAD
+    table = Table(box=style, show_edge=False, show_header=header, padding=0, width=_width(columns))
+    for name, width in columns.items():
+        justify: Literal["left", "right"] = "left" if name == _METHOD else "right"
+        table.add_column(name.replace("Δ", _delta(plain)), justify=justify, width=width, no_wrap=name != _METHOD)
+    return table
+
+
+def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
+    """What the columns mean, how the numbers were had, which rule a live run would use, and what is missing."""
+    arranged = f"mean of {run.shuffles} shuffles (seed {run.seed})" if run.shuffles else "recorded order"
+    of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
+    calibrated = f", calibrated on the first responses of {run.calibration_size} others{of_file}"
+    calibrated = calibrated if run.calibration_size else ""
+    yield f"{run.tested} questions{calibrated}; {arranged}."
+    prompts = next((row.prompt_tokens / row.samples.value for row in rows if row.prompt_tokens is not None), None)
+    yield (
+        f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, paired for Δ (in points). Tokens: "
+        "generated, per question, in the samples a method used"
+        + (f"; the prompt has {prompts:.0f} more." if prompts is not None else ".")
+        + (" Calibration responses are not counted." if run.calibration_size else "")
+    )
+    if run.calibration_size and not run.shuffles:
+        yield (
+            "The intervals hold for this one calibration. Other calibration questions would give another, whose spread "
+            "they leave out: for ReASC in general they are too narrow"
+            + ("." if run.pool.calibrating else "; --shuffles N averages over N calibrations.")
+        )
+    if any(row.spec == "auto" for row in rows):
+        yield (
+            "auto: signal, score and window chosen on the labelled calibration responses; ReASC (online) chooses "
+            "its own without labels."
+        )
+    yield from _live_rules(run, rows)
+    if any(row.method == ASC_AT_ONCE for row in rows):  # with the controls, as there are many lines
+        yield from _risks(rows)
+    yield from _never_different(rows)
+    yield from _controls(rows)
+    yield from _closed_gates(run, rows)
+    for row in rows:
+        if problems := row.outcomes.problems:
+            yield f"{row.method} counted votes in {len(problems)} of {run.arrangements} arrangements: {problems[0]}"
+    for note in run.notes:
+        yield f"Note: {note}."
+
+
+def _never_different(rows: Sequence[Row]) -> Iterator[str]:
+    if same := [_titled(row) for row in rows if row.no_difference]:
+        yield (
+            f"No question was answered otherwise than by ASC in {', '.join(same)}: there [..] of Δ is exact (Clopper "
+            "and Pearson), how many questions could differ all the same."
+        )
+
+
+def _controls(rows: Sequence[Row]) -> Iterator[str]:
+    chosen = [confidence for row in rows for confidence in row.outcomes.confidences]
+    if chosen:
+        found = " to ".join(dict.fromkeys(f"{confidence:.4g}" for confidence in (min(chosen), max(chosen))))
+        yield (
+            "ASC at equal cost: at the confidence, found on the tested questions, at which it spends most nearly what "
+            f"the named ReASC row does ({found}); what ASC spends rises by steps."
+        )
+    if any(row.method == ASC_AT_ONCE for row in rows):
+        yield f"{ASC_AT_ONCE}: as with that concurrency; it decides like ASC, and pays for all of the last wave."
+
+
+def _closed_gates(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
+    """In how many arrangements the mixture's gate was closed, and why, or stands where BIC sees no second component."""
+    told: dict[str, list[str]] = {}
+    for row in (row for row in rows if row.method == MIXTURE):
+        reasons = [why for one in row.outcomes.calibrations if (why := one.gate.closed_because)]
+        counted = Counter(re.sub(r" \([^)]*\)", "", why) for why in reasons)  # without the figures of each
+        why = "; ".join(f"{times}: {reason}" if run.shuffles else reason for reason, times in counted.most_common())
+        if why:
+            times = f"{len(reasons)} of {run.arrangements} arrangements" if run.shuffles else "the recorded order"
+            told.setdefault(f"the gate was closed in {times} ({why}).", []).append(_name(row.spec))
+        doubted = sum(
+            one.mixture is not None and one.mixture.one_group is not None for one in row.outcomes.calibrations
+        )
+        if doubted:
+            times = f"in {doubted} of {run.arrangements} arrangements" if run.shuffles else "here"
+            told.setdefault(f"BIC prefers one component {times}; the paper's gate stands all the same.", []).append(
+                _name(row.spec)
+            )
+    for why, names in told.items():
+        yield f"{MIXTURE} by {', '.join(names)}: {why}"
+
+
+def _titled(row: Row) -> str:
+    return row.method if row.spec is None else f"{row.method} by {_name(row.spec)}"
+
+
+def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
+    """Which of the offline rows a live run would be, and why."""
+    if not run.outcomes[OFFLINE, spec].calibrations:
+        return ASC_ROW, "no calibration could be had, so that votes are counted"
+    held = run.outcomes.get((SAFEGUARDED, spec))
+    if held is None:
+        return OFFLINE, "the safeguard leaves it as it is"
+    changed, counted = len(held.calibrations), sum(calibration.counts() for calibration in held.calibrations)
+    why = "; ".join(held.calibrations[0].notices() or ("the gate is higher",))
+    if run.arrangements == 1:
+        return SAFEGUARDED, why
+    return SAFEGUARDED, (
+        f"the safeguard changes the rule in {changed} of {run.arrangements} shuffles, and counts all votes (ASC) in "
+        f"{counted}; the first: {why}"
+    )
+
+
+def _live_rules(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
+    specs = list(dict.fromkeys(row.spec for row in rows if row.spec is not None))
+    rules: dict[tuple[str, str], list[str]] = {}
+    for spec in specs:
+        rules.setdefault(live_rule(run, spec), []).append(_name(spec))
+    for (name, why), names in rules.items():
+        which = "" if len(specs) == 1 else f" (by {', '.join(names)})"
+        yield f"A live run{which} is the row '{name}': {why}."
+
+
+def _risks(rows: Sequence[Row]) -> Iterator[str]:
+    told = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
+    if not told:
+        return
+    yield (
+        "P(correct), from how strongly decisions on the calibration questions were supported, and their labels: "
+        f"expected calibration error in {BINS} bins of equal width / with equally many questions, in points; AURC: the "
+        "mean share of wrong answers among the likeliest 1, 2, ... of all, in %."
+    )
+    for row, risk in told:
+        by = "" if row.spec is None else f" by {_name(row.spec)}"
+        yield (
+            f"  {row.method}{by}: ECE {100 * risk.ece_width:.1f} / {100 * risk.ece_quantile:.1f}, AURC "
+            f"{100 * risk.aurc:.1f}"
+        )
+
+
+def worked_table(worked: Worked, *, plain: bool = False) -> Table:
+    """The evidence growing sample by sample under ReASC, with ASC's posterior beside it; ``plain``: in ASCII alone."""
+    table = Table(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("#", "Answer", "Score", "Weight", "Evidence", "P(ReASC)", "P(ASC)", "Decision"):
+        table.add_column(name, justify="left" if name in ("Answer", "Evidence", "Decision") else "right")
+    for at, counted in enumerate(worked.asc):
+        response = worked.responses[at]
+        weighed = worked.reasc[at] if at < len(worked.reasc) else None
+        table.add_row(
+            str(at + 1),
+            escape(str(response.answer)),
+            "-" if response.score is None else f"{response.score:.3f}",
+            f"{worked.weights[at]:.2f}",
+            "" if weighed is None else "  ".join(f"{escape(a)}: {v:.2f}" for a, v in weighed.evidence.items()),
+            "" if weighed is None else f"{weighed.posterior:.3f}",
+            f"{counted.posterior:.3f}",
+            _course(at, worked),
+        )
+    return table
+
+
+def _course(at: int, worked: Worked) -> str:
+    last = [name for name, course in (("ReASC", worked.reasc), ("ASC", worked.asc)) if at == len(course) - 1]
+    return f"{' and '.join(last)} {'stop' if len(last) > 1 else 'stops'}" if last else "go on"
+
+
+def _cells(row: Row, columns: Mapping[str, int]) -> dict[str, str]:
+    separator = ", " if columns[_ACCURACY] == _FULL[_ACCURACY] else ","
+    return {
+        _METHOD: escape("\n".join(wrap(row.method, columns[_METHOD], initial_indent=" ", subsequent_indent="   "))),
+        _ACCURACY: _interval(row.accuracy, "{:.1f}", separator),
+        _SAMPLES: f"{row.samples.value:.2f}",
+        _TOKENS: f"{row.tokens.value:,.0f}" if row.tokens.value < 99_999.5 else f"{row.tokens.value / 1000:,.0f}k",
+        _TO_SC: f"{row.tokens_vs_sc.value:.2f}",
+        _TO_ASC: f"{row.tokens_vs_asc.value:.2f}",
+        _DIFFERENCE: _interval(row.accuracy_vs_asc, "{:+.1f}", separator),
+        _COST: "" if row.tflops is None else f"{row.tflops:.2g}" if row.tflops < 99.5 else f"{row.tflops:,.0f}",
+    }
+
+
+def _interval(estimate: Estimate, style: str, separator: str) -> str:
+    percents = (style.format(100 * part) for part in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (text.replace("100.0", "100") for text in percents)
+    return f"{value} \\[{low}{separator}{high}]"
+
+
+def _section(row: Row) -> str:
+    chosen = row.outcomes.chosen
+    if row.spec != "auto" or not chosen:
+        return _name(row.spec)
+    best, times = chosen.most_common(1)[0]
+    return f"auto: {best}" + (f" in {times} of {chosen.total()} shuffles" if chosen.total() > 1 else "")
+
+
+def _name(spec: MeasureSpec | None) -> str:
+    return "recorded score" if spec == "recorded" else str(spec)

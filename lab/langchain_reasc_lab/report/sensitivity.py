@@ -1,0 +1,141 @@
+"""How much depends on ReASC's choices: the mapping from score to weight, the gate's target, and λ."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from langchain_reasc.method.evidence import WEIGHTS, check_weight
+from langchain_reasc.method.stopping import ReASC, StoppingRule
+from langchain_reasc_lab.replay.comparison import Outcomes, RowKey
+from langchain_reasc_lab.replay.methods import ASC_ROW, MIXTURE, OFFLINE, Calibrated, Method, Split, calibrated_on
+from langchain_reasc_lab.report.blocks import INTERVALS, Block, how_calibrated, how_tested, table_of
+from langchain_reasc_lab.report.contents import table
+from langchain_reasc_lab.report.parts import Cell, Column, Table
+from langchain_reasc_lab.report.results import ACCURACY, Cost, Results
+from langchain_reasc_lab.report.study import Study
+from langchain_reasc_lab.report.variants import Change, calibrations, changed, impossible, key, variants
+
+__all__ = ["P_TARGETS", "SCALES", "cells", "choice_columns", "mappings", "p_target", "refused", "scale"]
+
+P_TARGETS: Final = (0.9, 0.95, 0.99)
+SCALES: Final = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.2)
+_ASC: Final[RowKey] = (ASC_ROW, None)
+_CHOICE: Final = (
+    "All rows are of the tested questions: to take the best of them would be a choice made on those, which promises "
+    "less for others than it shows here."
+)
+_FORMULAS: Final = {
+    "count": "1",
+    "mean": "S / μ",
+    "sigmoid": "1 / (1 + exp(-λz))",
+    "exponential": "exp(λz)",
+    "reasc": "max(1, exp(λz))",
+}
+
+
+@table("mappings", "From score to weight", paper="Table 7")
+def mappings(studies: Sequence[Study]) -> Table:
+    """The paper's weight and its alternatives, behind the same gate."""
+    cost = Cost.of(studies)
+    changes: dict[str, Change] = {name: partial(_weighed, weight=name) for name in WEIGHTS}
+    shown = {name: f"{name}: {_FORMULAS[name]}" if name in _FORMULAS else name for name in WEIGHTS}
+
+    def block(study: Study) -> Block:
+        outcomes = study.run.outcomes | variants(study, changes)
+        made = _rows(study, cost, outcomes, shown)
+        asc = ("none", "ASC: 1, without a gate", *cells(Results(study, study.run.outcomes, cost), _ASC))
+        return replace(made, rows=[asc, *made.rows])
+
+    columns = [Column("Calibration"), Column("Mapping"), *choice_columns(cost)]
+    note = "All mappings stand behind the same gate, so that count is the gate alone; ASC has none."
+    return table_of(studies, columns, block, notes=(note, _CHOICE, INTERVALS))
+
+
+@table("p_target", "The accuracy asked of the gate", paper="Table 11")
+def p_target(studies: Sequence[Study]) -> Table:
+    """The gate at other targets; all else is the same."""
+    cost = Cost.of(studies)
+    shown = {f"{target:g}": target for target in P_TARGETS}
+
+    def block(study: Study) -> Block:
+        def methods_of(split: Split) -> Iterator[Method]:
+            for name, target in shown.items():
+                made = _retargeted(study, split, target)
+                for row, calibration in ((OFFLINE, made.offline), (MIXTURE, made.mixture)):
+                    yield changed(study, key(study, row, name), made, calibration or made.offline, lambda rule: rule)
+
+        return _rows(study, cost, study.run.outcomes | study.compare(methods_of), shown)
+
+    columns = [
+        Column("Calibration"),
+        Column("p_target", ".2f", "The accuracy asked of the gate; of the mixture, its posterior."),
+        *choice_columns(cost),
+    ]
+    return table_of(studies, columns, block, notes=(_CHOICE, INTERVALS))
+
+
+@table("scale", "λ, how strongly confidence counts", paper="Figure 8")
+def scale(studies: Sequence[Study]) -> Table:
+    """Stage 2 at other scales of its weights, behind the same gate."""
+    cost = Cost.of(studies)
+    shown = {f"{one:g}": one for one in SCALES}
+    changes: dict[str, Change] = {name: partial(_scaled, scale=one) for name, one in shown.items()}
+
+    def block(study: Study) -> Block:
+        return _rows(study, cost, study.run.outcomes | variants(study, changes), shown)
+
+    note = "The gate does not depend on λ. At λ = 0 every vote counts one, which is the gate alone."
+    columns = [Column("Calibration"), Column("λ", ".1f"), *choice_columns(cost)]
+    return table_of(studies, columns, block, notes=(note, _CHOICE, INTERVALS))
+
+
+def choice_columns(cost: Cost) -> list[Column]:
+    """What is told of each choice."""
+    difference = Column("Δ to ASC", "+.1f", "Accuracy minus that of ASC on the same responses, in points.")
+    return [ACCURACY, cost.column, cost.per_cost, difference]
+
+
+def cells(results: Results, at: RowKey) -> tuple[Cell, ...]:
+    """The cells of :func:`choice_columns`; none where it cannot be had."""
+    if impossible(results.outcomes[at]):
+        return (None,) * 4
+    difference = None if at == _ASC else results.minus(at, _ASC)
+    return results.accuracy(at), results.cost(at), results.efficiency(at), difference
+
+
+def refused(name: str, held: Outcomes) -> Iterator[str]:
+    """Why a choice could not be had in some arrangements, or in all."""
+    if held.problems:
+        times = f"counted votes in {len(held.problems)} of {len(held.cells)} arrangements"
+        yield f"{name} {'cannot be had' if impossible(held) else times}: {held.problems[0]}."
+
+
+def _rows(study: Study, cost: Cost, outcomes: Mapping[RowKey, Outcomes], shown: Mapping[str, Cell]) -> Block:
+    """A row of each choice by either calibration; an empty one where it cannot be had."""
+    results = Results(study, outcomes, cost)
+    rows: list[tuple[Cell, ...]] = []
+    notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
+    for row, calibration in calibrations(study).items():
+        for name, cell in shown.items():
+            at = key(study, row, name)
+            rows.append((calibration, cell, *cells(results, at)))
+            notes += refused(f"{cell} by the {calibration} calibration", outcomes[at])
+    return Block(rows, notes)
+
+
+def _weighed(rule: ReASC, *, weight: str) -> StoppingRule:
+    check_weight(weight, rule.statistics.mean)
+    return replace(rule, weight=weight)
+
+
+def _scaled(rule: ReASC, *, scale: float) -> StoppingRule:
+    return replace(rule, statistics=replace(rule.statistics, scale=scale))
+
+
+def _retargeted(study: Study, split: Split, target: float) -> Calibrated:
+    """The calibrations of an arrangement at another target, by the measure that was chosen there."""
+    made, settings = study.calibrated(split), study.settings.methods
+    if target == settings.p_target or made.measure is None:
+        return made
+    return calibrated_on(study.pool, study.scores, split, made.measure, replace(settings, p_target=target))

@@ -1,0 +1,163 @@
+"""A study: one pool with the settings under which it is looked at, and what several tables need, computed once."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from langchain_reasc.calibrating.pool_scores import MeasureSpec, PoolScores
+from langchain_reasc.exceptions import PoolError
+from langchain_reasc.pools.pool import Pool
+from langchain_reasc_lab.replay.arrangement import RecordedPool
+from langchain_reasc_lab.replay.comparison import Outcomes, RowKey, compare
+from langchain_reasc_lab.replay.methods import Calibrated, Method, MethodSettings, Split, calibrated_on
+from langchain_reasc_lab.replay.metrics import Row, summarize
+from langchain_reasc_lab.replay.replay import Replay, check_sizes, replay, splits
+from langchain_reasc_lab.report.parameters import Parameters, parameters_of
+
+__all__ = ["Study", "StudySettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class StudySettings:
+    """What all tables of a report share.
+
+    Attributes:
+        shuffles: how often a pool is rearranged; 0 keeps the recorded order.
+        calibration_size: questions whose first responses calibrate.
+        seed: the seed of all that is random.
+        methods: the budget, and the accuracy asked of the gate.
+        parameters: N, the model's number of parameters, for TFLOPs; None where nobody said.
+        prices: a file that says what tokens cost; None where nobody said.
+        tokens_per_second: the rate of one sequence, for latencies; None takes recorded times.
+    """
+
+    shuffles: int = 10
+    calibration_size: int = 128
+    seed: int = 0
+    methods: MethodSettings = field(default_factory=MethodSettings)
+    parameters: float | None = None
+    prices: Path | None = None
+    tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """One pool under these settings.
+
+    Attributes:
+        name: what the pool is called in tables.
+        pool: recorded responses.
+        measure: by what ReASC weighs: ``"auto"``, ``"recorded"`` or one measure; None where the pool has no scores.
+        settings: what all tables share.
+        made: name of a table -> the studies it was made of, this one the first, and the table.
+    """
+
+    name: str
+    pool: Pool
+    measure: MeasureSpec | None
+    settings: StudySettings
+    made: dict[str, tuple[Sequence["Study"], Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def scores(self) -> PoolScores:
+        """The scores of the pool's responses, under any measure."""
+        return PoolScores(self.pool)
+
+    @cached_property
+    def recorded(self) -> RecordedPool:
+        """The pool as arrays."""
+        return RecordedPool(self.pool, self.scores)
+
+    @cached_property
+    def uncalibrated(self) -> str | None:
+        """Why ReASC cannot be studied on this pool; None where it can."""
+        held, size = len(self.pool.questions), self.pool.calibrating or self.settings.calibration_size
+        if self.measure is None:
+            return (
+                f"{self.name} has neither scores nor token signals, so ReASC has nothing to go by; record it from a "
+                "model that returns log-probabilities to have its rows"
+            )
+        if held <= size:
+            return (
+                f"{self.name} holds {held} question{'s' if held > 1 else ''}; a calibration on {size} leaves none to "
+                "test, so ReASC has no rows. Record more, or ask for a smaller calibration size"
+            )
+        return None
+
+    @property
+    def spec(self) -> MeasureSpec:
+        """The measure that was asked for.
+
+        Raises:
+            PoolError: ReASC cannot be studied on this pool.
+        """
+        if self.uncalibrated or self.measure is None:
+            raise PoolError(str(self.uncalibrated))
+        return self.measure
+
+    @cached_property
+    def calibration_size(self) -> int:
+        """How many questions calibrate: none where ReASC cannot be studied, and all are tested."""
+        return 0 if self.uncalibrated else self.pool.calibrating or self.settings.calibration_size
+
+    @cached_property
+    def splits(self) -> Sequence[Split]:
+        """The arrangements: which questions calibrate, which are tested, and in which order responses are seen."""
+        return self.arranged(self.calibration_size)
+
+    def arranged(self, calibration_size: int) -> Sequence[Split]:
+        """The arrangements with so many calibration questions."""
+        check_sizes(self.pool, calibration_size, self.settings.shuffles)
+        return list(splits(self.pool, calibration_size, shuffles=self.settings.shuffles, seed=self.settings.seed))
+
+    @cached_property
+    def _calibrated(self) -> dict[int, Calibrated]:
+        return {}
+
+    def calibrated(self, split: Split) -> Calibrated:
+        """What one of the :attr:`splits` determines by both algorithms, under :attr:`spec`."""
+        if split.number not in self._calibrated:
+            self._calibrated[split.number] = calibrated_on(
+                self.pool, self.scores, split, self.spec, self.settings.methods
+            )
+        return self._calibrated[split.number]
+
+    def compare(
+        self,
+        methods_of: Callable[[Split], Iterable[Method]],
+        *,
+        arranged: Sequence[Split] | None = None,
+        equal_cost: Mapping[str, str] | None = None,
+    ) -> dict[RowKey, Outcomes]:
+        """What methods do on these arrangements, or else on those of the study: see :func:`~.comparison.compare`."""
+        budget = self.settings.methods.max_samples
+        return compare(self.recorded, arranged or self.splits, methods_of, budget=budget, equal_cost=equal_cost)
+
+    @cached_property
+    def run(self) -> Replay:
+        """The usual methods and the controls, replayed."""
+        return replay(
+            self.pool,
+            [] if self.uncalibrated else [self.spec],
+            shuffles=self.settings.shuffles,
+            seed=self.settings.seed,
+            calibration_size=self.calibration_size,
+            settings=self.settings.methods,
+            controls=True,
+            recorded=self.recorded,
+            calibrated=lambda split, spec: self.calibrated(split),
+        )
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The same, summed up."""
+        return summarize(self.run, parameters=self.parameters.count if self.parameters else None)
+
+    @cached_property
+    def parameters(self) -> Parameters | None:
+        """N, the model's number of parameters, as the settings or else the pool tells; None where neither does."""
+        if self.settings.parameters is not None:
+            return Parameters(self.settings.parameters, "as given")
+        return parameters_of(self.pool.metadata)

@@ -1,0 +1,14 @@
+"""Other people's rules, each read from its paper, for their rows in tables: none of them is a default of anything.
+
+Those that stop: :class:`CGES`, :class:`LAggregated` and :class:`MajorityCertificate`. Those that weigh and filter all
+responses, and never stop by themselves: :class:`CISC`, :class:`DeepConfFilter` and :class:`DistriVoting`, to be used as
+``CISC() | Cap(16)``. What such a combination decides is what its rule says of the first 16 responses.
+"""
+
+from langchain_reasc_lab.rules.cges import CGES
+from langchain_reasc_lab.rules.distrivoting import DistriVoting
+from langchain_reasc_lab.rules.l_aggregated import LAggregated
+from langchain_reasc_lab.rules.majority_certificate import MajorityCertificate
+from langchain_reasc_lab.rules.weighted import CISC, DeepConfFilter
+
+__all__ = ["CGES", "CISC", "DeepConfFilter", "DistriVoting", "LAggregated", "MajorityCertificate"]

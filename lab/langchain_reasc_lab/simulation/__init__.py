@@ -1,0 +1,1 @@
+"""Pools whose answers and scores are simulated."""

@@ -1,8 +1,0 @@
-"""Measuring: replay of every method over recorded pools, tables and plots."""
-
-from langchain_reasc.evaluation.metrics import Estimate, Row, summarize
-from langchain_reasc.evaluation.replay import Replay, replay
-from langchain_reasc.pools.pool import Pool, PoolQuestion, PoolResponse
-from langchain_reasc.pools.reading import read_pool
-
-__all__ = ["Estimate", "Pool", "PoolQuestion", "PoolResponse", "Replay", "Row", "read_pool", "replay", "summarize"]

@@ -1,1 +1,0 @@
-"""What rules lose and gain, on simulated pools and on recorded ones."""

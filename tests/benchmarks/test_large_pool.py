@@ -1,0 +1,48 @@
+"""A large pool in small memory: what grows with it is what decisions need, not texts and token signals."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.large_pool import Step, main, measured, slope
+from benchmarks.large_pool_made import write
+from langchain_reasc.pools import read_pool
+
+
+def test_what_is_made_can_be_read_back(tmp_path: Path) -> None:
+    stored = read_pool(write(tmp_path / "p.sqlite", 3, tokens=40, samples=2))
+    lines = read_pool(write(tmp_path / "p.jsonl", 3, tokens=40, samples=2))
+    assert stored.questions == lines.questions and stored.signals is not None and lines.signals is not None
+    for question in stored.questions:
+        assert stored.texts(question.id) == lines.texts(question.id)
+        for one, other in zip(stored.signals.of(question.id), lines.signals.of(question.id), strict=True):
+            assert {name: v.tolist() for name, v in one.items()} == {name: v.tolist() for name, v in other.items()}
+
+
+def test_growth_is_per_response() -> None:
+    steps = [Step("read", 100, 1.0, 50_000_000), Step("read", 200, 2.0, 50_160_000)]
+    assert slope(steps) == 100
+
+
+@pytest.mark.slow
+def test_it_prints_what_it_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--questions", "4", "8", "--tokens", "50", "--steps", "read", "--folder", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "questions (on disk)" in printed and "bytes a response" in printed
+    assert all(len(line) <= 80 for line in printed.splitlines()) and not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["sqlite", "jsonl"])
+def test_memory_does_not_grow_with_texts_and_signals(tmp_path: Path, suffix: str) -> None:
+    """Between the two sizes there are 128 MB of them, and 2,400 responses."""
+    names = ["read", "replay, one signal", *(["replay, auto", "calibrate"] if suffix == "sqlite" else [])]
+    small, large = (
+        {
+            step.name: step.peak
+            for step in measured(tmp_path / f"{questions}.{suffix}", questions, steps=["write", *names])
+        }
+        for questions in (50, 200)
+    )
+    grown = {name: (large[name] - small[name]) / 1e6 for name in small}
+    assert max(grown.values()) < 32, grown

@@ -1,0 +1,142 @@
+"""What configurations lose on simulated pools: arrays against ``decide``, and a seeded 50 of the 1,000 pools."""
+
+import json
+
+import numpy as np
+import pytest
+from langchain_reasc_lab.replay.array_rules import REASONS
+from langchain_reasc_lab.simulation.answers import ANSWERS
+from langchain_reasc_lab.simulation.pools import Responses, kind_of, simulated_pool
+from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS
+
+from benchmarks.configurations import CONFIGURATIONS, as_asc_left_it, decisions
+from benchmarks.simulated_pools import Losses, Outcome, compared, losses_by, main, run, verdict
+from langchain_reasc.method.horizon import FiniteHorizon
+from langchain_reasc.method.stopping import ASC, Cap, Decision, Response, StoppingRule, decide
+
+HORIZON = "Finite horizon (.97)"
+
+
+def _one_by_one(rule: StoppingRule, responses: Responses, measure: int = 0) -> list[Decision]:
+    return [
+        decide(
+            rule | Cap(responses.answers.shape[1]),
+            [
+                Response(None if answer < 0 else str(answer), score)
+                for answer, score in zip(answers.tolist(), scores.tolist(), strict=True)
+            ],
+        )
+        for answers, scores in zip(responses.answers, responses.scores[measure], strict=True)
+    ]
+
+
+def _same(rule: StoppingRule, responses: Responses, measure: int = 0) -> None:
+    made, expected = decisions(rule, responses, measure), _one_by_one(rule, responses, measure)
+    assert made.samples.tolist() == [decision.samples for decision in expected]
+    assert made.answers.tolist() == [-1 if one.answer is None else int(one.answer) for one in expected]
+    assert [REASONS[reason] for reason in made.reasons] == [decision.reason for decision in expected]
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_every_configuration_decides_on_arrays_as_one_by_one(name: str) -> None:
+    for index in (0, 3, 8, 9, 12, 21, 30):  # all kinds of signals but those that learn nothing, and temperature 0
+        pool = simulated_pool(index, questions=100, seed=5)
+        rule, measure = CONFIGURATIONS[name](pool.warm_up)
+        _same(rule, pool.tested, measure)
+
+
+def test_loss_and_tokens_are_those_of_decisions_one_by_one() -> None:
+    pool = simulated_pool(23, questions=300, seed=2)
+    figures = {}
+    for name, rule in (("ASC", ASC()), (HORIZON, FiniteHorizon(0.97))):
+        made = _one_by_one(rule, pool.tested)
+        right = np.mean([decision.answer == str(at) for decision, at in zip(made, pool.tested.right, strict=True)])
+        spent = sum(pool.tested.tokens[at, : decision.samples].sum() for at, decision in enumerate(made))
+        figures[name] = right, spent
+    (outcome,) = compared(23, seed=2, questions=300, configurations=[HORIZON])
+    assert outcome.loss == pytest.approx(100 * (figures["ASC"][0] - figures[HORIZON][0]))
+    assert outcome.tokens == pytest.approx(figures[HORIZON][1] / figures["ASC"][1])
+    assert (outcome.answers, outcome.signal) == (pool.kind.answers, pool.kind.signal)
+    assert outcome.warm_up == len(pool.warm_up)
+
+
+def test_asc_leaves_what_it_asked_for() -> None:
+    warm_up = simulated_pool(8, questions=1).warm_up
+    left, made = list(as_asc_left_it(warm_up)), _one_by_one(ASC(), warm_up)
+    assert [len(answers) for answers, _ in left] == [decision.samples for decision in made]
+    assert all(scores.shape == (8, len(answers)) for answers, scores in left)
+    assert any(None in answers for answers, _ in left) and -1 not in {one for answers, _ in left for one in answers}
+
+
+def _outcome(loss: float, answers: str = "Dirichlet", signal: str = "none") -> Outcome:
+    return Outcome(0, answers, signal, 16, HORIZON, loss, 0.9)
+
+
+def test_a_verdict_is_on_the_mean_of_every_kind_and_on_the_share_of_all_pools() -> None:
+    fine = [_outcome(0.0, answers, signal) for answers in ANSWERS for signal in SIGNAL_KINDS]
+    assert verdict("x", fine)[0]
+    few = [_outcome(1.2, answers, signal) for answers, signal in zip(list(ANSWERS)[:4], SIGNAL_KINDS, strict=False)]
+    assert verdict("x", fine + few)[0]  # 4 of 94 pools, and .12 on average over a kind
+    held, told = verdict("x", [_outcome(0.31, "two modes") if one.answers == "two modes" else one for one in fine])
+    assert not held and "x FAILS: loses at most 0.31 on average over a kind (two modes)" in told
+    ones = [_outcome(1.1, answers, signal) for answers, signal in zip(ANSWERS, SIGNAL_KINDS, strict=False)]
+    gains = [_outcome(-9.0, answers, signal) for answers in ANSWERS for signal in SIGNAL_KINDS]
+    held, told = verdict("x", ones + gains)
+    assert not held and "above 1 point in 9.1% of pools" in told  # gains elsewhere do not make up for these
+
+
+def test_losses_are_summed_up() -> None:
+    losses = Losses.over("some", [_outcome(float(loss)) for loss in range(5)])
+    assert (losses.pools, losses.mean, losses.above, losses.tokens) == (5, 2.0, 0.6, 0.9)
+    assert losses.high == pytest.approx(3.8)
+    groups = [losses_by(attribute, [_outcome(0.0)])[0].kind for attribute in ("answers", "signal", "warm_up")]
+    assert groups == ["Dirichlet", "signal: none", "warm-up: 16"]
+
+
+def test_no_default_loses_more_than_it_may_on_a_seeded_50() -> None:
+    defaults = [HORIZON, "Agreement (counts)", "ReASC (online)"]
+    outcomes = [found for pool in run(50, questions=3000, configurations=defaults) for found in pool]
+    assert {outcome.answers for outcome in outcomes} == set(ANSWERS)
+    for name in defaults:
+        held, told = verdict(name, [outcome for outcome in outcomes if outcome.configuration == name])
+        assert held, told
+
+
+def test_pools_of_a_kind_are_those_of_a_whole_run() -> None:
+    options = {"questions": 50, "configurations": [HORIZON]}
+    some = [one for found in run(3, kinds=["hopeless", "inverted"], **options) for one in found]
+    every = {one.pool: one for found in run(30, **options) for one in found}
+    assert len(some) == 3 and all(one == every[one.pool] for one in some)
+    assert all(one.answers == "hopeless" or one.signal == "inverted" for one in some)
+
+
+def test_processes_find_what_one_finds() -> None:
+    options = {"questions": 50, "configurations": [HORIZON]}
+    assert list(run(4, jobs=2, **options)) == list(run(4, jobs=1, **options))
+
+
+def test_the_command_prints_tables_for_80_columns_and_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--pools", "2", "--jobs", "1", "--seed", "1", "--configurations", HORIZON]) == 0
+    told = capsys.readouterr()
+    lines = told.out.splitlines()
+    assert max(map(len, lines)) <= 80 and lines[0].strip() == HORIZON and "mean loss" in lines[1]
+    assert any(line.startswith("Dirichlet ") for line in lines) and f"{HORIZON} HOLDS" in told.out
+    assert main(["--pools", "1", "--jobs", "1", "--configurations", HORIZON, "--json"]) == 0
+    (outcome,) = json.loads(capsys.readouterr().out)
+    assert outcome["configuration"] == HORIZON and outcome["answers"] == kind_of(0).answers
+
+
+def test_help_names_every_kind_and_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(name in told for name in (*ANSWERS, *SIGNAL_KINDS, *CONFIGURATIONS))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [(["--pools", "0"], "at least 1"), (["--kinds", "x"], "invalid choice: 'x'")]
+)
+def test_what_cannot_be_run_is_refused(given: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(given)
+    assert told in capsys.readouterr().err

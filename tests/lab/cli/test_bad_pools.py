@@ -1,0 +1,138 @@
+"""``reasc replay`` on what reality sends: each with a message that names file and place, or with the rest evaluated."""
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.test_commands import reasc
+from pools.synthetic import append_signals, question, response, write_lines, write_pool
+
+from langchain_reasc.pools.signals_file import signals_path
+from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredResponse
+
+GOOD = question("a", response("7"), response("8"))
+
+
+def replayed(path: Path, *options: object) -> dict[str, Any]:
+    """What is printed as data, with the notes in one text."""
+    data: dict[str, Any] = json.loads(reasc("replay", path, "--json", *options).stdout)
+    return {**data, "told": " | ".join(data["notes"])}
+
+
+def refused(path: Path, *options: object) -> str:
+    """What is said where nothing can be replayed: one line that names the file."""
+    ended = reasc("replay", path, *options, code=1)
+    assert ended.stdout == "" and ended.stderr.startswith("error: ") and path.name in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    return ended.stderr
+
+
+def stored(path: Path, *questions: tuple[str, list[dict[str, Any]], list[dict[str, Any]]]) -> Path:
+    """A pool in SQLite: id, columns of each response, signals of each."""
+    store = PoolStore.create(path)
+    for name, columns, signals in questions:
+        responses = [
+            StoredResponse({"cut_off": False, **one}, signals=held) for one, held in zip(columns, signals, strict=True)
+        ]
+        store.add(StoredQuestion(name, "?", ["7"], responses))
+    store.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("records", "says"),
+    [
+        ([question("a", response("7", 10**30))], "line 1: responses[0].completion_tokens: "),
+        (
+            [GOOD | {"reference": None}, GOOD | {"id": "b", "reference": []}],
+            "no question with a reference or a verdict",
+        ),
+        ([], "holds no question; record some"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused_with_file_line_and_field(
+    tmp_path: Path, records: list[Any], says: str
+) -> None:
+    assert says in refused(write_lines(tmp_path / "p.jsonl", *records))
+
+
+def test_questions_that_nobody_can_grade_are_left_out(tmp_path: Path) -> None:
+    graded = question("c", response("9", correct=True), reference="") | {"reference": None}
+    unknown = GOOD | {"id": "b", "reference": None}
+    seen = replayed(write_lines(tmp_path / "p.jsonl", GOOD, unknown, graded))
+    assert seen["tested"] == 2
+    assert "1 of 3 questions of p.jsonl have neither a reference nor a verdict and are left out" in seen["told"]
+
+
+def test_different_numbers_of_responses_are_told(tmp_path: Path) -> None:
+    lines = [question(f"q{n}", *[response("7")] * (1 + 15 * (n % 2))) for n in range(6)]
+    seen = replayed(write_lines(tmp_path / "p.jsonl", *lines))
+    assert "3 of 6 questions hold fewer than 16 responses; there every method stops with what it has" in seen["told"]
+    [sc] = [row for row in seen["rows"] if row["method"] == "SC@16"]
+    assert sc["accuracy"]["value"] == 1 and sc["samples"]["value"] == pytest.approx(8.5)
+
+
+def test_an_answer_that_is_flagged_both_right_and_wrong_counts_as_it_was_first(tmp_path: Path) -> None:
+    both = question("a", response("7", correct=False), response("7", correct=True), response("7", correct=True))
+    also = question("b", response("5", correct=True), response("5", correct=False))
+    seen = replayed(write_lines(tmp_path / "p.jsonl", both, also, question("c", response("7"))))
+    assert "p.jsonl flags equal answers to one question both right and wrong" in seen["told"]
+    assert "question 'a', answer '7': 2 right, 1 wrong; question 'b', answer '5': 1 right, 1 wrong" in seen["told"]
+    accuracy = {row["method"]: row["accuracy"]["value"] for row in seen["rows"]}
+    assert accuracy["SC@3"] == pytest.approx(2 / 3)
+
+
+def test_a_pool_of_one_question(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "one.jsonl", questions=1)
+    assert "holds 1 question; a calibration on 128 leaves none to test" in refused(path)
+    shutil.move(signals_path(path), tmp_path / "away")
+    seen = replayed(path)
+    assert seen["tested"] == 1 and {row["accuracy"]["value"] for row in seen["rows"]} <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize("answer", ["7", "1", None])
+def test_all_right_all_wrong_and_no_answer_at_all_count_votes(tmp_path: Path, answer: str | None) -> None:
+    lines = [question(f"q{n}", *[response(answer, 3 + i) for i in range(8)]) for n in range(30)]
+    path = write_lines(tmp_path / "p.jsonl", *lines)
+    for n in range(30):
+        held = [{"token_logprob": [-0.1 * (n + i + 1)] * (3 + i)} for i in range(8)]
+        append_signals(signals_path(path), f"q{n}", held)
+    options = ("--calibration-size", 15, "--max-samples", 8)
+    seen = replayed(path, *options)
+    assert {row["accuracy"]["value"] for row in seen["rows"]} == {float(answer == "7")}
+    assert "ReASC (offline)" in reasc("replay", path, *options).stdout
+
+
+def test_a_missing_score_counts_as_a_vote_and_an_infinite_one_is_refused(tmp_path: Path) -> None:
+    columns = [{"answer": "7", "completion_tokens": 1, "score": score} for score in (float("nan"), None, 1.5, 2.5)]
+    rows = [(f"q{n}", columns, [{}] * 4) for n in range(40)]
+    path = stored(tmp_path / "p.sqlite", *rows)
+    seen = replayed(path, "--calibration-size", 20)
+    assert "80 responses have no score by recorded; each counts as one vote" in seen["told"]
+    with sqlite3.connect(path) as sql:
+        sql.execute("UPDATE responses SET score = 9e999 WHERE score IS NULL")
+    assert "the file is damaged (question 'q0' cannot be read: score is inf)" in refused(path)
+
+
+def test_signals_that_only_some_questions_have_are_left_out_with_a_note(tmp_path: Path) -> None:
+    one = {"answer": "7", "completion_tokens": 2}
+    rows = [(f"q{n}", [one] * 4, [{"token_logprob": [-0.1, -n]}] * 4) for n in range(20)]
+    rows += [(f"r{n}", [one] * 4, [{"top_k": [1.0, n], "token_logprob": [-0.2, -n]}, {}, {}, {}]) for n in range(20)]
+    seen = replayed(stored(tmp_path / "p.sqlite", *rows), "--calibration-size", 10, "--signal", "token_logprob")
+    assert "only 20 questions of p.sqlite have signal 'top_k', others have others: it is left out" in seen["told"]
+    assert "60 responses have no score by token_logprob" in seen["told"]
+
+
+def test_signals_with_nothing_in_common_leave_the_votes(tmp_path: Path) -> None:
+    one = {"answer": "7", "completion_tokens": 2}
+    rows = [(f"q{n}", [one], [{"top_k" if n % 2 else "token_logprob": [1.0, 2.0]}]) for n in range(10)]
+    rows += [("mixed", [one, one], [{"top_k": [1.0, 2.0]}, {"token_logprob": [1.0, 2.0]}])]
+    path = stored(tmp_path / "p.sqlite", *rows)
+    seen = replayed(path)
+    assert seen["tested"] == 11
+    assert "no scores or token signals, so ReASC cannot be replayed" in seen["told"]
+    assert "only 5 questions of p.sqlite have signal 'top_k'" in seen["told"]
+    assert "has no 'top_k' signal (it has: none" in refused(path, "--signal", "top_k", "--calibration-size", 4)

@@ -1,0 +1,115 @@
+"""`reasc pool`: what it shows, and what it makes of pools."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.test_commands import reasc
+from pools.synthetic import Guesser, labelled, question, response, write_lines, write_pool
+
+from langchain_reasc.pools import read_pool
+from langchain_reasc.pools.record import record_pool
+
+QUESTIONS = labelled(4)
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    record_pool(Guesser(), QUESTIONS, tmp_path / "pool.sqlite", samples=3)
+    return tmp_path / "pool.sqlite"
+
+
+def test_show_in_a_terminal_of_80_columns(pool: Path) -> None:
+    lines = reasc("pool", "show", pool).stdout.splitlines()
+    read = read_pool(pool)
+    right = sum(one.correct is True for held in read.questions for one in held.responses) / 12
+    assert lines[:2] == ["Questions  4, with 3 responses each", "Model      guesser, seed 0"]
+    assert f"Answers    {right:.1%} of the responses right, 0 without one, 0 cut off, found by auto" in lines
+    assert "Signals    self_certainty, token_logprob" in lines
+    assert any(line.startswith("Time       a response took ") for line in lines)
+    assert "Held       12 responses" in lines and "Prompts    48 tokens" in lines
+    assert max(map(len, lines)) <= 80 and len(lines) <= 12
+
+
+def test_show_as_data(pool: Path) -> None:
+    prices = pool.with_name("prices.json")
+    prices.write_text('{"currency": "EUR", "models": {"guesser": {"input": 1000000, "output": 0}}}')
+    told = json.loads(reasc("pool", "show", pool, "--json", "--prices", prices).stdout)
+    assert (told["questions"], told["responses"], told["model"]) == (4, 12, "guesser")
+    assert (told["bill"]["prompt"], told["cost"], told["currency"]) == (48, 48.0, "EUR")
+    assert told["metadata"]["seed"] == 0 and told["signals"] == ["self_certainty", "token_logprob"]
+
+
+def test_show_what_others_made(tmp_path: Path) -> None:
+    path = write_lines(
+        tmp_path / "other.jsonl",
+        {"id": "a", "reference": None, "responses": [response("5"), response(None, cut_off=True)]},
+        {"id": "b", "reference": None, "responses": [response("6", 0)]},
+    )
+    shown = reasc("pool", "show", path).stdout
+    assert "Questions  2, with 1 to 2 responses each" in shown
+    assert "Answers    not graded, 1 without one, 1 cut off" in shown
+    assert "3 responses came without usage" in shown and "Model" not in shown
+
+
+def test_half_of_the_responses_without_signals(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=2, samples=2)
+    write_lines(path.with_name("q.jsonl"), question("x", response("7"), response("7")))
+    reasc("pool", "merge", path, path.with_name("q.jsonl"), "--out", tmp_path / "both.sqlite")
+    assert "2 responses have none" in reasc("pool", "show", tmp_path / "both.sqlite").stdout
+
+
+def test_merge_says_what_it_did(pool: Path) -> None:
+    other, out = pool.with_name("other.sqlite"), pool.with_name("out.sqlite")
+    record_pool(Guesser(seed=5), QUESTIONS[:2], other, samples=1)
+    told = reasc("pool", "merge", pool, other, "--out", out).stderr
+    assert "out.sqlite has 4 questions with 14 responses; of 2 that both hold the responses are put together" in told
+    assert "note: its questions have from 3 to 4 responses each" in told
+    assert "there is something at" in reasc("pool", "merge", pool, other, "--out", out, code=1).stderr
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "p.jsonl", "folder"])
+def test_export_and_import(name: str, pool: Path) -> None:
+    pytest.importorskip("pyarrow")
+    exported, again = pool.with_name(name), pool.with_name("again.sqlite")
+    assert f"wrote {exported}" in reasc("pool", "export", pool, exported).stderr
+    assert f"wrote {again}" in reasc("pool", "import", exported, again).stderr
+    assert read_pool(again).questions == read_pool(pool).questions
+
+
+def test_an_older_pool_goes_on_recording_after_it_is_converted(tmp_path: Path) -> None:
+    record_pool(Guesser(), QUESTIONS[:2], tmp_path / "new.sqlite", samples=1)
+    reasc("pool", "export", tmp_path / "new.sqlite", tmp_path / "old.jsonl")
+    reasc("pool", "convert", tmp_path / "old.jsonl", tmp_path / "again.sqlite")
+    assert len(record_pool(Guesser(), QUESTIONS, tmp_path / "again.sqlite", samples=1).questions) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("show", "none.sqlite"), 1, "no pool at none.sqlite"),
+        (("show",), 2, "Missing argument"),
+        (("merge", "a", "b"), 2, "Missing option '--out'"),
+        (("export", "none.sqlite", "out.xlsx"), 2, "it ends in .parquet or .jsonl, or is a folder"),
+        (("export", "none.sqlite", "out.jsonl"), 1, "no pool at none.sqlite"),
+        (("import", "a.parquet", "out.jsonl"), 2, "name it .sqlite"),
+        (("import", "a.parquet", "out.sqlite"), 1, "a.parquet cannot be read as a pool"),
+        (("convert", "none.jsonl", "out.sqlite"), 1, "no pool at none.jsonl"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    arguments: tuple[str, ...], code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = " ".join(reasc("pool", *arguments, code=code).stderr.replace("│", " ").split())
+    assert says in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_pool(tmp_path: Path) -> None:
+    (tmp_path / "empty.sqlite").touch()
+    (tmp_path / "empty.jsonl").touch()
+    for name in ("empty.sqlite", "empty.jsonl"):
+        assert "holds no question" in reasc("pool", "show", tmp_path / name, code=1).stderr
+        assert "holds no question" in reasc("pool", "convert", tmp_path / name, tmp_path / "o.sqlite", code=1).stderr
+    assert not (tmp_path / "o.sqlite").exists()

@@ -1,0 +1,234 @@
+"""``reasc report``: what it writes, what it prints, and how it fails."""
+
+import csv
+import gzip
+import json
+import os
+import re
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.test_commands import reasc
+from pools.synthetic import question, response, write_lines, write_pool
+
+from langchain_reasc.pools.signals_file import signals_path
+
+pytest.importorskip("matplotlib")
+SAID = ("--shuffles", 1, "--calibration-size", 40, "--max-samples", 8, "--signal", "token_logprob", "--score", "mean")
+QUICK = ("--only", "acceptance", "--only", "histogram", *SAID)
+FAST = ("--only", "histogram", *SAID)
+TABLE = ("--only", "bins", *SAID)
+
+
+@pytest.fixture(scope="module")
+def pools(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("pools")
+    return [write_pool(folder / f"{name}.jsonl", 60, 8, seed=at) for at, name in enumerate(("one", "two"))]
+
+
+def test_it_writes_all_it_is_asked_for(pools: list[Path], tmp_path: Path) -> None:
+    out = {kind: tmp_path / "new" / f"report.{kind}" for kind in ("html", "md", "csv", "json")}
+    names = dict(zip(("--out", "--markdown", "--csv", "--json"), out.values(), strict=True))
+    done = reasc("report", *pools, *QUICK, *(part for pair in names.items() for part in pair))
+    assert done.stdout == ""
+    assert all(f"wrote {path}" in done.stderr for path in out.values())
+    assert "Seconds" in done.stderr and "histogram" in done.stderr
+    page = out["html"].read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>") and "one and two" in page and page.count("<svg") == 3
+    assert f"--only histogram {' '.join(map(str, SAID[:8]))}" in re.sub("</?span>", "", page)
+    data = json.loads(out["json"].read_text(encoding="utf-8"))
+    assert {part["name"] for part in data["parts"]} == {"histogram", "acceptance"}
+    assert next(csv.reader(out["csv"].open(encoding="utf-8")))[0] == "table"
+    assert "## Questions that the gate answers" in out["md"].read_text(encoding="utf-8")
+    assert not list((tmp_path / "new").glob(".*")), "nothing half written is left"
+
+
+def test_without_a_file_it_prints(pools: list[Path]) -> None:
+    done = reasc("report", pools[0], *QUICK)
+    assert "--only acceptance" in done.stdout and "of the questions are answered from one response" in done.stdout
+    for option, begins in (("--json", "{"), ("--markdown", "# ReASC on one")):
+        assert reasc("report", pools[0], *TABLE, option, "-").stdout.startswith(begins)
+
+
+def test_it_lists_what_there_is() -> None:
+    shown = reasc("report", "--list").stdout
+    assert "histogram" in shown and "Figures 2 and 6" in shown
+
+
+def test_pools_of_one_name_are_told_apart_by_their_folders(pools: list[Path], tmp_path: Path) -> None:
+    again = write_pool(tmp_path / "one.jsonl", 60, 8, seed=3)
+    data = json.loads(reasc("report", pools[0], again, *TABLE, "--json", "-").stdout)
+    assert [one["name"] for one in data["pools"]] == [f"{path.parent.name}/one" for path in (pools[0], again)]
+
+
+def test_a_pool_that_cannot_tell_something_leaves_a_sentence(pools: list[Path], tmp_path: Path) -> None:
+    lines = (question(f"q{n}", response("7"), response("8")) for n in range(50))
+    bare = write_lines(tmp_path / "bare.jsonl", *lines)
+    done = reasc("report", pools[0], bare, *FAST, "--out", tmp_path / "r.html")
+    assert "histogram: bare: " in done.stderr and "has neither token signals" in done.stderr
+    assert "Not to be had" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    refused = reasc("report", bare, *FAST, "--max-samples", 2, "--out", tmp_path / "none.html", code=1)
+    assert "nothing could be made of this" in refused.stderr and not (tmp_path / "none.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nope.jsonl",), "no pool at nope.jsonl"),
+        ((".",), "."),
+        (("{one}", "{one}"), "again; name each pool once"),
+        (("{one}", "--only", "histgram"), "did you mean 'histogram'?"),
+        (("{one}", "--signal", "vibes"), "unknown signal 'vibes'"),
+        (("{one}", "--signal", "top_k", "--only", "histogram"), "'top_k'"),
+        (("{one}", "--calibration-size", "300", "--only", "acceptance"), "300"),
+    ],
+)
+def test_an_error_is_one_line_and_code_1(pools: list[Path], arguments: tuple[str, ...], says: str) -> None:
+    done = reasc("report", *(one.format(one=pools[0]) for one in arguments), code=1)
+    assert says in done.stderr and done.stderr.splitlines()[-1].startswith("error: ")
+    assert done.stdout == ""
+
+
+def test_without_jinja2_the_extra_is_named_before_anything_is_computed(
+    pools: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    done = reasc("report", "nope.jsonl", "--out", tmp_path / "r.html", code=1)
+    assert 'pip install ".[lab]"' in done.stderr
+    assert reasc("report", pools[0], *TABLE).stdout, "a terminal needs no jinja2"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_a_pipe_is_written_to_and_not_replaced(pools: list[Path], tmp_path: Path) -> None:
+    pipe, held = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: held.append(pipe.read_text(encoding="utf-8")))
+    reader.start()
+    reasc("report", pools[0], *TABLE, "--json", pipe)
+    reader.join(timeout=20)
+    assert json.loads(held[0])["parts"] and pipe.is_fifo()
+
+
+def test_ctrl_c_leaves_the_file_as_it_was(pools: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from langchain_reasc_lab.report import making
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "r.html").write_text("before")
+    monkeypatch.setattr(making, "make_report", interrupted)
+    assert "interrupted" in reasc("report", pools[0], "--out", tmp_path / "r.html", code=130).stderr
+    assert (tmp_path / "r.html").read_text() == "before"
+
+
+def test_markdown_shows_pictures_that_stand_alone(tmp_path: Path) -> None:
+    from xml.etree import ElementTree
+
+    pool = write_pool(tmp_path / "p.jsonl", questions=30, samples=4)
+    page = tmp_path / "r.md"
+    chosen = ("--only", "tradeoff", "--only", "tokens", "--calibration-size", 10, "--shuffles", 1)
+    reasc("report", pool, *chosen, "--markdown", page)
+    drawn = sorted((tmp_path / "r-figures").iterdir())
+    assert [picture.name for picture in drawn] == ["tokens.svg", "tradeoff.svg"]
+    for picture in drawn:
+        assert f"](r-figures/{picture.name})" in page.read_text(encoding="utf-8")
+        root = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
+        assert root.tag == "{http://www.w3.org/2000/svg}svg" and "prefers-color-scheme" in str(root[0].text)
+    assert "](" not in reasc("report", pool, *chosen, "--markdown", "-").stdout
+
+
+def calibrated(folder: Path, **more: Any) -> Path:
+    """A test pool with a calibration pool beside it, of other questions and one response to each."""
+    test = write_pool(folder / "test-pool.jsonl", 40, 8, seed=1, metadata={"fingerprint": {"model": "m"}})
+    text = write_pool(folder / "c.jsonl", 24, 1, seed=2, metadata={"fingerprint": {"model": "m"}, **more})
+    if not more.pop("shared", False):
+        for path in (text, signals_path(text)):
+            rename_questions(path)
+    reasc("pool", "convert", text, folder / "calibration-pool.sqlite")
+    return test
+
+
+def rename_questions(path: Path) -> None:
+    packed = path.suffix == ".gz"
+    held = gzip.decompress(path.read_bytes()).decode() if packed else path.read_text(encoding="utf-8")
+    renamed = held.replace('"id": "q', '"id": "c')
+    path.write_bytes(gzip.compress(renamed.encode()) if packed else renamed.encode())
+
+
+def main_table(*arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    data = json.loads(reasc("report", *arguments, "--only", "main", "--json", "-").stdout)
+    [main] = data["parts"]
+    names = [column["name"] for column in main["table"]["columns"]]
+    return data, {row[0]: dict(zip(names, row, strict=True)) for row in main["table"]["rows"]}
+
+
+def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path) -> None:
+    """Of the demo's two pools the report says, to the digit, what the demo has printed."""
+    from langchain_reasc_lab.replay import replay, summarize
+    from langchain_reasc_lab.replay.methods import MethodSettings
+
+    from langchain_reasc.pools import read_pool
+
+    test, beside = calibrated(tmp_path), tmp_path / "calibration-pool.sqlite"
+    settings = MethodSettings(max_samples=8)
+    run = replay(read_pool(beside) + read_pool(test), ["auto"], calibration_size=24, settings=settings)
+    expected = summarize(run)
+    for options in ((), ("--calibration-pool", beside)):
+        data, rows = main_table(test, *options)
+        assert data["pools"][0]["calibration_pool"] == str(beside) and data["pools"][0]["questions"] == 40
+        assert f"calibrated on the first responses to 24 others in {beside}" in data["parts"][0]["table"]["notes"][0]
+        assert f"--calibration-pool {beside}" in data["parts"][0]["command"]
+        assert list(rows) == [row.method for row in expected]
+        for row in expected:
+            made = rows[row.method]
+            assert made["Accuracy %"]["value"] == 100 * row.accuracy.value
+            assert made["Accuracy %"]["low"] == 100 * row.accuracy.low
+            assert made["Δ to ASC"]["high"] == 100 * row.accuracy_vs_asc.high
+            assert (made["Samples"], made["Tokens"]) == (row.samples.value, row.tokens.value)
+    shown = reasc("replay", test, "--json")
+    assert json.loads(shown.stdout)["rows"][-1]["tokens"]["value"] == expected[-1].tokens.value
+    assert "24 others in" in reasc("replay", test).stdout
+    data, _ = main_table(test, "--shuffles", 2)
+    assert (
+        "40 questions tested, calibrated on the first responses to 24 others" in data["parts"][0]["table"]["notes"][0]
+    )
+
+
+def test_a_number_of_questions_calibrates_on_the_pool_itself(tmp_path: Path) -> None:
+    test = calibrated(tmp_path)
+    data, _ = main_table(test, "--calibration-size", 16)
+    assert data["pools"][0]["calibration_pool"] is None and data["settings"]["shuffles"] == 10
+    assert (
+        "24 questions tested, calibrated on the first responses to 16 others;" in data["parts"][0]["table"]["notes"][0]
+    )
+    assert "--calibration-size 16" in data["parts"][0]["command"]
+    both = ("--calibration-size", 16, "--calibration-pool", tmp_path / "calibration-pool.sqlite")
+    assert "leave out one of them" in reasc("report", test, *both, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [({"fingerprint": {"model": "other"}}, "(their model differ)"), ({"shared": True}, "both hold question 'q0'")],
+)
+def test_a_pool_that_cannot_calibrate_is_not_used_and_refused_where_it_was_named(
+    tmp_path: Path, more: dict[str, Any], says: str
+) -> None:
+    test, beside = calibrated(tmp_path, **more), tmp_path / "calibration-pool.sqlite"
+    done = reasc("report", test, "--only", "bins", "--calibration-size", 16)
+    assert says not in done.stderr
+    done = reasc("replay", test, "--shuffles", 1, code=1)  # 40 questions are too few to calibrate on 128
+    assert f"not calibrated on {beside}" in done.stderr and says in " ".join(done.stderr.split())
+    refused = reasc("report", test, "--calibration-pool", beside, code=1)
+    assert says in " ".join(refused.stderr.split())
+
+
+def test_prices_are_of_the_recorded_model(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('currency = "USD"\n[models.gpt]\ninput = 1.0\noutput = 2.0\n')
+    mute = write_pool(tmp_path / "mute.jsonl", 10, 4)
+    told = write_pool(tmp_path / "told.jsonl", 10, 4, metadata={"fingerprint": {"model": "gpt-x"}})
+    for pool, says in ((mute, "does not say which model it is of"), (told, "there is no price of the model 'gpt-x'")):
+        assert says in " ".join(reasc("report", pool, "--prices", prices, code=1).stderr.split())

@@ -1,0 +1,228 @@
+"""What says whether a recorded answer is right, and answers that are flagged both right and wrong."""
+
+import json
+import string
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_reasc_lab.pools.graders import GRADERS, Alias, Choice, Exact, Grader, Mathematical, Numeric, grader
+from langchain_reasc_lab.pools.grading import grade_pool, write_verdicts
+from pools.synthetic import question, response, stored, write_lines
+
+from langchain_reasc.answers import EXTRACTION_VERSION, extractor, mathematics, normalize
+from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
+from langchain_reasc.pools import read_pool
+from langchain_reasc.pools.flags import Contradiction, contradiction_note, contradictions
+from langchain_reasc.pools.reading import spelled_labels
+
+CALLS = extractor("auto").label(json.dumps([{"name": "refund", "args": {"order": 7, "city": "Oslo"}}]))
+HUGE = "so " * 200_000
+
+
+def told(by: Grader, answer: str, *references: str) -> bool | None:
+    return by.grade("How many?", answer, None, references)
+
+
+GRADED: dict[type[Grader], list[tuple[str, list[str], bool | None]]] = {
+    Exact: [
+        ("7", ["7"], True),
+        ("7", ["8", "7.0"], True),
+        ("7", ["8"], False),
+        ("oslo", ["Oslo."], True),
+        ("18", ["18 dollars"], False),
+        (CALLS, [CALLS], True),
+        (CALLS, ["7"], False),
+        (HUGE, ["7"], False),
+    ],
+    Numeric: [
+        ("1000", ["1,000.0"], True),
+        ("0.33333", ["1/3"], True),
+        ("0.333", ["1/3"], False),
+        ("1 1/2", ["1.5"], True),
+        ("12", ["12 km"], True),
+        ("12 km", ["12"], True),
+        ("45%", ["0.45"], True),
+        ("45", ["45 %"], True),
+        ("0.45", ["45"], False),
+        ("-3", ["3"], False),
+        ("20001", ["20000"], False),
+        ("20001.5", ["20001"], True),
+        ("1e-9", ["0"], False),
+        ("0", ["0.0"], True),
+        ("blue", ["7"], False),
+        ("blue", ["Blue", "7"], True),
+        ("7", ["blue", "8"], False),
+        ("7", ["blue"], None),
+        ("3:45", ["3:45"], True),
+        ("3:45", ["3.75"], False),
+        ("nan", ["nan"], True),
+        ("inf", ["7"], False),
+        ("1e999999999", ["7"], False),
+        (CALLS, ["7"], False),
+        (HUGE, ["7"], False),
+    ],
+    Choice: [
+        ("b", ["B"], True),
+        ("(b) oslo", ["B"], True),
+        ("B) Oslo", ["b"], True),
+        ("the answer is C", ["B"], False),
+        ("b", ["(B)", "(D)"], True),
+        ("a, c", ["C and A"], True),
+        ("a, c", ["A"], False),
+        ("a dog", ["A"], None),
+        ("oslo", ["B"], None),
+        ("oslo", ["Oslo"], True),
+        ("b", ["Oslo"], None),
+        (CALLS, ["B"], None),
+        (HUGE, ["B"], None),
+    ],
+    Alias: [
+        ("the beatles", ["Beatles"], True),
+        ("Beatles!", ["Rolling Stones", "The Beatles"], True),
+        ("“Spider-Man”", ["spiderman"], True),
+        ("café de la gare", ["Cafe\u0301 de la Gare"], True),
+        ("straße", ["STRASSE"], True),
+        ("beatles", ["rolling stones"], False),
+        ("1.5", ["15"], False),
+        ("-5", ["5"], False),
+        ("a", ["the"], False),
+        ("a", ["A"], True),
+        ("!", ["?"], False),
+        (CALLS, [CALLS.replace("Oslo", "oslo")], False),
+        (HUGE, ["so"], False),
+    ],
+    Mathematical: [
+        (r"\frac{1}{\sqrt{2}}", [r"\sqrt{2}/2"], True),
+        ("x+1", ["1+x"], True),
+        ("x+1", ["x+2", "1+x"], True),
+        ("x+1", ["x+2"], False),
+        ("oslo", ["Oslo"], True),
+        (r"\frac{1}{", ["7"], False),
+        (CALLS, ["7"], False),
+        (HUGE, ["7"], False),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", GRADED, ids=lambda kind: kind.__name__)
+def test_what_each_takes_for_right(kind: type[Grader]) -> None:
+    for answer, references, right in GRADED[kind]:
+        assert told(kind(), answer, *references) is right, (answer[:80], references)
+
+
+def test_exact_spells_labels_as_what_found_the_answers() -> None:
+    units = {"extraction_version": EXTRACTION_VERSION, "answer": "auto"}
+    assert told(Exact(spelled_labels(units)), "18", "18 dollars") is True
+    formulas = {"extraction_version": EXTRACTION_VERSION, "answer": "math"}
+    assert told(Exact(spelled_labels(formulas)), "sqrt(2)/2", r"\frac{1}{\sqrt{2}}") is True
+    for nothing_said in (
+        {},
+        {"answer": "auto"},
+        {"extraction_version": EXTRACTION_VERSION, "answer": {"function": "f"}},
+    ):
+        assert spelled_labels(nothing_said) is normalize
+
+
+def test_a_tolerance_that_is_given_holds_for_whole_numbers_too() -> None:
+    assert told(Numeric(0.01), "101", "100") is True
+    assert told(Numeric(0), "0.3333333333", "1/3") is False
+    assert Numeric().name == "numeric" and Numeric(0.01).name == "numeric(0.01)"
+    for wrong in (-0.1, 1.0, float("nan")):
+        with pytest.raises(ConfigurationError, match="share of the number"):
+            Numeric(wrong)
+
+
+@given(st.fractions(max_denominator=10**6), st.fractions(max_denominator=10**6), st.sampled_from([None, 0.0, 0.01]))
+def test_numeric_is_symmetric_and_takes_a_number_as_itself(one: object, other: object, tolerance: float | None) -> None:
+    by = Numeric(tolerance)
+    assert told(by, str(one), str(one)) is True
+    assert told(by, str(one), str(other)) == told(by, str(other), str(one))
+
+
+WORDS = st.lists(st.text(string.ascii_letters, min_size=4), min_size=1, max_size=4)
+
+
+@given(WORDS, st.sampled_from(["the ", "A ", "an ", ""]), st.sampled_from(string.punctuation + "“”—"))
+def test_case_articles_and_punctuation_change_no_name(words: list[str], article: str, mark: str) -> None:
+    assert told(Alias(), f"{article}{' '.join(words).upper()}{mark}", f"{mark}{'  '.join(words)}") is True
+
+
+def test_a_formula_that_would_take_for_ever_is_wrong_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    by = Mathematical()
+    told(by, r"\sqrt{2}+4", "7")  # the worker runs
+    monkeypatch.setattr(mathematics, "SECONDS", 0.3)
+    start = time.monotonic()
+    assert told(by, "8^{8^{8^{9}}}", "8^{8^{8^8}}") is False
+    assert time.monotonic() - start < 20
+    monkeypatch.undo()
+    assert told(by, r"\frac{5}{\sqrt{5}}", r"\sqrt{5}") is True
+
+
+def test_graders_have_names() -> None:
+    assert {name: grader(name).name for name in GRADERS} == {name: name for name in GRADERS}
+    with pytest.raises(ConfigurationError, match=r"unknown grader 'vibes'; choose exact, .*, or judge"):
+        grader("vibes")
+
+
+def test_math_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langchain_reasc.answers.mathematics.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"\.\[math\]"):
+        grader("math")
+
+
+@given(st.sampled_from(sorted(GRADERS.keys() - {"math"})), st.text(min_size=1, max_size=30))
+def test_whatever_stands_there_equals_itself(name: str, text: str) -> None:
+    answer = normalize(text)
+    if answer.strip():
+        assert told(grader(name), answer, text) is True
+
+
+@given(st.sampled_from(sorted(GRADERS.keys() - {"math"})), st.text(min_size=1), st.lists(st.text(), min_size=1))
+def test_no_text_makes_a_grader_raise(name: str, answer: str, references: list[str]) -> None:
+    assert told(grader(name), answer, *references) in (True, False, None)
+
+
+def test_each_is_found_with_what_the_first_says(tmp_path: Path) -> None:
+    path = write_lines(
+        tmp_path / "p.jsonl",
+        question("a", response("7", correct=False), response("8", correct=True), response("7.0", correct=True)),
+        question("b", response("7", correct=True), response("7", correct=True), response(None, correct=True)),
+        question("c", response("5"), response("5", correct=True), response("5", correct=True)),
+    )
+    pool = read_pool(path)
+    assert list(contradictions(pool)) == [Contradiction("a", "7", 1, 1, False), Contradiction("c", "5", 2, 1, False)]
+    note = contradiction_note(pool)
+    assert note is not None and "p.jsonl flags equal answers" in note
+    assert "question 'a', answer '7': 1 right, 1 wrong; question 'c', answer '5': 2 right, 1 wrong)" in note
+
+
+def test_of_many_only_some_are_shown_and_long_answers_in_part(tmp_path: Path) -> None:
+    held = [question(f"q{n}", response("x" * 90, correct=True), response("x" * 90, correct=False)) for n in range(7)]
+    note = contradiction_note(read_pool(write_lines(tmp_path / "p.jsonl", *held)))
+    assert note is not None and "; and 4 more)" in note and "x" * 41 not in note and "'q3'" not in note
+    none = question("a", response("7"), response("8"), response(None))
+    assert contradiction_note(read_pool(write_lines(tmp_path / "none.jsonl", none))) is None
+
+
+def test_contradictions_are_gone_after_grading(tmp_path: Path) -> None:
+    lines = question("a", response("7", correct=True), response("7", correct=False))
+    pool = read_pool(stored(write_lines(tmp_path / "p.jsonl", lines)))
+    assert len(list(contradictions(pool))) == 1
+    write_verdicts(pool, grade_pool(pool, Exact()))
+    assert not list(contradictions(read_pool(pool.path)))
+
+
+@given(st.lists(st.lists(st.sampled_from([None, "7", "7.00001", "8", "seven"]), min_size=1, max_size=5), min_size=1))
+def test_equal_answers_are_right_together(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str | None]]
+) -> None:
+    path = tmp_path_factory.mktemp("pool") / "p.jsonl"
+    pool = read_pool(write_lines(path, *(question(f"q{n}", *map(response, row)) for n, row in enumerate(rows))))
+    for by in (Exact(), Numeric(0.001), Alias()):
+        verdicts = grade_pool(pool, by).verdicts
+        for held in pool.questions:
+            told = {(one.answer, verdict) for one, verdict in zip(held.responses, verdicts[held.id], strict=True)}
+            assert len(told) == len({answer for answer, _ in told}) and (None, True) not in told

@@ -1,0 +1,248 @@
+"""A pool graded again: what is asked of a grader, what comes of it, and what is written."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from langchain_reasc_lab.pools.graders import Alias, Exact, Numeric
+from langchain_reasc_lab.pools.grading import check_writable, grade_pool, labels_from, write_verdicts
+from langchain_reasc_lab.pools.judge_grader import Judge
+from langchain_reasc_lab.pools.judged_file import JudgedFile
+from langchain_reasc_llama_cpp import ChatLlamaCpp
+from pools.synthetic import question, response, stored, write_lines
+from runnable.fakes import Reply, Scripted
+
+from langchain_reasc.answers import EXTRACTION_VERSION
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
+from langchain_reasc.pools import Pool, read_pool
+from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredResponse
+
+CALL = json.dumps([{"name": "refund", "args": {"order": 7}}])
+
+
+@dataclass
+class Says:
+    """Grades by a function, and remembers what it was asked."""
+
+    verdict: Callable[[str], bool | None]
+    name: str = "says"
+    asked: list[tuple[str, str, str | None, tuple[str, ...]]] = field(default_factory=list)
+
+    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
+        self.asked.append((question, answer, text, tuple(references)))
+        return self.verdict(answer)
+
+
+def failing(answer: str) -> bool:
+    raise ConnectionError("gone")
+
+
+def a_pool(folder: Path) -> Pool:
+    first = question(
+        "a", response("7.5", text="so 7.5"), response("7.50001", text="it is"), response(None), response("7.5")
+    )
+    second = question("b", response("9", text="nine"), response("", text=""), response(CALL), reference="9")
+    path = write_lines(
+        folder / "p.jsonl",
+        {"metadata": {"extraction_version": EXTRACTION_VERSION, "answer": "auto"}},
+        first | {"input": "How long?", "reference": "7.5"},
+        second | {"input": ["no", "text"]},
+    )
+    return read_pool(stored(path))
+
+
+def flags(pool: Pool) -> dict[str, list[bool | None]]:
+    return {one.id: [response.correct for response in one.responses] for one in pool.questions}
+
+
+def test_each_answer_is_graded_once_and_no_answer_is_wrong(tmp_path: Path) -> None:
+    by = Says(lambda answer: answer.startswith("7"))
+    grading = grade_pool(a_pool(tmp_path), by)
+    assert by.asked == [
+        ("How long?", "7.5", "so 7.5", ("7.5",)),
+        ("How long?", "7.50001", "it is", ("7.5",)),
+        ("", "9", "nine", ("9",)),
+        ("", CALL, None, ("9",)),
+    ]
+    assert dict(grading.verdicts) == {"a": (True, True, False, True), "b": (False, False, False)}
+    assert (grading.grader, grading.answers, grading.untold, grading.notice) == ("says", 4, 0, None)
+
+
+def test_what_cannot_be_told_counts_as_wrong_and_is_said(tmp_path: Path) -> None:
+    pool = a_pool(tmp_path)
+    grading = grade_pool(pool, Says(lambda answer: None if answer == "7.5" else True))
+    assert grading.verdicts["a"] == (None, True, False, None)
+    assert grading.notice == (
+        "says could not tell of 1 of 4 answers whether they are right; the 2 responses that give them count as wrong"
+    )
+    write_verdicts(pool, grading)
+    assert flags(read_pool(pool.path)) == {"a": [False, True, False, False], "b": [True, False, True]}
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_one_that_fails_costs_only_itself(tmp_path: Path, concurrency: int) -> None:
+    grading = grade_pool(
+        a_pool(tmp_path), Says(lambda answer: failing(answer) if answer == "9" else True), concurrency=concurrency
+    )
+    assert grading.verdicts["b"] == (None, False, True) and grading.untold == 1
+    assert grading.notice is not None and "1 failed, the first with ConnectionError('gone')" in grading.notice
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_judge_who_is_gone_grades_nothing(tmp_path: Path, concurrency: int) -> None:
+    lines = [question(f"q{n}", response(str(n), correct=True)) for n in range(20)]
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", *lines))
+    by = Says(failing)
+    with pytest.raises(SamplingError, match="failed 5 times in a row, the last time with ConnectionError") as caught:
+        grade_pool(pool, by, concurrency=concurrency)
+    assert len(by.asked) < 5 + 2 * concurrency and len(caught.value.failures) == 5
+
+
+def test_one_that_is_slow_is_waited_for_no_longer(tmp_path: Path) -> None:
+    gone_on = threading.Event()
+    by = Says(lambda answer: gone_on.wait(10) if answer == "9" else True)
+    start = time.monotonic()
+    grading = grade_pool(a_pool(tmp_path), by, seconds=0.2)
+    gone_on.set()
+    assert time.monotonic() - start < 9
+    assert grading.verdicts["b"] == (None, False, True) and isinstance(grading.failures[0], TimeoutError)
+
+
+def test_several_are_graded_at_once_and_the_result_is_the_same(tmp_path: Path) -> None:
+    pool, moves = a_pool(tmp_path), []
+    together = threading.Barrier(4, timeout=5)
+
+    def verdict(answer: str) -> bool:
+        together.wait()
+        return answer == "7.5"
+
+    grading = grade_pool(pool, Says(verdict), concurrency=4, on_answer=lambda done, total: moves.append((done, total)))
+    assert grading == grade_pool(pool, Says(lambda answer: answer == "7.5"))
+    assert moves == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_a_pool_without_any_answer_is_all_wrong_and_a_grader_who_can_tell_nothing_an_error(tmp_path: Path) -> None:
+    pool = read_pool(write_lines(tmp_path / "silent.jsonl", question("a", response(None), response(None))))
+    assert dict(grade_pool(pool, Says(failing)).verdicts) == {"a": (False, False)}
+    with pytest.raises(SamplingError, match="could not tell of any of the 4 answers"):
+        grade_pool(a_pool(tmp_path), Says(lambda answer: None))
+
+
+@pytest.mark.parametrize(("option", "value"), [("concurrency", 0), ("seconds", 0.0), ("seconds", float("nan"))])
+def test_options_that_cannot_be_are_refused(tmp_path: Path, option: str, value: float) -> None:
+    with pytest.raises(ConfigurationError):
+        grade_pool(a_pool(tmp_path), Exact(), **{option: value})  # type: ignore[arg-type]
+
+
+def test_verdicts_are_written_and_read_again(tmp_path: Path) -> None:
+    pool = a_pool(tmp_path)
+    write_verdicts(pool, grade_pool(pool, Numeric(0.001)))
+    again = read_pool(pool.path)
+    assert flags(again) == {"a": [True, True, False, True], "b": [True, False, False]}
+    assert again.metadata == pool.metadata | {"grader": "numeric(0.001)"}
+    write_verdicts(again, grade_pool(again, Exact()))
+    assert flags(read_pool(pool.path)) == flags(pool)
+
+
+def test_a_pool_that_says_nothing_of_itself_names_its_grader_too(tmp_path: Path) -> None:
+    pool = read_pool(stored(write_lines(tmp_path / "p.jsonl", question("a", response("7")))))
+    write_verdicts(pool, grade_pool(pool, Says(lambda answer: False)))
+    again = read_pool(pool.path)
+    assert again.metadata == {"grader": "says"} and flags(again) == {"a": [False]}
+
+
+def test_a_pool_that_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    pool = a_pool(tmp_path)
+    grading = grade_pool(pool, Exact())
+    store = PoolStore.open(pool.path)
+    more = StoredResponse({"answer": "8", "completion_tokens": 1, "cut_off": 0})
+    store.add(StoredQuestion("a", None, ["7.5"], [more]))
+    with pytest.raises(PoolError, match="has changed while it was graded"):
+        write_verdicts(pool, grading)
+    assert "grader" not in store.about()
+
+
+def test_a_kill_while_verdicts_are_written_leaves_the_old_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = a_pool(tmp_path)
+    grading = grade_pool(pool, Says(lambda answer: answer == "9"))
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PoolStore, "set_about", interrupted)  # the last thing that is written
+    with pytest.raises(KeyboardInterrupt):
+        write_verdicts(pool, grading)
+    assert flags(read_pool(pool.path)) == flags(pool)
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_graded(tmp_path: Path) -> None:
+    lines = read_pool(write_lines(tmp_path / "p.jsonl", question("a", response("7", text="so 7"))))
+    with pytest.raises(PoolError, match=r"`reasc pool convert .*p.jsonl .*p.sqlite`.*--dry-run"):
+        check_writable(lines)
+    old = write_lines(
+        tmp_path / "old.jsonl",
+        {"metadata": {"extraction_version": 1, "answer": "auto"}},
+        question("a", response("7", text="so 7")),
+    )
+    with pytest.raises(PoolError, match="found by version 1 of the extraction rules"):
+        check_writable(read_pool(stored(old)))
+    check_writable(a_pool(tmp_path))
+
+
+def test_a_question_without_a_right_answer_keeps_its_verdicts_and_of_several_all_are_shown(tmp_path: Path) -> None:
+    unknown = question("a", response("7", correct=True), response("8", correct=False)) | {"reference": None}
+    several = question("b", response("oslo")) | {"reference": ["Christiania", "Oslo"]}
+    pool, by = read_pool(stored(write_lines(tmp_path / "p.jsonl", unknown, several))), Says(lambda answer: False)
+    assert dict(grade_pool(pool, by).verdicts) == {"a": (True, False), "b": (False,)}
+    assert by.asked == [("", "oslo", None, ("Christiania", "Oslo"))]
+    assert grade_pool(pool, Alias()).verdicts["b"] == (True,)
+    assert grade_pool(pool, Exact(), labels={"a": ("8", "9")}).verdicts["a"] == (False, True)
+
+
+def test_labels_are_found_by_id_or_by_text_count_and_are_written(tmp_path: Path) -> None:
+    pool = a_pool(tmp_path)
+    assert labels_from(pool, [LabelledQuestion("a", "How long?", "8")]) == ({"a": ("8",)}, 1)
+    other = LabelledQuestion("other", "How long?", "7.50001", ("nothing",))
+    labels, missing = labels_from(pool, [other])
+    assert (labels, missing) == ({"a": ("7.50001", "nothing")}, 1)
+    with pytest.raises(ConfigurationError, match="another question with id 'a'"):
+        labels_from(pool, [LabelledQuestion("a", "How wide?", "8")])
+    with pytest.raises(ConfigurationError, match="none of the questions"):
+        labels_from(pool, [LabelledQuestion("c", "How wide?", "8")])
+    write_verdicts(pool, grade_pool(pool, Exact(), labels=labels), labels)
+    again = read_pool(pool.path)
+    assert flags(again) == {"a": [False, True, False, False], "b": [True, False, False]}
+    assert [one.references for one in again.questions] == [("7.50001", "nothing"), ("9",)]
+
+
+def test_a_judge_who_is_interrupted_goes_on_where_he_was(tmp_path: Path) -> None:
+    pool, kept = a_pool(tmp_path), tmp_path / "p.judged.jsonl"
+    replies = iter(["Correct", "Incorrect"])
+
+    def until_interrupted(prompt: str, index: int) -> Reply:
+        if (reply := next(replies, None)) is None:
+            raise KeyboardInterrupt
+        return Reply(reply)
+
+    with pytest.raises(KeyboardInterrupt):
+        grade_pool(pool, Judge(Scripted(script=until_interrupted, model_name="j"), kept=JudgedFile(kept)))
+    assert flags(read_pool(pool.path)) == flags(pool)
+    rest = Scripted(script=lambda prompt, index: Reply("Correct"), model_name="j")
+    grading = grade_pool(pool, Judge(rest, kept=JudgedFile(kept)))
+    assert len(rest.log.calls) == 2
+    assert dict(grading.verdicts) == {"a": (True, False, False, True), "b": (True, False, True)}
+
+
+def test_a_real_model_judges(tmp_path: Path) -> None:
+    pool = a_pool(tmp_path)
+    with ChatLlamaCpp(temperature=0) as model:
+        judge = Judge(model.bind(grammar='root ::= "Correct" | "Incorrect"'), kept=JudgedFile.beside(pool.path))
+        grading = grade_pool(pool, judge, concurrency=2, seconds=60)
+    assert judge.calls == 4 and judge.bill["input_tokens"] > 1000 and not judge.estimated
+    assert grading.untold == 0 and grading.grader == "judge(word_problems.gguf)"
+    assert len((tmp_path / "p.judged.jsonl").read_text(encoding="utf-8").splitlines()) == 4

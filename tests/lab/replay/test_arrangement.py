@@ -1,0 +1,136 @@
+"""A pool on arrays costs and answers what it does response by response."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_reasc_lab.replay import Pool, read_pool, replay
+from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
+from langchain_reasc_lab.replay.methods import Method, MethodSettings, Split, asc_at_once, counting, weighing
+from langchain_reasc_lab.replay.replay import splits
+from pools.synthetic import append_signals, question, response, write_lines, write_pool
+
+from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.method.confidence import SCORES, Measure
+from langchain_reasc.method.correctness import support
+from langchain_reasc.method.stopping import ASC, Cap, decide
+from langchain_reasc.pools.signals_file import signals_path
+
+
+def _uneven(path: Path) -> Path:
+    """Every kind of gap: no answer, no score, cut off, no prompt tokens, few responses, calls of tools."""
+    rng = np.random.default_rng(3)
+    call = json.dumps([{"args": {"q": 1}, "name": "search"}])
+    lines = []
+    for number in range(80):
+        answers: list[str | None] = ["7", "7", "7", "1", "2", None]
+        if number % 10 == 0:
+            answers.append(call)
+        held = []
+        for _ in range(int(rng.integers(1, 20))):
+            answer = answers[int(rng.integers(len(answers)))]
+            more: dict[str, Any] = {"cut_off": bool(rng.random() < 0.1)}
+            if rng.random() < 0.95:
+                more["score"] = float(rng.normal(answer == "7"))
+            if rng.random() < 0.98:
+                more["prompt_tokens"] = int(rng.integers(5, 9))
+            held.append(response(answer, int(rng.integers(0, 50)), **more))
+        lines.append(question(f"q{number}", *held))
+    return write_lines(path, *lines)
+
+
+def _one_by_one(pool: Pool, scores: PoolScores, method: Method, split: Split, budget: int) -> Cells:
+    """The same, as plainly as can be."""
+    cells = np.full((len(pool.questions), len(COLUMNS)), np.nan)
+    for at in split.tested:
+        order = split.orders[at][:budget]
+        recorded, seen = pool.questions[at].responses, scores.responses(method.measure)[at]
+        decision = decide(method.rule, [seen[i] for i in order])
+        used = [recorded[i] for i in order[: decision.samples]]
+        prompts = [np.nan if one.prompt_tokens is None else one.prompt_tokens for one in used]
+        right = next(one.correct for one in recorded if one.answer == decision.answer)
+        tokens = sum(one.completion_tokens for one in used)
+        supported = np.nan if support(decision) is None else support(decision)
+        cells[at] = (bool(right), decision.samples, tokens, sum(prompts), decision.reason == "gate", supported)
+    return cells
+
+
+@pytest.mark.parametrize("uneven", [True, False])
+def test_every_method_does_what_it_does_one_by_one(tmp_path: Path, uneven: bool) -> None:
+    path = tmp_path / "p.jsonl"
+    pool = read_pool(_uneven(path) if uneven else write_pool(path, questions=80))
+    scores, settings = PoolScores(pool), MethodSettings(max_samples=12)
+    recorded = RecordedPool(pool, scores)
+    for split in splits(pool, 40, shuffles=1, seed=0):
+        arrangement = Arrangement(recorded, split, split.tested, 12)
+        methods = counting(settings)
+        for spec in ["recorded"] if uneven else ["auto", Measure("token_logprob", "mean")]:
+            methods += weighing(pool, scores, split, spec, settings)  # type: ignore[arg-type]
+        assert len(methods) > 5
+        for method in (one for one in methods if one.learns is None):  # test_stream.py has the others
+            expected = _one_by_one(pool, scores, method, split, 12)
+            np.testing.assert_array_equal(arrangement.outcome(method), expected, err_msg=method.name)
+
+
+def test_no_method_is_decided_question_by_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(*_: object) -> None:
+        raise AssertionError("question by question")
+
+    monkeypatch.setattr("langchain_reasc_lab.replay.decide_many.decide", slowly)
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=60))
+    replay(pool, ["auto", Measure()], calibration_size=40, controls=True)
+
+
+def test_four_at_once_pay_for_the_last_wave_and_decide_alike(tmp_path: Path) -> None:
+    sure = question("sure", *[response("7", 10 + n) for n in range(16)])  # stops at 4, a whole wave
+    late = question("late", response("1", 1), *[response("7", 10)] * 7)  # 6 to 1 at the seventh: 8 are launched
+    few = question("few", response("1", 1), *[response("7", 10)] * 5)  # the last wave has two
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", sure, late, few))
+    settings = MethodSettings()
+    [split] = splits(pool, 0, shuffles=0, seed=0)
+    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
+    cells = arrangement.outcome(asc_at_once(settings))
+    assert cells[:, :3].tolist() == [[1, 4, 46], [1, 8, 71], [1, 6, 51]]
+    asc = next(method for method in counting(settings) if method.name == "ASC")
+    assert arrangement.outcome(asc)[:, :3].tolist() == [[1, 4, 46], [1, 7, 61], [1, 6, 51]]
+
+
+def test_asc_at_equal_cost_comes_as_near_as_any_confidence_can(tmp_path: Path) -> None:
+    pool = read_pool(_uneven(tmp_path / "p.jsonl"))
+    [split] = splits(pool, 0, shuffles=1, seed=0)
+    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
+
+    def spent(confidence: float) -> float:
+        return float(arrangement.outcome(Method("ASC", ASC(confidence) | Cap(16)))[:, 2].mean())
+
+    costs = [spent(confidence) for confidence in np.linspace(0.501, 0.9999, 60)]
+    for tokens in (0.0, *np.linspace(min(costs), max(costs), 7), 1e9):
+        found = arrangement.asc_confidence(tokens)
+        assert 0.5 < found < 1
+        assert abs(spent(found) - tokens) <= min(abs(cost - tokens) for cost in costs)
+
+
+def test_where_nothing_votes_asc_costs_the_whole_budget_at_any_confidence(tmp_path: Path) -> None:
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("q", *[response(None)] * 3)))
+    [split] = splits(pool, 0, shuffles=0, seed=0)
+    arrangement = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
+    assert 0.5 < arrangement.asc_confidence(5) < 1
+    assert arrangement.outcome(asc_at_once(MethodSettings()))[0, :3].tolist() == [0, 3, 30]
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_scores_of_all_are_those_of_each_to_the_last_bit(tmp_path: Path, score: str) -> None:
+    rng = np.random.default_rng(5)
+    path = write_pool(tmp_path / "p.jsonl", questions=20, signals=False)
+    for number in range(20):
+        held = [{"top_k": rng.normal(3, 1, int(length))} for length in rng.integers(0, 40, 16)]
+        held[number % 16]["top_k"][:1] = np.nan
+        append_signals(signals_path(path), f"q{number}", [{}] * 16 if number == 7 else held)
+    pool, measure = read_pool(path), Measure("top_k", score, 9)
+    assert pool.signals is not None
+    for row, one in zip(PoolScores(pool).scores(measure), pool.questions, strict=True):
+        for got, signals in zip(row, pool.signals.of(one.id), strict=True):
+            values = signals.get("top_k", np.empty(0))
+            assert got == (measure(signals) if values.size and np.isfinite(values).all() else None)

@@ -1,0 +1,154 @@
+"""What is shown: the table, the data, the pictures, the worked question."""
+
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_reasc_lab.replay import Pool, Replay, Row, read_pool, replay, summarize
+from langchain_reasc_lab.replay.plots import plot_posteriors, plot_tradeoff
+from langchain_reasc_lab.replay.report import as_data
+from langchain_reasc_lab.replay.table import print_comparison, worked_table
+from langchain_reasc_lab.replay.worked import pick_worked, trace
+from pools.synthetic import write_pool
+from rich.console import Console
+
+from langchain_reasc.calibrating.from_pool import calibrate_offline_on
+from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.exceptions import MissingExtraError
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import ASC, Cap, Response
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
+    return read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.jsonl", questions=60, metadata={"model": "m"}))
+
+
+@pytest.fixture(scope="module")
+def run(pool: Pool) -> Replay:
+    return replay(pool, ["auto", Measure(), Measure("token_logprob")], calibration_size=40)
+
+
+@pytest.fixture(scope="module")
+def rows(run: Replay) -> list[Row]:
+    return summarize(run, resamples=50)
+
+
+def _printed(run: Replay, rows: list[Row], width: int = 100, encoding: str = "utf-8") -> str:
+    held = io.BytesIO()
+    out = io.TextIOWrapper(held, encoding=encoding)
+    print_comparison(run, rows, Console(file=out, width=width))
+    out.flush()
+    return held.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize(("parameters", "width"), [(None, 96), (None, 80), (7e9, 100), (7e12, 80)])
+def test_the_table_fits_with_nothing_cut_off(run: Replay, parameters: float | None, width: int, encoding: str) -> None:
+    rows = summarize(run, parameters=parameters, resamples=50)
+    rows += [replace(row, method="ReASC (offline, safeguarded)") for row in rows if row.method == "ReASC (offline)"]
+    many = replace(rows[0].tokens, value=123_456.0)
+    rows.append(replace(rows[-1], tokens=many, tokens_vs_sc=rows[1].tokens_vs_sc))
+    text = _printed(run, rows, width, encoding)
+    table = text[: text.index("20 questions")]
+    assert max(map(len, table.splitlines())) <= width
+    assert "…" not in text and "..." not in table
+    assert "[" in text and "ReASC by self_certainty/bottom_group/W=128" in text
+    for row in rows:
+        assert f"{100 * row.accuracy.value:.1f} [" in text
+        assert (f"{row.tokens.value:,.0f}" if row.tokens.value < 99_999 else "123k") in text
+        assert f"{row.accuracy_vs_asc.high * 100:+.1f}]" in text
+    assert "safeguarded)" in table and "Samples" in table and " acc. to ASC" in table
+    assert "A live run" in text
+
+
+CONTROLS = (" ASC (4 at once)", " ASC at equal")
+OTHERS = (" Cannot catch up", " DistriVoting")
+
+
+@pytest.mark.parametrize(
+    ("width", "options", "names"),
+    [
+        (80, {"controls": True}, (*CONTROLS, "   cost (offline)")),
+        (100, {"controls": True}, (*CONTROLS, " ASC at equal cost (offline)")),
+        (80, {"rules": "all"}, OTHERS),
+        (100, {"rules": "all"}, OTHERS),
+    ],
+)
+def test_controls_and_other_rules_fit_too(pool: Pool, width: int, options: Any, names: tuple[str, ...]) -> None:
+    run = replay(pool, [Measure()], calibration_size=40, **options)
+    table = _printed(run, summarize(run, resamples=50), width).split("20 questions")[0]
+    assert max(map(len, table.splitlines())) <= width and "..." not in table and "…" not in table
+    assert all(name in table for name in names)
+
+
+def test_a_terminal_that_is_narrower_breaks_lines_and_loses_nothing(run: Replay, rows: list[Row]) -> None:
+    assert _printed(run, rows, 50).split() == _printed(run, rows, 80).split()
+
+
+def test_ascii_has_lines_and_words_of_its_own(run: Replay, rows: list[Row]) -> None:
+    text = _printed(run, rows, encoding="ascii")
+    assert "Delta acc. to ASC" in text and "paired for Delta" in text
+    assert "------" in text and "|" not in text
+
+
+def test_one_line_says_which_rule_runs_live(run: Replay, rows: list[Row]) -> None:
+    assert _printed(run, rows).count("is the row 'ReASC (offline, safeguarded)': the gate is closed") == 2
+
+
+def test_the_data_is_complete_and_plain_json(run: Replay, rows: list[Row]) -> None:
+    data = json.loads(json.dumps(as_data(run, rows), allow_nan=False))
+    assert (data["questions"], data["tested"], data["calibration_size"], data["seed"]) == (60, 20, 40, 0)
+    assert [row["method"] for row in data["rows"]][:4] == ["pass@1", "SC@16", "ESC (w=4)", "ASC"]
+    paper = next(
+        row
+        for row in data["rows"]
+        if row["measure"] == {"signal": "self_certainty", "score": "bottom_group", "window": 128}
+    )
+    assert paper["calibrations"][0]["n"] == 40
+    assert {"value", "low", "high"} == set(paper["accuracy_vs_asc"])
+    assert data["metadata"] == {"model": "m"}
+    assert {entry["method"] for entry in data["live"]} == {"ReASC (offline, safeguarded)"}
+    assert all("the gate is closed" in entry["why"] for entry in data["live"])
+
+
+def test_pictures_are_written(pool: Pool, rows: list[Row], tmp_path: Path) -> None:
+    calibration = calibrate_offline_on(pool, PoolScores(pool), [(at, 0) for at in range(40)], Measure())
+    for picture in (
+        plot_tradeoff(rows, tmp_path / "a.png"),
+        plot_posteriors(pick_worked(pool, calibration), tmp_path / "b.png"),
+    ):
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert picture.stat().st_size > 10_000
+
+
+def test_without_matplotlib_the_extra_is_named(
+    rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    with pytest.raises(MissingExtraError, match=r"\.\[plot\]"):
+        plot_tradeoff(rows, tmp_path / "a.png")
+
+
+def test_a_trace_is_the_decision_after_each_sample() -> None:
+    steps = trace(ASC() | Cap(16), [Response("a")] * 9)
+    assert [round(step.posterior, 4) for step in steps] == [0.75, 0.875, 0.9375, 0.9688]
+    assert [step.stop for step in steps] == [False, False, False, True]
+
+
+def test_the_worked_question_shows_reasc_stopping_before_asc(pool: Pool) -> None:
+    calibration = calibrate_offline_on(pool, PoolScores(pool), [(at, 0) for at in range(40)], Measure())
+    worked = pick_worked(pool, calibration)
+    assert len(worked.reasc) < len(worked.asc)
+    assert worked.reasc[-1].answer == worked.question.reference
+    out = io.StringIO()
+    Console(file=out, width=100).print(worked_table(worked))
+    assert "ReASC stops" in out.getvalue()
+    assert "ASC stops" in out.getvalue()
+    plain = io.StringIO()
+    Console(file=plain, width=80).print(worked_table(worked, plain=True))
+    assert plain.getvalue().isascii() and "|" not in plain.getvalue()

@@ -1,0 +1,192 @@
+"""Replay: numbers checked by hand, the split, the rows, and what may not change them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from langchain_reasc_lab.replay import Estimate, Replay, Row, read_pool, replay, summarize
+from langchain_reasc_lab.replay.methods import AGREEMENT, HORIZON, MIXTURE, OFFLINE, SAFEGUARDED, MethodSettings
+from langchain_reasc_lab.replay.replay import splits
+from langchain_reasc_lab.replay.table import live_rule
+from pools.synthetic import BY_HAND, question, response, write_lines, write_pool
+
+from langchain_reasc.calibrating.from_pool import calibrate_offline_on
+from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.exceptions import ConfigurationError, PoolError
+from langchain_reasc.method.confidence import Measure
+
+FOUR = MethodSettings(max_samples=4)
+
+
+def _rows(run: Replay) -> dict[str, Row]:
+    return {row.method: row for row in summarize(run, resamples=200)}
+
+
+def test_a_tiny_pool_by_hand(tmp_path: Path) -> None:
+    # Calibration: μ = σ = 0.5, τ_gate = max(1, 1). "sure": gate at its first response. "turns": 1 goes on with weight
+    # 1; 7 scores z = 3, weight e^2.1 = 8.17, P(8.17 over 1) > 0.95, so it stops at 2.
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", *BY_HAND))
+    rows = _rows(replay(pool, ["recorded"], calibration_size=2, settings=FOUR))
+
+    expected = {  # accuracy, samples, tokens per question
+        "pass@1": (0.5, 1.0, (10 + 5) / 2),
+        "SC@4": (0.5, 4.0, (70 + 25) / 2),  # 7 1 1 7: the tie goes to 7, seen first; 1 7 1 1: wrong
+        "ESC (w=4)": (0.5, 4.0, (70 + 25) / 2),  # no window of four agrees
+        "ASC": (0.5, 4.0, (70 + 25) / 2),  # no count reaches 0.95
+        OFFLINE: (1.0, 1.5, (10 + 11) / 2),
+    }
+    for name, numbers in expected.items():
+        row = rows[name]
+        assert (row.accuracy.value, row.samples.value, row.tokens.value) == pytest.approx(numbers), name
+    reasc = rows[OFFLINE]
+    assert reasc.gated == 0.5
+    assert reasc.accuracy_vs_asc.value == pytest.approx(0.5)
+    assert reasc.tokens_vs_sc.value == pytest.approx(10.5 / 47.5)
+    assert reasc.tokens_vs_asc.value == pytest.approx(10.5 / 47.5)
+    # Of two questions one differs: a resample holds it 0, 1 or 2 times, so the paired difference spans 0 to 1.
+    assert (reasc.accuracy_vs_asc.low, reasc.accuracy_vs_asc.high) == (0.0, 1.0)
+    assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
+
+
+def test_recorded_calls_are_decided_on_by_kind_as_they_were_live(tmp_path: Path) -> None:
+    calls = [json.dumps([{"args": {"q": q}, "name": "search"}]) for q in "abc"]
+    asked = question("a", response("5"), response(calls[0]), response(calls[1]), response("5"), reference=calls[0])
+    split = question("b", response("5"), *map(response, calls), reference=calls[0])
+    row = _rows(replay(read_pool(write_lines(tmp_path / "p.jsonl", asked, split)), settings=FOUR))["SC@4"]
+    assert row.accuracy.value == 0.5  # two against two go to the first; three against one to the calls
+
+
+def test_recorded_order_calibrates_on_first_responses_of_the_first_questions_only(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p.jsonl", questions=40)
+    run = replay(read_pool(path), [Measure()], calibration_size=30)
+
+    assert run.tested == 10
+    for held in run.outcomes.values():
+        tested = ~np.isnan(held.cells[0, :, 0])
+        assert tested.tolist() == [False] * 30 + [True] * 10
+    pool = read_pool(path)
+    [calibration] = run.outcomes[OFFLINE, Measure()].calibrations
+    assert pool.signals is not None
+    firsts = [Measure()(pool.signals.of(held.id)[0]) for held in pool.questions[:30]]
+    assert calibration.n == 30
+    assert calibration.mean == pytest.approx(np.mean(firsts))
+    assert calibration.accuracy == np.mean([held.responses[0].correct for held in pool.questions[:30]])
+    # online: the first responses of the tested questions
+    assert run.outcomes[MIXTURE, Measure()].calibrations[0].n == 10
+
+
+def test_a_pool_without_scores_compares_counting_methods_on_all_questions_by_their_costs(tmp_path: Path) -> None:
+    run = replay(read_pool(write_pool(tmp_path / "p.jsonl", questions=5, signals=False)))
+    rows = {row.method: row for row in summarize(run, parameters=3e9, resamples=200)}
+    assert list(rows) == ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT]
+    assert (run.tested, run.calibration_size) == (5, 0)
+    assert rows["SC@16"].prompt_tokens == 160, "those of each sample that is used"
+    assert rows["ASC"].prompt_tokens == pytest.approx(10 * rows["ASC"].samples.value)
+    assert rows["SC@16"].tflops == pytest.approx(6e9 * rows["SC@16"].tokens.value / 1e12), "two per parameter and token"
+
+
+def test_where_the_signal_is_weak_the_paper_keeps_its_row_and_the_safeguard_gets_one(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=120, separation=0.0))
+    run = replay(pool, [Measure()], calibration_size=60)
+    rows = _rows(run)
+
+    assert run.outcomes[OFFLINE, Measure()].calibrations[0].fallback
+    cells = {name: run.outcomes[name, spec].cells for name, spec in run.outcomes}
+    np.testing.assert_array_equal(cells[SAFEGUARDED][:, :, :4], cells["ASC"][:, :, :4])
+    assert rows[OFFLINE].tokens.value < rows[SAFEGUARDED].tokens.value
+    name, why = live_rule(run, Measure())
+    assert name == SAFEGUARDED
+    assert "AUROC" in why
+
+
+def test_what_runs_by_default_has_a_row_beside_the_papers(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=200, separation=2.0))
+    runs = {}
+    for responses in (1, 4):
+        settings = MethodSettings(calibration_responses=responses)
+        runs[responses] = replay(pool, [Measure()], calibration_size=128, settings=settings)
+    one, four = (run.outcomes[OFFLINE, Measure()].calibrations[0] for run in runs.values())
+    assert one.within is None and one.rule().weight == "count"  # type: ignore[attr-defined]
+    assert four.within is not None and four.rule().weight == "reasc"  # type: ignore[attr-defined]
+    assert live_rule(runs[1], Measure())[0] == SAFEGUARDED
+    assert _rows(runs[1])[OFFLINE].tokens.value < _rows(runs[1])[SAFEGUARDED].tokens.value
+    # So good a score passes every test: what runs by default is the paper's rule, and needs no row of its own.
+    assert four.rule() == four.rule(safeguard="paper")
+    assert live_rule(runs[4], Measure())[0] == OFFLINE and SAFEGUARDED not in _rows(runs[4])
+    papers = [run.outcomes[OFFLINE, Measure()].cells for run in runs.values()]
+    np.testing.assert_array_equal(*papers)
+
+
+def test_answers_missing_and_single_responses_say_nothing_within_questions(tmp_path: Path) -> None:
+    """A response without an answer has no vote to weigh, whatever its score."""
+    asked = [question(f"q{n}", response("7", score=2.0 + n % 7), response(None, score=0.0)) for n in range(20)]
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("w", response("1", score=0.5)), *asked))
+    firsts, further = [(at, 0) for at in range(21)], [(at, 1) for at in range(1, 21)]
+    made = calibrate_offline_on(pool, PoolScores(pool), firsts, "recorded", further=further)
+    assert made.within is None and "it is unknown" in (made.unweighed or "")
+
+
+def test_auto_chooses_on_the_calibration_questions_alone(tmp_path: Path) -> None:
+    chosen = []
+    for tested in (20, 60):  # the same calibration questions, other tested ones
+        path = write_pool(tmp_path / f"p{tested}.jsonl", questions=60 + tested)
+        run = replay(read_pool(path), ["auto"], calibration_size=60)
+        chosen.append(run.outcomes[OFFLINE, "auto"].calibrations[0].measure)
+    assert chosen[0] == chosen[1]
+
+
+def test_shuffles_move_questions_and_responses_and_are_reproducible(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    first, second = splits(pool, 10, shuffles=2, seed=5)
+    assert sorted([*first.calibration, *first.tested]) == list(range(30))
+    assert list(first.calibration) != list(second.calibration)
+    assert first.orders[0] != second.orders[0]
+    assert sorted(first.orders[0]) == list(range(16))
+    assert next(splits(pool, 10, shuffles=1, seed=5)) == first
+    assert next(splits(pool, 10, shuffles=1, seed=6)) != first
+
+    runs = [summarize(replay(pool, [Measure()], shuffles=3, seed=seed, calibration_size=10)) for seed in (5, 5, 6)]
+    numbers = [[(row.accuracy, row.tokens, row.accuracy_vs_asc) for row in rows] for rows in runs]
+    assert numbers[0] == numbers[1]
+    assert numbers[0] != numbers[2]
+
+
+def test_results_are_averaged_over_shuffles(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    run = replay(pool, [Measure()], shuffles=4, calibration_size=10)
+    cells = run.outcomes["ASC", None].cells
+    assert cells.shape == (4, 30, 6)
+    assert (~np.isnan(cells[:, :, 0])).sum(axis=1).tolist() == [20] * 4
+    assert _rows(run)["ASC"].accuracy.value == pytest.approx(np.nanmean(cells[:, :, 0]))
+
+
+def test_a_calibration_that_is_impossible_counts_votes_and_says_so(tmp_path: Path) -> None:
+    same = [question(f"q{n}", *[response("7", score=1.0)] * 4) for n in range(6)]
+    run = replay(read_pool(write_lines(tmp_path / "p.jsonl", *same)), ["recorded"], calibration_size=3, settings=FOUR)
+    held = run.outcomes[OFFLINE, "recorded"]
+    assert "scores equal" in held.problems[0]
+    np.testing.assert_array_equal(held.cells, run.outcomes["ASC", None].cells)
+
+
+def test_responses_without_a_score_are_one_vote_and_do_not_calibrate(tmp_path: Path) -> None:
+    lines = [json.dumps(line).replace('"score": 0.0', '"score": null') for line in BY_HAND]
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("more", response("1", score=0.5)), *lines))
+    run = replay(pool, ["recorded"], calibration_size=3, settings=FOUR)
+    assert any("10 responses have no score" in note for note in run.notes)
+    assert not any("fewer than 4" in note for note in run.notes)  # "more" has one, but only calibrates
+    assert run.outcomes[OFFLINE, "recorded"].calibrations[0].n == 2
+
+
+def test_too_little_or_the_wrong_thing_is_refused(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=10))
+    with pytest.raises(ConfigurationError, match="10 questions; a calibration on 128 leaves none"):
+        replay(pool, [Measure()])
+    with pytest.raises(ConfigurationError, match="at least 2 questions, got 1"):
+        replay(pool, [Measure()], calibration_size=1)
+    with pytest.raises(ConfigurationError, match="got -1"):
+        replay(pool, shuffles=-1)
+    with pytest.raises(PoolError, match=r"no 'top_k' signal \(it has: self_certainty, token_logprob\)"):
+        replay(pool, [Measure("top_k")], calibration_size=5)
+    with pytest.raises(PoolError, match="no recorded scores"):
+        replay(pool, ["recorded"], calibration_size=5)

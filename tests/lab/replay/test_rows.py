@@ -1,0 +1,99 @@
+"""The rows of a replay beside each other: intervals of differences, controls, and what is said below the table."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from langchain_reasc_lab.replay import Estimate, Replay, Row, read_pool, replay, summarize
+from langchain_reasc_lab.replay.methods import (
+    AGREEMENT,
+    ASC_AT_ONCE,
+    EQUAL_COST,
+    HORIZON,
+    MIXTURE,
+    OFFLINE,
+    ONLINE,
+    SAFEGUARDED,
+    MethodSettings,
+)
+from langchain_reasc_lab.replay.report import as_data
+from langchain_reasc_lab.replay.table import footnotes
+from pools.synthetic import question, response, write_lines, write_pool
+
+from langchain_reasc.calibration import calibrate_mixture
+from langchain_reasc.method.confidence import Measure
+
+FOUR = MethodSettings(max_samples=4)
+
+
+def _rows(run: Replay) -> dict[str, Row]:
+    return {row.method: row for row in summarize(run, resamples=200)}
+
+
+def test_where_nothing_differed_the_interval_is_the_exact_one(tmp_path: Path) -> None:
+    lines = [question(f"q{n}", *[response("7")] * 16) for n in range(160)]
+    run = replay(read_pool(write_lines(tmp_path / "p.jsonl", *lines)), shuffles=2)
+    rows = _rows(run)
+    most = 1 - 0.025 ** (1 / 160)  # none of 160
+    for name in ("pass@1", "SC@16", "ESC (w=4)"):
+        difference = rows[name].accuracy_vs_asc
+        assert (difference.value, difference.low, difference.high) == pytest.approx((0, -most, most))
+        assert rows[name].no_difference
+    assert rows["ASC"].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
+    assert not rows["ASC"].no_difference
+    told = " ".join(footnotes(run, [*rows.values()]))
+    assert "pass@1, SC@16, ESC (w=4), Finite horizon (0.97)" in told and "there [..] of Δ is exact" in told
+    exact = {row["method"]: row["accuracy_vs_asc_interval"] for row in as_data(run, [*rows.values()])["rows"]}
+    exactly = ("pass@1", "SC@16", "ESC (w=4)", HORIZON, AGREEMENT)
+    assert exact == {**dict.fromkeys(exactly, "exact"), "ASC": "bootstrap"}
+
+
+def test_what_decides_by_asc_has_no_difference_to_bound(tmp_path: Path) -> None:
+    same = [question(f"q{n}", *[response("7", score=1.0)] * 4) for n in range(6)]
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", *same))
+    rows = _rows(replay(pool, ["recorded"], calibration_size=3, settings=FOUR, controls=True))
+    for name in (OFFLINE, MIXTURE, ASC_AT_ONCE):  # the first two could not be calibrated, and count votes
+        assert rows[name].accuracy_vs_asc == Estimate(0.0, 0.0, 0.0)
+
+
+def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=90))
+    run = replay(pool, [Measure()], shuffles=3, calibration_size=40, controls=True)
+    rows = _rows(run)
+    names = ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT, ASC_AT_ONCE, OFFLINE, SAFEGUARDED]
+    beside = [name for one in (ONLINE, MIXTURE) for name in (one, EQUAL_COST[one])]
+    assert list(rows) == [*names, EQUAL_COST[OFFLINE], *beside]
+    for name, control in EQUAL_COST.items():
+        assert rows[control].tokens.value == pytest.approx(rows[name].tokens.value, rel=0.1)
+        assert len(rows[control].outcomes.confidences) == 3
+    assert rows[ASC_AT_ONCE].accuracy == rows["ASC"].accuracy
+    assert rows[ASC_AT_ONCE].tokens.value > rows["ASC"].tokens.value
+    told = " ".join(footnotes(run, [*rows.values()]))
+    assert "ASC at equal cost: at the confidence" in told and "ASC (4 at once): " in told
+    assert not set(_rows(replay(pool, [Measure()], calibration_size=40))) & {ASC_AT_ONCE, *EQUAL_COST.values()}
+
+
+def test_one_calibration_is_told_from_the_mean_of_many(tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    for shuffles, told in ((0, True), (2, False)):
+        run = replay(pool, [Measure()], calibration_size=10, shuffles=shuffles)
+        lines = footnotes(run, summarize(run, resamples=10))
+        assert any("hold for this one calibration" in line for line in lines) == told
+
+
+def test_it_is_said_why_the_gate_of_a_mixture_was_closed(tmp_path: Path) -> None:
+    specs = [Measure(), Measure("token_logprob")]
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=30))
+    run = replay(pool, specs, shuffles=2, calibration_size=20)
+    rows = summarize(run, resamples=10)
+    [line] = [line for line in footnotes(run, rows) if "the gate was closed" in line]
+    assert line == (
+        "ReASC (mixture) by self_certainty/bottom_group/W=128, token_logprob/bottom_group/W=128: the gate was closed "
+        "in 2 of 2 arrangements (2: 10 responses are too few for a two-component mixture)."
+    )
+    held = run.outcomes[MIXTURE, Measure()].calibrations
+    held[:] = [calibrate_mixture(np.linspace(0.0, 1.0, 60), measure=Measure()) for _ in held]  # no second component
+    assert (
+        "ReASC (mixture) by self_certainty/bottom_group/W=128: BIC prefers one component in 2 of 2 arrangements; "
+        "the paper's gate stands all the same."
+    ) in footnotes(run, rows)

@@ -1,0 +1,181 @@
+"""Simulated pools are what they say: shares, missing answers, what a signal is worth, what changes, and the seed."""
+
+import numpy as np
+import pytest
+from langchain_reasc_lab.replay.vote_arrays import Booleans, Floats, numbered
+from langchain_reasc_lab.simulation.answers import ANSWERS, Questions, draw_answers
+from langchain_reasc_lab.simulation.pools import (
+    WARM_UPS,
+    PoolKind,
+    Responses,
+    kind_of,
+    simulated_pool,
+)
+from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS, Drawn, draw_scores
+
+from langchain_reasc.calibration.offline import auroc_of
+from langchain_reasc.exceptions import ConfigurationError
+
+NAMES = list(ANSWERS)
+
+
+def _auroc(scores: Floats, correct: Booleans) -> float:
+    return float(auroc_of(scores[correct], scores[~correct]))
+
+
+def _of(answers: str, signal: str = "none", *, questions: int = 3000, seed: int = 0, **options: int) -> Responses:
+    """Tested responses of one kind."""
+    kind = PoolKind(answers, signal)
+    index = next(index for index in range(100) if kind_of(index) == kind)
+    return simulated_pool(index, seed=seed, questions=questions, **options).tested
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_questions_have_distributions_and_a_right_answer_among_them_or_none(name: str) -> None:
+    for seed in range(5):
+        asked = ANSWERS[name](np.random.default_rng(seed), 400)
+        assert (asked.shares >= 0).all() and (asked.shares.sum(axis=1) <= 1 + 1e-9).all()
+        assert ((asked.right >= -1) & (asked.right < asked.shares.shape[1])).all()
+        assert ((asked.likely >= 0) & (asked.likely <= 1) & (asked.unanswered < 1)).all()
+        assert len(asked.right) == len(asked.unanswered) == len(asked.shares) == 400
+
+
+def test_answers_come_by_their_shares_and_what_is_left_comes_once() -> None:
+    n = 20_000
+    shares = np.tile([0.5, 0.2], (n, 1))
+    asked = Questions(shares, np.full(n, 1), np.full(n, 0.25))
+    answers, right = draw_answers(np.random.default_rng(0), asked, 4)
+    correct = answers == right[:, None]
+    assert correct.mean() == pytest.approx(0.2 * 0.75, abs=0.01) == asked.likely.mean()
+    assert (answers < 0).mean() == pytest.approx(0.25, abs=0.01)
+    assert (answers == numbered(answers)).all()
+    assert (right == -2).mean() == pytest.approx((1 - 0.15) ** 4, abs=0.01)
+    alone = [sum(row.count(answer) == 1 for answer in row) for row in answers[:, :3].tolist()]
+    two = np.mean([alone[at] <= 1 and (answers[at, :3] >= 0).all() for at in range(n)])
+    once = 1 - 0.5 - 0.2
+    expected = 0.75**3 * (1 - (6 * 0.5 * 0.2 * once + 3 * 0.7 * once**2 + once**3))  # all but three different ones
+    assert two == pytest.approx(expected, abs=0.01)
+
+
+def test_the_kinds_are_what_they_are_called() -> None:
+    for seed in range(2):
+        without = (_of("40 % without", seed=seed).answers < 0).mean(axis=1)
+        assert without.mean() == pytest.approx(0.4, abs=0.02) and without.std() > 0.15
+        alike = _of("temperature 0", "strong", seed=seed, measures=3)
+        assert (alike.answers == 0).all() and (alike.tokens == alike.tokens[:, :1]).all()
+        assert (alike.scores == alike.scores[:, :, :1]).all() and len(np.unique(alike.scores)) > 1000
+        assert _of("near-perfect", seed=seed).correct.mean() > 0.9
+        assert _of("hopeless", seed=seed).correct.mean() < 0.1
+        assert _of("two answers, hard", seed=seed).answers.max() == 1
+        easy, hard = (_of(f"two answers, {how}", seed=seed).correct.mean() for how in ("easy", "hard"))
+        assert hard < 0.8 < easy + 0.05
+        modes = np.sort(ANSWERS["two modes"](np.random.default_rng(seed), 500).shares, axis=1)
+        assert (modes[:, -2:].sum(axis=1) > 0.79).all() and (modes[:, -2] > 3 * modes[:, -3]).mean() > 0.8
+
+
+def test_the_heaviest_answer_is_right_as_often_as_recorded() -> None:
+    pools = [ANSWERS["like recorded"](np.random.default_rng(seed), 20_000) for seed in range(3)]
+    share = np.concatenate([asked.heaviest for asked in pools])
+    right = np.concatenate([asked.right == asked.shares.argmax(axis=1) for asked in pools])
+    for low, high, expected in ((0.15, 0.25, 0.2), (0.3, 0.4, 0.5), (0.9, 0.99, 0.99)):
+        assert right[(share > low) & (share < high)].mean() == pytest.approx(expected, abs=0.06)
+
+
+def test_tokens_are_positive_and_more_where_answers_differ() -> None:
+    pools = [simulated_pool(index, questions=2000) for index in range(0, 100, 10)]  # Dirichlet
+    assert all((pool.tested.tokens >= 1).all() for pool in pools)
+    spread = [pool.tested.tokens.std() > 0 for pool in pools]
+    assert any(spread) and not all(spread)
+    for pool in pools:
+        if pool.tested.tokens.std() > 0:
+            different = pool.tested.answers.max(axis=1)
+            assert np.corrcoef(different, pool.tested.tokens.mean(axis=1))[0, 1] > 0.05
+
+
+@pytest.mark.parametrize(
+    ("signal", "low", "high"),
+    [
+        ("none", 0.5, 0.5),
+        ("weak", 0.53, 0.62),
+        ("medium", 0.65, 0.8),
+        ("strong", 0.88, 0.95),
+        ("skewed", 0.7, 0.9),
+        ("inverted", 0.2, 0.4),
+        ("over-confident", 0.5, 0.93),
+        ("of agreement", 0.6, 0.9),
+        ("between questions", 0.65, 0.85),
+        ("within questions", 0.65, 0.85),
+    ],
+)
+def test_a_signal_separates_as_it_is_asked_to(signal: str, low: float, high: float) -> None:
+    for seed in range(3):
+        found = _of("Dirichlet", signal, seed=seed, measures=4)
+        auroc = _auroc(found.scores[0], found.correct)
+        assert low - 0.03 < auroc < high + 0.03
+        assert _auroc(found.scores[1], found.correct) == pytest.approx(0.5, abs=0.03)  # every second one is noise
+        related = _auroc(found.scores[2], found.correct)
+        assert abs(related - 0.5) < abs(auroc - 0.5) + 0.03
+
+
+def test_signals_between_and_within_questions_are_of_one_kind_only() -> None:
+    between, within = (_of("Dirichlet", f"{which} questions", seed=1) for which in ("between", "within"))
+    for found, of_questions, of_responses in ((between, True, False), (within, False, True)):
+        scores, correct = found.scores[0], found.correct
+        mixed = correct.any(axis=1) & ~correct.all(axis=1)
+        centred = scores[mixed] - scores[mixed].mean(axis=1, keepdims=True)
+        assert (_auroc(centred, correct[mixed]) > 0.6) == of_responses
+        related = np.corrcoef(scores.mean(axis=1), correct.mean(axis=1))[0, 1]
+        assert (abs(related) > 0.3) == of_questions
+
+
+def test_a_signal_of_agreement_prefers_the_majority_right_or_wrong() -> None:
+    found = _of("two modes", "of agreement")
+    majority = np.array([np.bincount(row, minlength=16).argmax() for row in found.answers])
+    wrong = found.right != majority
+    of_majority = found.answers[wrong] == majority[wrong, None]
+    assert _auroc(found.scores[0][wrong], of_majority) > 0.6
+
+
+def test_over_confidence_is_where_questions_are_hard() -> None:
+    found = _of("two answers, hard", "over-confident", questions=5000)
+    scores, correct = found.scores[0], found.correct
+    sure, rate = np.where(correct, scores, np.nan), correct.mean(axis=1)
+    mixed = (rate > 0.1) & (rate < 0.9)
+    gap = np.nanmean(sure[mixed], axis=1) - np.nanmean(np.where(correct, np.nan, scores)[mixed], axis=1)
+    assert 0.05 < (gap < -np.median(np.abs(gap)) / 2).mean() < 0.4  # there wrong responses look right
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_even_the_smallest_pools_have_finite_scores(name: str) -> None:
+    for signal in SIGNAL_KINDS:
+        for questions, budget in ((1, 1), (40, 16)):
+            found = _of(name, signal, questions=questions, budget=budget, measures=3)
+            assert found.scores.shape == (3, questions, budget) and np.isfinite(found.scores).all()
+            assert found.votes(2).scores is not None and len(found) == questions
+            assert (found.answers == numbered(found.answers)).all()
+
+
+def test_what_cannot_be_simulated_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(ConfigurationError, match="unknown kind of answers 'three'; choose one of Dirichlet"):
+        PoolKind("three", "none")
+    with pytest.raises(ConfigurationError, match="unknown kind of signal 'loud'; choose one of none"):
+        PoolKind("Dirichlet", "loud")
+    with pytest.raises(ConfigurationError, match="unknown kind of signal 'loud'"):
+        draw_scores(rng, "loud", Drawn(np.zeros((1, 1), dtype=int), np.ones((1, 1), dtype=bool), np.ones(1)))
+    with pytest.raises(ConfigurationError, match="at least 1 score, got 0"):
+        simulated_pool(0, questions=1, measures=0)
+
+
+def test_a_pool_is_known_by_its_number_and_seed() -> None:
+    first, again, other = (simulated_pool(14, seed=seed, questions=50) for seed in (3, 3, 4))
+    for name in ("answers", "scores", "tokens", "right"):
+        assert (getattr(first.tested, name) == getattr(again.tested, name)).all()
+    assert (first.tested.scores != other.tested.scores).all()
+
+
+def test_100_pools_in_a_row_are_of_all_kinds() -> None:
+    assert {kind_of(index) for index in range(200, 300)} == {PoolKind(a, s) for a in ANSWERS for s in SIGNAL_KINDS}
+    few = [kind_of(index) for index in range(50)]
+    assert {kind.answers for kind in few} == set(ANSWERS) and {kind.signal for kind in few} == set(SIGNAL_KINDS)
+    assert {len(simulated_pool(index, questions=1).warm_up) for index in range(60)} == set(WARM_UPS)

@@ -1,0 +1,116 @@
+"""What a recording keeps of where answers stand: replayed as live, lost where answers are found again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_reasc_lab.replay import read_pool
+from pools.synthetic import Guesser, append_signals, labelled, write_lines, write_pool
+from pydantic import Field
+
+from langchain_reasc.answers import extractor, places_of, vote_of
+from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.exceptions import PoolError
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.models.logprobs import read_signals
+from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools.signals_file import signals_in, signals_path
+from langchain_reasc.pools.store import PoolStore
+
+QUESTIONS = labelled(12)
+ANSWER, STEP = Measure("token_logprob", "answer_span"), Measure("token_logprob", "last_step")
+
+
+class Spelling(Guesser):
+    """Says what its tokens spell; what it said is kept."""
+
+    said: list[AIMessage] = Field(default_factory=list)
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._generate(*args, **kwargs)
+        message = result.generations[0].message
+        text, tokens = message.text, len(message.response_metadata["token_signals"]["token_logprob"])
+        sizes = [*[1] * (tokens - 3), len(text) - tokens, 1, 2]  # the number, and what stands behind it
+        message.response_metadata["generated_text"] = {"text": text, "sizes": sizes}
+        self.said.append(message)
+        return result
+
+
+def test_what_is_recorded_is_replayed_as_it_would_be_scored_live(tmp_path: Path) -> None:
+    model = Spelling(said=[])
+    pool = record_pool(model, QUESTIONS, tmp_path / "p.sqlite", samples=3, measure=ANSWER)
+    scores, extract = PoolScores(pool), extractor("auto")
+    live = [
+        read_signals(message, places=places_of(message, extract, vote_of(message, extract))) for message in model.said
+    ]
+    for measure in (ANSWER, STEP):
+        replayed = sorted(score for row in scores.scores(measure) for score in row if score is not None)
+        assert replayed == sorted(reading.score(measure) for reading in live)
+    assert all(reading.score(ANSWER) == reading.signals["token_logprob"][-2] for reading in live)
+    assert scores.scores("recorded") == scores.scores(ANSWER), "the score in the pool is of this measure"
+    assert scores.unscored(ANSWER) == 0
+
+
+def test_a_pool_may_hold_older_questions_without_spans(tmp_path: Path) -> None:
+    path = tmp_path / "p.sqlite"
+    record_pool(Guesser(), QUESTIONS[:2], path, samples=3)
+    with pytest.raises(PoolError, match=r"does not say which tokens are the 'answer_span'.*record it anew"):
+        PoolScores(read_pool(path)).scores(ANSWER)
+    pool = record_pool(Spelling(), QUESTIONS[:4], path, samples=3)
+    scores = PoolScores(pool)
+    assert [row.count(None) for row in scores.scores(ANSWER)] == [3, 3, 0, 0]
+    assert scores.unscored(ANSWER) == 6
+
+
+def test_answers_that_are_found_again_have_no_spans(tmp_path: Path) -> None:
+    path, said = tmp_path / "p.sqlite", list[str]()
+    before = record_pool(Spelling(), QUESTIONS[:2], path, samples=3)
+    assert all(one.answer_span and one.last_step for question in before.questions for one in question.responses)
+    after = record_pool(Spelling(), QUESTIONS[:2], path, samples=3, answer="number", on_notice=said.append)
+    assert all(one.spans == (None, None) for question in after.questions for one in question.responses)
+    assert "which tokens" in said[-1]
+    record_pool(Spelling(), QUESTIONS[:2], path, samples=3, answer="boxed", on_notice=said.append)
+    assert "which tokens" not in said[-1], "there were none to lose"
+
+
+def test_other_rules_in_a_pool_that_is_only_read(tmp_path: Path) -> None:
+    path = tmp_path / "p.sqlite"
+    record_pool(Spelling(), QUESTIONS[:2], path, samples=3)
+    PoolStore.open(path).set_about({"extraction_version": 1})
+    pool = read_pool(path)
+    assert all(one.spans == (None, None) for question in pool.questions for one in question.responses)
+
+
+def test_spans_beyond_the_tokens_are_no_score(tmp_path: Path) -> None:
+    path = tmp_path / "p.sqlite"
+    record_pool(Spelling(), QUESTIONS[:2], path, samples=3)
+    changes = [{"answer_span": (90, 99)}, {"answer": None, "answer_span": None}]
+    PoolStore.open(path).set_responses("q0", changes)
+    scores = PoolScores(read_pool(path))
+    assert scores.scores(ANSWER)[0][:2] == [None, None]
+    assert scores.unscored(ANSWER) == 1, "the other casts no vote"
+    line = {"id": "a", "reference": "7", "responses": [{"answer": "7", "completion_tokens": 3, "answer_span": [3]}]}
+    with pytest.raises(PoolError, match="answer_span"):
+        read_pool(write_lines(tmp_path / "p.jsonl", line))
+
+
+def test_auto_considers_them_where_every_vote_has_them(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p.jsonl", 60, 2, separation=0.0)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    held = dict(signals_in(signals_path(path)))
+    signals_path(path).unlink()
+    for record in records:
+        rows = [{name: values.copy() for name, values in one.items()} for one in held[record["id"]]]
+        for one, row in zip(record["responses"], rows, strict=True):
+            row["token_logprob"][5:8] += 3.0 * (one["answer"] == "7")
+            one["answer_span"] = [5, 8]
+        append_signals(signals_path(path), record["id"], rows)
+    firsts = [(at, 0) for at in range(60)]
+    selection = PoolScores(read_pool(write_lines(path, *records))).select(firsts, seed=0)
+    assert selection.measure == ANSWER
+    del records[3]["responses"][0]["answer_span"]
+    assert PoolScores(read_pool(write_lines(path, *records))).select(firsts, seed=0).measure != ANSWER
+    records[3]["responses"][0] |= {"answer": None}
+    assert PoolScores(read_pool(write_lines(path, *records))).select(firsts, seed=0).measure == ANSWER

@@ -1,0 +1,77 @@
+"""A replayed stream learns and decides as a live one, question by question."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from langchain_reasc_lab.replay import read_pool
+from langchain_reasc_lab.replay.arrangement import Arrangement, RecordedPool
+from langchain_reasc_lab.replay.methods import ONLINE, Method, MethodSettings, weighing
+from langchain_reasc_lab.replay.replay import splits
+from langchain_reasc_lab.replay.stream import AUDITED, Streamed
+from pools.synthetic import question, response, write_lines, write_pool
+
+from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibration.learner import ConsensusLearner
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import ASC, Cap, decide
+
+MEASURES = [Measure("token_logprob", "mean"), Measure("self_certainty", "mean")]
+
+
+@pytest.fixture(scope="module")
+def arrangement(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
+    pool = read_pool(write_pool(tmp_path_factory.mktemp("pool") / "p.jsonl", questions=90))
+    [split] = splits(pool, 0, shuffles=1, seed=3)
+    return Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
+
+
+def run(arrangement: Arrangement, measures: list[Measure]) -> Streamed:
+    return arrangement.stream(measures).run()
+
+
+@pytest.mark.parametrize("measures", [[], MEASURES], ids=["answers", "measures"])
+def test_it_learns_and_decides_as_a_live_run(arrangement: Arrangement, measures: list[Measure]) -> None:
+    stream, learner = arrangement.stream(measures), ConsensusLearner(measures)
+    streamed = stream.run()
+    for row in range(len(stream.votes)):
+        known = learner.calibration
+        rule = known.rule(on_missing_confidence="count") if known else ASC()
+        measure = None if known is None or known.measure is None else measures.index(known.measure)
+        decision = decide(rule | Cap(16), stream.responses(row, measure))
+        assert decision.samples == streamed.decisions.samples[row]
+        observed = stream.observed(row, decision.samples, counted=known is None)
+        learner.observe(observed, decided=decision.samples, answer=None, learned=False)
+        if learner.due:
+            learner.adopt(learner.fit())
+
+
+def test_the_first_questions_are_asks_and_audits_come_after(arrangement: Arrangement) -> None:
+    streamed = run(arrangement, [])
+    asc = arrangement.decisions(Method("ASC", ASC() | Cap(16)))
+    assert streamed.decisions.samples[:32].tolist() == asc.samples[:32].tolist()
+    assert streamed.audited.sum() == sum(row % AUDITED == 0 for row in range(32, 90))
+    assert streamed.decisions.samples[32:].sum() < asc.samples[32:].sum()
+    assert streamed.calibration is not None and streamed.calibration.method == "consensus"
+
+
+def test_fewer_questions_than_a_warm_up_are_plain_asc(arrangement: Arrangement, tmp_path: Path) -> None:
+    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=20))
+    [split] = splits(pool, 0, shuffles=0, seed=0)
+    few = Arrangement(RecordedPool(pool, PoolScores(pool)), split, split.tested, 16)
+    streamed = run(few, MEASURES)
+    assert streamed.calibration is None and not streamed.audited.any()
+    np.testing.assert_array_equal(streamed.decisions.samples, few.decisions(Method("ASC", ASC() | Cap(16))).samples)
+
+
+def test_recorded_scores_are_a_measure_to_learn_from(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    drawn = [[response(str(a), 10, score=float(a + rng.normal())) for a in rng.integers(0, 3, 16)] for _ in range(60)]
+    lines = [question(f"q{at}", *responses) for at, responses in enumerate(drawn)]
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", *lines))
+    scores, settings = PoolScores(pool), MethodSettings()
+    [split] = splits(pool, 20, shuffles=0, seed=0)
+    [online] = [one for one in weighing(pool, scores, split, "recorded", settings) if one.name == ONLINE]
+    assert online.learns == ["recorded"]
+    cells = Arrangement(RecordedPool(pool, scores), split, split.tested, 16).outcome(online)
+    assert np.isfinite(cells[20:, 0]).all()

@@ -1,0 +1,84 @@
+"""Studies of written pools, some of which can be worked out on paper, and what tests read of their tables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langchain_reasc_lab.replay.methods import MethodSettings
+from langchain_reasc_lab.report.contents import contents
+from langchain_reasc_lab.report.parts import Cell, Table
+from langchain_reasc_lab.report.study import Study, StudySettings
+from pools.synthetic import BY_HAND, append_signals, question, response, signals_path, write_lines, write_pool
+
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.pools.reading import read_pool
+
+SELF_CERTAINTY = Measure("self_certainty", "bottom_group", 8)
+
+
+def study(
+    path: Path, measure: Any = SELF_CERTAINTY, *, size: int = 10, shuffles: int = 0, budget: int = 16, **settings: Any
+) -> Study:
+    """The pool in this file, called by the file's name; in recorded order, its first questions calibrate."""
+    methods = MethodSettings(max_samples=budget)
+    options = StudySettings(shuffles=shuffles, calibration_size=size, methods=methods, **settings)
+    return Study(path.stem, read_pool(path), measure, options)
+
+
+def by_hand(path: Path, **settings: Any) -> Study:
+    """Two calibration questions, of which μ = σ = 0.5 and τ_gate = 1, and three tested ones; four responses each.
+
+    "sure" passes the gate and is right, as its majority is (7 1 1 7: the tie goes to 7). "turns" does not, and has a
+    vote of weight e^2.1 for 7 among three for 1. "lured" passes the gate and is wrong, where its majority is right.
+    """
+    write_lines(path, *BY_HAND, question("lured", response("1", 10, score=1.5), *[response("7", 10, score=0.0)] * 3))
+    return study(path, "recorded", size=2, budget=4, **settings)
+
+
+def synthetic(path: Path, questions: int = 40, *, size: int = 16, shuffles: int = 2, **settings: Any) -> Study:
+    """A pool with recorded scores that tell right from wrong."""
+    write_pool(path, questions, signals=False, scores=True)
+    return study(path, "recorded", size=size, shuffles=shuffles, **settings)
+
+
+def scored(path: Path, *rows: Sequence[tuple[str | None, Sequence[float]]], **more: Any) -> Path:
+    """A pool of (answer, self-certainty of each token) of each response to each question; "7" is right."""
+    written = []
+    for number, row in enumerate(rows):
+        answers = [response(answer, len(values), **more) for answer, values in row]
+        written.append(question(f"q{number}", *answers))
+        append_signals(signals_path(path), f"q{number}", [{"self_certainty": np.array(values)} for _, values in row])
+    return write_lines(path, *written)
+
+
+def made(name: str, *studies: Study) -> Table:
+    """The table of this name, of which every row fills every column, and every number has a style to be written in."""
+    table: Table = contents()[name].make(studies)
+    for row in table.rows:
+        for column, cell in zip(table.columns, row, strict=True):
+            assert isinstance(cell, str) or cell is None or column.style, column.name
+    return table
+
+
+def rows_of(name: str, *studies: Study) -> list[dict[str, Any]]:
+    """The rows of a table, by the names of its columns."""
+    table = made(name, *studies)
+    return [dict(zip([column.name for column in table.columns], row, strict=True)) for row in table.rows]
+
+
+def notes(name: str, *studies: Study) -> str:
+    return " ".join(made(name, *studies).notes)
+
+
+def row(table: Table, *begin: Cell) -> Sequence[Cell]:
+    """What follows in the one row that begins so."""
+    [found] = [one for one in table.rows if tuple(one[: len(begin)]) == begin]
+    return found[len(begin) :]
+
+
+def cell(value: Cell) -> float:
+    """The number in a cell, of an estimate its value."""
+    number = getattr(value, "value", value)
+    assert isinstance(number, float | int)
+    return float(number)

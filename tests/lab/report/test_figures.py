@@ -1,0 +1,214 @@
+"""The figures on small pools: what they show is in their words, and the drawing stands in any page."""
+
+import html
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_reasc_lab.report import contents as registry
+from langchain_reasc_lab.report.contents import contents
+from langchain_reasc_lab.report.making import chosen_entries, make_report
+from langchain_reasc_lab.report.parts import Column, Figure, Table
+from langchain_reasc_lab.report.rendering import report_data, report_page
+from langchain_reasc_lab.report.replayed import tradeoff
+from langchain_reasc_lab.report.study import Study
+from pools.synthetic import append_signals, question, response, write_lines
+
+from lab.report.reports import SETTINGS, pool, study
+from lab.report.test_rendering import parsed
+from langchain_reasc.exceptions import MissingExtraError, ReASCError
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.pools.signals_file import signals_path
+
+pytest.importorskip("matplotlib")
+DRAWN = ("histogram", "tradeoff", "risk", "posteriors", "acceptance", "tokens")
+
+
+def figures(name: str, *studies: Study) -> list[Figure]:
+    made = contents()[name].make(studies)
+    return [made] if isinstance(made, Figure) else list(made)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[Study]:
+    folder = tmp_path_factory.mktemp("pools")
+    return [study(pool(folder, name, seed=at), name) for at, name in enumerate(("a", "b <&> c"))]
+
+
+def test_all_figures_stand_in_one_page(two: list[Study]) -> None:
+    made = make_report(two, chosen_entries(DRAWN))
+    assert not [part.problems for part in made.parts if part.problems]
+    page = report_page(made)
+    parsed(page)  # ids are unique, although matplotlib calls all figures figure_1
+    assert "#010203" not in page and "currentColor" in page
+    assert tradeoff(two[:1])[0].html == figures("tradeoff", two[0])[0].html, "the same numbers, the same picture"
+    assert all(one.text for part in made.parts for one in part.figures)
+    json.dumps(report_data(made), allow_nan=False)
+
+
+def test_words_say_the_numbers(two: list[Study]) -> None:
+    [acceptance] = figures("acceptance", *two)
+    row = next(row for row in two[0].rows if row.method == "ReASC (offline)")
+    assert f"a: {100 * row.gated:.1f} %" in acceptance.text
+    asc = next(row for row in two[0].rows if row.method == "ASC")
+    assert f"ASC: {100 * asc.accuracy.value:.1f} %" in figures("tradeoff", two[0])[0].text
+    right = sum(bool(one.responses[0].correct) for one in two[0].pool.questions)
+    assert f"(n = {right}), wrong" in figures("histogram", two[0])[0].text
+    assert re.search(
+        r"ASC stops after \d+ responses? \(\w+\): P = 0\.750 after 1", figures("posteriors", two[0])[0].text
+    )
+
+
+def test_a_question_is_no_showpiece_of_those_it_was_calibrated_on(two: list[Study]) -> None:
+    name = re.search(r"Question (q\d+), picked", figures("posteriors", two[0])[0].notes[0])
+    assert name is not None
+    tested = {two[0].pool.questions[at].id for at in two[0].splits[0].tested}
+    assert name[1] in tested
+
+
+def pool_with_tokens(folder: Path, texts: Sequence[str], **broken: Any) -> Path:
+    """A question whose responses' tokens are their characters, or what ``broken`` says."""
+    path = folder / "t.jsonl"
+    path.unlink(missing_ok=True)
+    signals_path(path).unlink(missing_ok=True)
+    lines, responses = [], []
+    for at, text in enumerate(texts):
+        lengths = {"token_lengths": [1] * len(text), **broken}
+        responses.append(response("7" if at % 2 else "8", len(text), text=text, **lengths))
+    for name in ("q0", "q1"):
+        lines.append(question(name, *responses))
+        append_signals(signals_path(path), name, [{"token_logprob": [-0.1 * n for n in range(len(t))]} for t in texts])
+    return write_lines(path, *lines)
+
+
+def test_tokens_are_coloured_where_they_stand_and_escaped(tmp_path: Path) -> None:
+    texts = ["<b>so</b> & 8", "1\n<i>7", "half an answer", "7 after all"]
+    one = study(pool_with_tokens(tmp_path, texts), measure=Measure("token_logprob", "mean"))
+    [made] = figures("tokens", one)
+    assert "<b>" not in made.html and "&lt;" in made.html
+    shown = re.sub(r"<[^>]+>", "", made.html)
+    for text in texts:
+        assert text in html.unescape(shown), "nothing is lost, line breaks neither"
+    assert "underline dotted" in made.html and "right (answer 7)" in shown and "wrong (answer 8)" in shown
+    assert made.html.index("right (answer 7)") < made.html.index("wrong (answer 8)")
+
+
+@pytest.mark.parametrize("lengths", [None, [1, 1], [99] * 4])
+def test_without_the_places_of_tokens_there_are_lines_and_no_guess(tmp_path: Path, lengths: object) -> None:
+    path = pool_with_tokens(tmp_path, ["abcd", "efgh"], token_lengths=lengths)
+    [made] = figures("tokens", study(path, measure=Measure("token_logprob", "mean")))
+    assert made.html.startswith("<svg") and "does not say which characters" in " ".join(made.notes)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_pools_that_cannot_tell_say_why(tmp_path: Path, name: str) -> None:
+    bare = study(write_lines(tmp_path / "bare.jsonl", question("q", response("7"), response("8"))), measure=None)
+    right = study(
+        write_lines(tmp_path / "right.jsonl", *(question(f"q{n}", response("7", score=1.0)) for n in range(9))),
+        measure="recorded",
+        settings=replace(SETTINGS, calibration_size=4),
+    )
+    for one in (bare, right):
+        if name == "tradeoff":
+            assert figures(name, one)
+            continue
+        try:
+            assert figures(name, one)[0].text
+        except ReASCError as error:
+            assert len(str(error)) > 20
+        else:
+            assert (one, name) in [(right, "acceptance"), (right, "risk"), (right, "posteriors"), (bare, "risk")]
+
+
+def test_acceptance_is_drawn_against_sizes_where_they_differ(tmp_path: Path, two: list[Study]) -> None:
+    studies = []
+    for name, model in (("a", "x-1B"), ("b", "x-7B")):
+        told = {"fingerprint": {"model": model}}
+        studies.append(study(pool(tmp_path, name, 50, metadata=told), name))
+    [sized] = figures("acceptance", *studies)
+    assert "parameters (billions)" in sized.html and "(7 billion parameters)" in sized.text
+    [alone] = figures("acceptance", two[0])
+    assert "parameters (billions)" not in alone.html
+
+
+def test_sweeps_are_drawn_from_their_tables(two: list[Study], monkeypatch: pytest.MonkeyPatch) -> None:
+    contents()
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
+    columns = (Column("Pool"), Column("λ", ".1f"), Column("Accuracy %", ".1f"), Column("Tokens", ".0f"))
+    calls = []
+
+    def scale(studies: Sequence[Study]) -> Table:
+        calls.append(1)
+        return Table(columns, [(one.name, x, 70 + x, 500.0 if x else None) for one in studies for x in (0.0, 0.5)])
+
+    registry.table("scale", "By λ")(scale)
+    [made] = figures("scale_plot", *two)
+    contents()["scale"].make(two)
+    assert calls == [1], "computed once for the table and the figure"
+    assert "a, Accuracy % (Tokens) by λ: 0: 70.0; 0.5: 70.5 (500)." in made.text and "b &lt;&amp;&gt; c" in made.html
+    registry.table("scale", "By λ")(lambda studies: Table(columns[:3], [("a", 0.1, 70.0)]))
+    studies = [study(two[0].pool.path, "a")]
+    with pytest.raises(ReASCError, match="no accuracy or no cost to draw"):
+        figures("scale_plot", *studies)
+
+
+def test_without_matplotlib_the_extra_is_named(two: list[Study], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    studies = [study(two[0].pool.path)]
+    with pytest.raises(MissingExtraError, match=r"\.\[report\]"):
+        figures("tradeoff", *studies)
+    made = make_report(studies, chosen_entries(["tradeoff"]))
+    assert "matplotlib is not installed" in made.parts[0].problems[0]
+
+
+@pytest.mark.parametrize("name", [*DRAWN, "scale_plot", "calibration_size_plot"])
+def test_what_is_drawn_is_in_its_frame_labelled_and_named_inside_the_picture(
+    two: list[Study], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+
+    def keep(draw: Callable[[], Any], name: str, title: str) -> str:
+        drawn.append(draw())
+        return "<svg></svg>"
+
+    for module in ("acceptance", "histogram", "replayed", "sweeps", "token_text"):
+        monkeypatch.setattr(f"langchain_reasc_lab.report.{module}.svg", keep)
+    figures(name, *(study(one.pool.path, one.name) for one in two))
+    assert drawn or name == "tokens"
+    for figure in drawn:
+        figure.draw_without_rendering()
+        shared = [getattr(figure, f"_sup{axis}label", None) for axis in "xy"]
+        for axes in (one for one in figure.axes if one.axison):
+            low, high = sorted(axes.get_ylim())
+            for line in axes.lines:
+                ys = [y for y in map(float, line.get_ydata()) if y == y]
+                assert all(low <= y <= high for y in ys)
+            below = [one for one in axes.figure.axes if one.axison and one.get_xlabel()]
+            assert below or shared[0], "the x axis has a label, of its own or at the bottom"
+            assert axes.get_ylabel() or shared[1] or axes.get_yticklabels()
+        for legend in figure.legends:
+            box, canvas = legend.get_window_extent(), figure.bbox
+            assert box.x0 >= 0 and box.x1 <= canvas.x1 and box.y0 >= 0 and box.y1 <= canvas.y1
+        assert not [axes for axes in figure.axes if axes.get_legend()], "beside the axes there is no room on a phone"
+
+
+def test_no_two_methods_have_one_mark_and_colour(two: list[Study]) -> None:
+    from langchain_reasc_lab.replay import replay, summarize
+    from langchain_reasc_lab.replay.plots import draw_risk, draw_tradeoff
+
+    pool, measures = two[0].pool, [Measure("token_logprob", "mean"), Measure("self_certainty", "mean")]
+    rows = summarize(replay(pool, measures, calibration_size=20, rules="all", controls=True), resamples=10)
+    assert len(rows) > 20
+    [axes] = draw_tradeoff(rows).axes
+    styles = [(one[0].get_marker(), one[0].get_color()) for one in axes.containers]
+    assert len(set(styles)) == len(styles) == len(rows)
+    curves: list[Any] = draw_risk(rows).axes[0].lines
+    lines = {f"{one._dash_pattern} {one.get_color()}" for one in curves}
+    assert len(lines) == len(curves)
+    names = [text.get_text() for text in draw_tradeoff(rows).legends[0].get_texts()]
+    assert len(set(names)) == len(names)

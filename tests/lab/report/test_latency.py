@@ -1,0 +1,128 @@
+"""Time beside tokens: by hand, and where times are missing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_reasc_lab.report.durations import durations
+from pools.synthetic import question, response, write_lines, write_pool
+
+from .studies import notes, rows_of, study
+
+METHODS = ["pass@1", "SC@16", "ESC (w=4)", "ASC"]
+
+
+def timed(path: Path, *seconds: Sequence[float | None], tokens: int = 10) -> Path:
+    """A pool of equal answers that took so long: ASC draws four."""
+    rows = [[response("7", tokens, **({} if one is None else {"seconds": one})) for one in row] for row in seconds]
+    return write_lines(path, *(question(f"q{n}", *row) for n, row in enumerate(rows)))
+
+
+def by_method(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any]]:
+    return {(row["Method"], row["At once"]): row for row in rows}
+
+
+def test_recorded_times_by_hand(tmp_path: Path) -> None:
+    path = timed(tmp_path / "p.jsonl", [3, 1, 2, 5, 9, 9], [1, 1, 1, 1, 1, 1])
+    rows = by_method(rows_of("latency", study(path, None)))
+    assert (rows["ASC", 1]["Latency"], rows["ASC", 1]["Waves"], rows["ASC", 1]["Tokens"]) == ((11 + 4) / 2, 4, 40)
+    assert (rows["ASC", 4]["Latency"], rows["ASC", 4]["Waves"]) == ((5 + 1) / 2, 1)
+    assert rows["ASC", 16]["Latency"] == (5 + 1) / 2  # decided after four; the two that take 9 are cut off at 5
+    assert rows["ASC", 16]["Tokens"] == pytest.approx((40 + 2 * 10 * 5 / 9 + 60) / 2)
+    assert (rows["SC@16", 16]["Latency"], rows["SC@16", 16]["Tokens"]) == ((9 + 1) / 2, 60)
+    assert all(rows["pass@1", at]["Latency"] == 2 and rows["pass@1", at]["Tokens"] == 10 for at in (1, 4, 16))
+    assert "by the times that were recorded" in notes("latency", study(path, None))
+
+
+def test_the_95th_percentile_is_of_questions(tmp_path: Path) -> None:
+    path = timed(tmp_path / "p.jsonl", *([float(n)] for n in range(101)))
+    assert rows_of("latency", study(path, None))[0]["95th"] == pytest.approx(95)
+
+
+def test_without_times_latencies_are_in_tokens_or_at_a_rate(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "p.jsonl", question("q", response("7", 30), response("7", 10), response("7", 20)))
+    rows = by_method(rows_of("latency", study(path, None)))
+    assert (rows["SC@16", 1]["Latency"], rows["SC@16", 16]["Latency"]) == (60, 30)
+    assert "so latencies are in tokens; --tokens-per-second R" in notes("latency", study(path, None))
+    rows = by_method(rows_of("latency", study(path, None, tokens_per_second=10.0)))
+    assert (rows["SC@16", 1]["Latency"], rows["SC@16", 16]["Latency"]) == (6, 3)
+
+
+def test_a_stated_rate_goes_before_recorded_times(tmp_path: Path) -> None:
+    path = timed(tmp_path / "p.jsonl", [3, 1])
+    assert durations(study(path, None, tokens_per_second=5.0)).times.tolist() == [[2, 2]]
+
+
+def test_responses_without_a_time_come_at_the_rate_of_the_others(tmp_path: Path) -> None:
+    path = timed(tmp_path / "p.jsonl", [4, None, 2, 1], [None])
+    held = durations(study(path, None))
+    assert held.times.tolist() == [[4, 2, 2, 1], [2, 0, 0, 0]]  # a median of 0.2 s per token
+    assert "2 of 5 responses have none" in held.note
+
+
+def test_empty_responses_take_their_recorded_time(tmp_path: Path) -> None:
+    path = timed(tmp_path / "p.jsonl", [4, None], tokens=0)
+    assert durations(study(path, None)).times.tolist() == [[4, 0]]
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pool(tmp_path_factory.mktemp("pool") / "pool.jsonl", 80, 16)
+
+
+def test_methods_that_weigh_are_timed_too(pool: Path) -> None:
+    rows = by_method(rows_of("latency", study(pool, size=40)))
+    names = {name for name, _ in rows}
+    assert names >= {*METHODS, "Finite horizon (0.97)", "Agreement (0.975)"} and any("ReASC" in name for name in names)
+    for name in names:
+        by_at_once = [rows[name, at] for at in (1, 4, 16)]
+        waves, latencies, tokens = np.array([[row[c] for row in by_at_once] for c in ("Waves", "Latency", "Tokens")])
+        assert (np.diff(waves) <= 0).all() and (np.diff(latencies) <= 1e-9).all() and (np.diff(tokens) >= -1e-9).all()
+        assert latencies[0] == pytest.approx(tokens[0])  # one after another, by tokens
+        assert all(rows[name, at]["95th"] >= rows[name, at]["Latency"] for at in (1, 4, 16))
+
+
+def test_where_asc_takes_less_time_the_table_says_so(pool: Path) -> None:
+    """To send the first response alone costs a wave where all could go at once."""
+    one = study(pool, size=40)
+    rows, told = by_method(rows_of("latency", one)), notes("latency", one)
+    for at_once in (1, 16):
+        more = [name for name, at in rows if at == at_once and rows[name, at]["Latency"] > rows["ASC", at]["Latency"]]
+        ours = [name for name in more if "ReASC" in name]
+        assert bool(ours) == (at_once == 16) == (f"with {at_once} at once" in told)
+        assert all(name in told.split(f"with {at_once} at once, ")[1] for name in ours)
+
+
+def test_the_batched_variant_decides_alike_and_pays_for_its_batch(pool: Path) -> None:
+    rows = rows_of("batched", study(pool, size=40, parameters=1e9))
+    assert [(row["Method"], row["At once"]) for row in rows[:2]] == [("ASC", 1), ("ESC (w=4)", 4)]
+    weighing = [row for row in rows if row["Method"].startswith("ReASC")]
+    assert weighing
+    for one, batch, live in zip(weighing[::3], weighing[1::3], weighing[2::3], strict=True):
+        assert (one["At once"], batch["At once"], live["At once"]) == (1, 4, 4)
+        assert live["Method"] == f"{batch['Method']}, live"
+        assert one["Accuracy %"] == batch["Accuracy %"] == live["Accuracy %"]
+        assert one["Tokens"] <= live["Tokens"] <= batch["Tokens"]
+        assert batch["Latency"] <= one["Latency"]
+        assert batch["TFLOPs"] == pytest.approx(2e9 * batch["Tokens"] / 1e12)
+
+
+def test_a_pool_without_scores_has_the_rows_that_count(tmp_path: Path) -> None:
+    path = timed(tmp_path / "p.jsonl", [1, 1, 1, 1])
+    assert [row["Method"] for row in rows_of("batched", study(path, None))] == ["ASC", "ESC (w=4)"]
+    assert "There are no rows of ReASC" in notes("batched", study(path, None))
+    assert rows_of("batched", study(path, None))[0]["TFLOPs"] is None
+
+
+def test_too_few_questions_to_test(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p.jsonl", 5)
+    assert not [row for row in rows_of("latency", study(path)) if row["Method"].startswith("ReASC")]
+    assert "p holds 5 questions; a calibration on 10 leaves none to test" in notes("batched", study(path))
+
+
+def test_questions_of_one_response_without_an_answer(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "p.jsonl", *(question(f"q{n}", response(None, 0, cut_off=True)) for n in range(3)))
+    rows = rows_of("latency", study(path, None))
+    assert all((row["Waves"], row["Latency"], row["Tokens"]) == (1, 0, 0) for row in rows)

@@ -1,0 +1,145 @@
+"""What a report can hold is what the page on the paper says, and a part that cannot be made leaves a sentence."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from langchain_reasc_lab.replay.methods import MethodSettings
+from langchain_reasc_lab.report.contents import Entry, contents
+from langchain_reasc_lab.report.making import chosen_entries, command_for, make_report
+from langchain_reasc_lab.report.parts import Figure, Table
+from langchain_reasc_lab.report.study import Study, StudySettings
+
+from lab.report.reports import SETTINGS, TABLE, pool, report, study
+from langchain_reasc.exceptions import ConfigurationError, PoolError
+from langchain_reasc.method.confidence import Measure
+
+
+def made_by(make: object, kind: type = Table) -> Entry:
+    return Entry("part", "A part", "", kind, make)  # type: ignore[arg-type]
+
+
+def test_what_one_pool_cannot_give_is_said_and_the_others_are_shown(tmp_path: Path) -> None:
+    studies = [study(pool(tmp_path, name, 6), name) for name in ("a", "b", "c")]
+    asked: list[list[str]] = []
+
+    def make(some: Sequence[Study]) -> Table:
+        asked.append([one.name for one in some])
+        if any(one.name == "b" for one in some):
+            raise PoolError("it has no scores")
+        return TABLE
+
+    [part] = make_report(studies, [made_by(make)]).parts
+    assert part.table is TABLE and part.problems == ["b: it has no scores."]
+    assert asked[-1] == ["a", "c"]
+
+
+def test_what_no_pool_can_give_is_said_once_and_the_next_part_is_made(tmp_path: Path) -> None:
+    def fails(some: Sequence[Study]) -> Table:
+        raise PoolError("there are no scores;\n record some")
+
+    drawn = Figure("<p>x</p>", "x")
+    for names in (["a"], ["a", "b"]):
+        studies = [study(pool(tmp_path, name, 6), name) for name in names]
+        made = make_report(studies, [made_by(fails), made_by(lambda _: drawn, Figure), made_by(lambda _: [], Figure)])
+        assert [part.is_empty for part in made.parts] == [True, False, True]
+        assert made.parts[0].problems == ["there are no scores; record some."]
+        assert made.parts[1].figures == [drawn]
+
+
+def test_a_fault_of_ours_is_not_hidden(tmp_path: Path) -> None:
+    def broken(some: Sequence[Study]) -> Table:
+        raise ZeroDivisionError("1 / 0")
+
+    with pytest.raises(ZeroDivisionError):
+        make_report([study(pool(tmp_path, "a", 6))], [made_by(broken)])
+
+
+def test_pools_have_names_of_their_own(tmp_path: Path) -> None:
+    one = study(pool(tmp_path, "a", 6))
+    for studies in ([], [one, one]):
+        with pytest.raises(ConfigurationError, match="a name of its own"):
+            make_report(studies, [])
+
+
+def test_an_unknown_name_is_answered_with_those_that_are_alike() -> None:
+    with pytest.raises(ConfigurationError, match=r"no table or figure is called 'histgram'; did you mean 'histogram'"):
+        chosen_entries(["histgram"])
+    with pytest.raises(ConfigurationError, match=r"choose from .*histogram"):
+        chosen_entries(["zzzzzzzz"])
+    assert [one.name for one in chosen_entries(["risk", "histogram"])] == [
+        name for name in contents() if name in ("risk", "histogram")
+    ]
+    assert [one.name for one in chosen_entries([])] == list(contents())
+
+
+def test_progress_is_told_from_the_start(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    parts = [made_by(lambda _: TABLE), made_by(lambda _: TABLE)]
+    make_report([study(pool(tmp_path, "a", 6))], parts, on_progress=lambda *at: told.append(at))
+    assert told == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_the_command_prints_a_part_with_the_same_settings(tmp_path: Path) -> None:
+    path = pool(tmp_path, "a b", 6)
+    usual = study(path, settings=StudySettings(), measure="auto")
+    assert command_for(report([usual]), "main") == f"reasc report '{path}' --only main"
+    settings = replace(
+        SETTINGS, seed=3, parameters=3e9, tokens_per_second=12.5, methods=MethodSettings(max_samples=8, p_target=0.95)
+    )
+    told = command_for(report([study(path, settings=settings, measure=Measure("top_k", "mean", 8))]), "main")
+    assert told.endswith(
+        "--only main --shuffles 1 --seed 3 --calibration-size 40 --max-samples 8 --p-target 0.95 "
+        "--parameters 3000000000 --tokens-per-second 12.5 --signal top_k --score mean --window 8"
+    )
+
+
+def test_a_table_is_computed_once_for_the_same_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from langchain_reasc_lab.report import contents as registry
+
+    calls: list[int] = []
+    monkeypatch.setattr(registry, "_ENTRIES", {})
+
+    @registry.table("twice", "Twice")
+    def twice(studies: Sequence[Study]) -> Table:
+        calls.append(len(studies))
+        return TABLE
+
+    one, other = (study(pool(tmp_path, name, 6), name) for name in "ab")
+    make = registry._ENTRIES["twice"].make
+    assert make([one, other]) is make([one, other]) is TABLE
+    make([one])
+    make([one])
+    make([study(one.pool.path)])  # an equal one is another: nothing is taken for what it is not
+    assert calls == [2, 1, 1]
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8").split("## How we read")[0]
+LINES = [line for line in PAGE.splitlines() if line.startswith(("| Table", "| Figure"))]
+LISTED = [[cell.strip() for cell in line.split("|")[1:-1]] for line in LINES]
+
+
+def names_in(text: str) -> list[str]:
+    return re.findall(r"`(\w+)`", text)
+
+
+def test_each_has_the_label_that_the_page_gives_it() -> None:
+    listed = {name: label for label, *_, names in LISTED for name in names_in(names)}
+    assert listed == {entry.name: entry.paper for entry in contents().values() if entry.paper}
+
+
+def test_the_page_names_those_that_the_paper_lacks() -> None:
+    told = " ".join(PAGE.split()).partition("Not in the paper: ")[2]
+    assert sorted(names_in(told)) == sorted(entry.name for entry in contents().values() if not entry.paper)
+
+
+def test_labels_are_plain_and_tables_come_in_their_order() -> None:
+    labels = [label for label, *_ in LISTED]
+    assert all(re.fullmatch(r"(Table|Figure) \d+|Figures \d+ and \d+", label) for label in labels)
+    assert [label for label in labels if label.startswith("Table")] == [f"Table {at}" for at in range(1, 15)]
+
+
+def test_a_table_of_the_paper_is_a_table() -> None:
+    assert all(entry.kind is Table for entry in contents().values() if entry.paper.startswith("Table"))

@@ -1,0 +1,140 @@
+"""Pools that nobody thought of: every table is made or refused in a sentence, and never crashes."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_reasc_lab.replay import Estimate
+from langchain_reasc_lab.replay.methods import OFFLINE
+from langchain_reasc_lab.report.study import Study
+from pools.synthetic import question, response, write_lines, write_pool
+
+from lab.report.studies import cell, made, row, study
+from langchain_reasc.exceptions import PoolError
+
+TABLES = (
+    *("main", "intervals", "stage1", "stage2", "ablation", "controls"),
+    *("mappings", "p_target", "scale", "calibration_size"),
+)
+COUNTING = {"main", "intervals"}  # that need no scores
+Answer = Callable[[int, int], str | None]
+
+
+def _mixed(number: int, at: int) -> str:
+    return "7" if (number + at) % 3 else "1"
+
+
+def _questions(number: int, answer: Answer, responses: Callable[[int], int], **fixed: Any) -> Iterator[dict[str, Any]]:
+    rng = np.random.default_rng(number)
+    for one in range(number):
+        drawn = [
+            response(answer(one, at), int(rng.integers(5, 20)), **{"score": float(rng.normal()), **fixed})
+            for at in range(responses(one))
+        ]
+        yield question(f"q{one}", *drawn)
+
+
+def _odd(
+    path: Path, number: int, answer: Answer = _mixed, responses: Callable[[int], int] = lambda n: 5, **more: Any
+) -> Study:
+    size = more.pop("size", 8)
+    write_lines(path, *_questions(number, answer, responses, **more))
+    return study(path, "recorded", size=size, shuffles=1, budget=6)
+
+
+POOLS: dict[str, Callable[[Path], Study]] = {
+    "all right": lambda path: _odd(path, 36, lambda n, at: "7"),
+    "all wrong": lambda path: _odd(path, 36, lambda n, at: str(at % 2)),
+    "no answers": lambda path: _odd(path, 36, lambda n, at: None),
+    "of different lengths": lambda path: _odd(path, 36, responses=lambda n: 1 + n % 7),
+    "no tokens": lambda path: _odd(path, 36, completion_tokens=0),
+    "cut off": lambda path: _odd(path, 36, cut_off=True),
+    "one to test": lambda path: _odd(path, 3, size=2),
+    "one question": lambda path: _odd(path, 1),
+    "smaller than its calibration": lambda path: _odd(path, 36, size=128),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_every_table_is_made_or_says_why_not(tmp_path: Path, name: str) -> None:
+    studied = POOLS[name](tmp_path / "odd.jsonl")
+    for table in TABLES:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                rows = made(table, studied).rows
+            except PoolError as error:
+                assert name in ("one to test", "one question", "smaller than its calibration")
+                assert str(error).startswith("odd holds ")
+                assert table not in COUNTING
+                continue
+        assert rows
+        for held in (one for cells in rows for one in cells if isinstance(one, Estimate)):
+            assert -100 <= held.low <= held.high <= 100
+            assert held.low - 0.1 <= held.value <= held.high + 0.1
+
+
+def test_all_right_and_all_wrong_are_no_certainty(tmp_path: Path) -> None:
+    right, wrong = (POOLS[name](tmp_path / f"{name[4:]}.jsonl") for name in ("all right", "all wrong"))
+    lucky, unlucky = (row(made("main", pool), "ASC")[0] for pool in (right, wrong))
+    assert isinstance(lucky, Estimate) and isinstance(unlucky, Estimate)
+    assert lucky.value == lucky.high == 100 and 80 < lucky.low < 99
+    assert unlucky.value == unlucky.low == 0 and 1 < unlucky.high < 20
+    assert any(
+        note.startswith(f"The gate of {OFFLINE} was closed here: none of the 8") for note in made("main", wrong).notes
+    )
+
+
+def test_a_pool_without_scores_compares_the_methods_that_count(tmp_path: Path) -> None:
+    write_pool(tmp_path / "plain.jsonl", 12, signals=False)
+    plain = study(tmp_path / "plain.jsonl", None, size=8, shuffles=0)
+    table = made("main", plain)
+    methods = [str(one[0]).partition(" ")[0] for one in table.rows]
+    assert methods == ["pass@1", "SC@16", "ESC", "ASC", "Finite", "Agreement"]
+    assert any(note.startswith("plain: 12 questions tested in recorded order.") for note in table.notes)
+    for name in set(TABLES) - COUNTING:
+        with pytest.raises(PoolError, match="plain has neither scores nor token signals"):
+            made(name, plain)
+
+
+def test_a_note_says_where_a_pool_holds_less_than_the_budget(tmp_path: Path) -> None:
+    [told] = [note for note in made("main", _odd(tmp_path / "odd.jsonl", 12)).notes if "fewer than" in note]
+    assert told.startswith("odd: ") and told.endswith("there every method stops with what it has.")
+
+
+def test_where_nothing_could_be_calibrated_a_live_run_is_no_row_of_reasc(tmp_path: Path) -> None:
+    write_lines(tmp_path / "p.jsonl", *[question(f"q{n}", *[response("7", score=1.0)] * 4) for n in range(8)])
+    notes = made("main", study(tmp_path / "p.jsonl", "recorded", size=4, shuffles=0)).notes
+    assert [note for note in notes if note.startswith("A live run")] == [
+        "A live run with an offline calibration is the row 'ASC': no calibration could be had, so that votes are "
+        "counted."
+    ]
+
+
+def test_one_pool_that_cannot_have_a_table_is_named_below_that_of_the_others(tmp_path: Path) -> None:
+    write_pool(tmp_path / "plain.jsonl", 12, signals=False)
+    plain = study(tmp_path / "plain.jsonl", None, size=8, shuffles=0)
+    whole = _odd(tmp_path / "whole.jsonl", 36)
+    table = made("stage1", plain, whole)
+    assert {one[0] for one in table.rows} == {"whole"}
+    assert any(note.startswith("plain has neither scores nor token signals") for note in table.notes)
+
+
+def test_a_question_without_tokens_has_no_accuracy_per_cost(tmp_path: Path) -> None:
+    table = made("main", POOLS["no tokens"](tmp_path / "odd.jsonl"))
+    for one in table.rows:
+        accuracy, _, _, tokens, saved = one[1:]
+        assert cell(accuracy) > 0
+        assert (tokens, saved) == (0, None)
+
+
+def test_where_some_arrangements_cannot_be_calibrated_a_note_says_in_how_many(tmp_path: Path) -> None:
+    lines = [question(f"q{n}", *[response(_mixed(n, at), score=1.0 + (n == 0)) for at in range(4)]) for n in range(8)]
+    write_lines(tmp_path / "p.jsonl", *lines)  # two calibration questions differ in score where q0 is one of them
+    table = made("main", study(tmp_path / "p.jsonl", "recorded", size=2, shuffles=6))
+    [told] = [note for note in table.notes if note.startswith(f"{OFFLINE} counted votes in ")]
+    assert "of 6 arrangements: all 2 scores equal 1" in told
+    assert np.isfinite(cell(row(table, "ReASC (mixture)")[0]))

@@ -1,0 +1,139 @@
+"""The report's page in a real browser: Chromium, or Chrome, driven by selenium."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import chromium, in_a_browser
+from langchain_reasc_lab.report.making import Made, chosen_entries, make_report
+from langchain_reasc_lab.report.rendering import report_page
+
+from lab.report.reports import pool, report, study
+
+pytestmark = in_a_browser
+CONTRAST = """
+const channel = (value) => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
+const behind = (element) => {
+  let layers = [];
+  for (let one = element; one; one = one.parentElement) {
+    const [r, g, b, a = 1] = parts(getComputedStyle(one).backgroundColor);
+    layers.push([r, g, b, a]);
+    if (a === 1) break;
+  }
+  const over = (under, [r, g, b, a]) => [r, g, b].map((one, at) => a * one + (1 - a) * under[at]);
+  return layers.reverse().reduce(over, [255, 255, 255]);
+};
+const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+const ratio = (element) => {
+  const [one, other] = [parts(getComputedStyle(element).color).slice(0, 3), behind(element)].map(light);
+  return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+};
+const seen = [...document.querySelectorAll("main *, nav *, header *")].filter(
+  (one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()) && !one.closest("svg"));
+return seen.map((one) => [ratio(one), one.tagName + "." + one.className]).sort((a, b) => a[0] - b[0])[0];
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with a table, drawings, a coloured text, and parts that could not be made."""
+    folder = tmp_path_factory.mktemp("page")
+    studies = [study(pool(folder, name), name) for name in ("a", "b")]
+    pytest.importorskip("matplotlib")
+    drawn: list[Made] = list(make_report(studies, chosen_entries(["tradeoff", "histogram", "tokens"])).parts)
+    page = folder / "report.html"
+    page.write_text(report_page(report(studies, more=drawn)), encoding="utf-8")
+    return page
+
+
+@pytest.fixture
+def page(browser: Any, path: Path) -> Iterator[Any]:
+    browser.get(path.as_uri())
+    yield browser
+    faults = browser.get_log("browser")
+    assert not faults, "the page raised errors, or asked for what is not there"
+
+
+def column(page: Any, number: int) -> list[str]:
+    return [one.text for one in page.find_elements("css selector", f"#part-main tbody tr > :nth-child({number})")]
+
+
+def heading(page: Any, number: int) -> Any:
+    return page.find_element("css selector", f"#part-main thead th:nth-child({number})")
+
+
+def test_a_table_is_sorted_by_click_by_value(page: Any) -> None:
+    recorded = column(page, 4)
+    tokens = heading(page, 4)
+    orders = []
+    for _ in range(3):
+        tokens.find_element("tag name", "button").click()
+        orders.append((tokens.get_attribute("aria-sort"), column(page, 4)))
+    assert orders == [
+        ("ascending", ["10", "67", "488", "1,684", "–"]),  # where less is better, the least first
+        ("descending", ["1,684", "488", "67", "10", "–"]),
+        ("none", recorded),
+    ]
+    heading(page, 3).find_element("tag name", "button").click()
+    assert [text.split()[0] for text in column(page, 3)] == ["72.5", "72.5", "59.4", "9.0", "–"]
+    assert column(page, 2)[0] == "ReASC", "72.54 before 72.46"
+
+
+def test_a_table_is_sorted_by_keyboard(page: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    button = heading(page, 2).find_element("tag name", "button")
+    page.execute_script("arguments[0].focus()", button)
+    for key, order in ((Keys.ENTER, "ascending"), (Keys.SPACE, "descending")):
+        page.switch_to.active_element.send_keys(key)
+        assert heading(page, 2).get_attribute("aria-sort") == order
+    assert column(page, 2)[0] == "ReASC"
+    page.switch_to.active_element.send_keys(Keys.TAB)
+    assert page.switch_to.active_element.text.startswith("Accuracy"), "the next heading is the next stop"
+
+
+@pytest.mark.parametrize("width", [320, 360, 1200])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_can_be_read_on_a_phone_and_in_the_dark(page: Any, width: int, scheme: str) -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    backgrounds = {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}
+    script = "return getComputedStyle(document.body).backgroundColor"
+    for now in (scheme, "dark" if scheme == "light" else "light"):
+        assert page.execute_script(script) == backgrounds[now]
+        ratio, where = page.execute_script(CONTRAST)
+        assert ratio >= 4.5, f"{where} can hardly be read"
+        if folder := os.environ.get("SCREENSHOTS"):
+            page.save_screenshot(Path(folder) / f"report-{width}-{scheme}-{now}.png")
+        page.find_element("css selector", "#tools button").click()
+    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_without_scripts_and_in_print_it_is_whole_and_light(page: Any, path: Path) -> None:
+    media = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    page.execute_script("document.documentElement.dataset.theme = 'dark'")
+    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.find_element("id", "tools").is_displayed()
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    page.get(path.as_uri())
+    assert column(page, 2)[0] == "pass@1" and heading(page, 2).text == "Method"
+    page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_texts_of_models_are_texts(page: Any) -> None:
+    assert "<script>alert" in page.find_element("id", "part-main").text
+    assert page.execute_script("return document.scripts.length") == 1

@@ -1,0 +1,221 @@
+"""What a report becomes: nothing is lost, nothing is taken for HTML, and the best are marked honestly."""
+
+import csv
+import io
+import json
+import re
+from xml.etree.ElementTree import Element
+
+import pytest
+from langchain_reasc_lab.replay.metrics import Estimate
+from langchain_reasc_lab.report.contents import Entry
+from langchain_reasc_lab.report.making import Made, Report, make_report
+from langchain_reasc_lab.report.parts import Column, Figure, Table
+from langchain_reasc_lab.report.rendering import print_report, report_csv, report_data, report_markdown, report_page
+from langchain_reasc_lab.report.rendering.cells import marks, written
+from rich.console import Console
+
+from lab.report.reports import HOSTILE, ROWS, TABLE, pool, report, study
+from langchain_reasc.cli.wording import in_plain
+
+html5lib = pytest.importorskip("html5lib")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    folder = tmp_path_factory.mktemp("pools")
+    told = {"fingerprint": {"model": HOSTILE, "sampling": {"temperature": 1.0}}}
+    return report([study(pool(folder, name, 6, metadata=told), name) for name in ("a", "b")])
+
+
+@pytest.mark.parametrize(
+    ("cell", "style", "read"),
+    [
+        (Estimate(72.46, 65.6, 79.4), ".1f", "72.5 [65.6, 79.4]"),
+        (Estimate(1.0, float("nan"), float("nan")), "+.1f", "+1.0"),
+        (1684.0, ",.0f", "1,684"),
+        (3.0, "d", "3"),
+        (0.123456, "", "0.1235"),
+        (None, ".1f", "–"),
+        (float("nan"), ".1f", "–"),
+        (float("inf"), ".1f", "∞"),
+        ("text", "", "text"),
+    ],
+)
+def test_how_a_cell_is_written(cell: object, style: str, read: str) -> None:
+    assert written(cell, Column("x", style)) == read  # type: ignore[arg-type]
+
+
+def test_the_best_of_each_pool_are_marked_as_the_numbers_are_written() -> None:
+    found = marks(TABLE)
+    assert {row: mark for (row, at), mark in found.items() if at == 2} == {1: "best", 2: "best"}, "72.5 both"
+    assert {row: mark for (row, at), mark in found.items() if at == 3} == {0: "best", 2: "second"}
+    assert not [at for at in found if at[0] > 2 or at[1] == 4], "one number has no rival, and Δ has no best"
+
+
+def test_where_three_differ_the_second_is_marked_too() -> None:
+    column = Column("x", ".1f", best="low")
+    assert marks(Table([column], [[3.0], [1.0], [2.0], [2.0]])) == {(1, 0): "best", (2, 0): "second", (3, 0): "second"}
+    assert marks(Table([column], [[1.0], [1.04]])) == {}
+
+
+def test_csv_has_a_line_for_each_cell(made: Report) -> None:
+    lines = list(csv.DictReader(io.StringIO(report_csv(made))))
+    assert len(lines) == len(TABLE.rows) * len(TABLE.columns)
+    assert lines[2] == dict(table="main", row="0", column="Accuracy %", value="59.44", low="51.9", high="66.9", text="")
+    assert lines[16] == dict(table="main", row="3", column="Method", value="", low="", high="", text=HOSTILE)
+    assert {line["value"] for line in lines if line["row"] == "3"} == {""}
+
+
+def test_json_has_everything_and_null_for_what_is_not_there(made: Report) -> None:
+    data = json.loads(json.dumps(report_data(made), allow_nan=False))
+    main, pictures, gone = data["parts"]
+    assert main["table"]["rows"][0][2] == {"value": 59.44, "low": 51.9, "high": 66.9}
+    assert main["table"]["rows"][3][2:] == [{"value": None, "low": None, "high": None}, None, None]
+    assert pictures["figures"][1] == {"title": None, "text": "Nothing to see.", "notes": ["A remark."]}
+    assert gone["problems"] == ["No pool has it."] and "table" not in gone
+    assert [one["name"] for one in data["pools"]] == ["a", "b"] and data["pools"][0]["questions"] == 6
+    assert data["settings"]["seed"] == 0 and data["settings"]["max_samples"] == 8
+    assert data["pools"][0]["metadata"]["fingerprint"]["model"] == HOSTILE
+    assert {"python", "numpy", "scipy"} <= data["versions"].keys()
+
+
+def test_markdown_keeps_its_tables_whole(made: Report) -> None:
+    text = report_markdown(made)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == len(TABLE.rows) + 2
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(TABLE.columns) + 1}
+    assert "**72.5** [65.6, 79.4]" in text.replace("\\[", "[").replace("\\]", "]")
+    assert "<script>" not in text and "\\<script\\>" in text
+    assert "- gone: No pool has it." in text and "reasc report" in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_terminal_of_any_width_shows_every_column(made: Report, width: int, encoding: str) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, errors="strict")
+    short = Made(made.parts[0].entry, Table(TABLE.columns, [ROWS[0], ROWS[1], ROWS[2]]), [], [], 0.0)
+    print_report(Report(made.studies, [short]), Console(file=stream, width=width), spelled=in_plain)
+    stream.flush()
+    shown = raw.getvalue().decode(encoding)
+    grid = shown[: shown.index("Method: How it decides")]
+    assert max(map(len, grid.splitlines()[1:])) <= width
+    for text in ("59.4 [51.9, 66.9]", "1,684", "-13.1 [-18.8, -7.5]", "Delta to ASC" if encoding == "ascii" else "Δ"):
+        assert text in grid
+    assert grid.count("pass@1") == (2 if width == 40 else 1), "each part names its rows"
+
+
+def test_what_stands_under_one_table_is_not_said_again_under_the_next(made: Report) -> None:
+    column, note = Column("Cost", ".1f", "What it costs.", best="low"), "A note to both."
+    first = Made(
+        Entry("one", "One", "", Table, print), Table([column], [[1.0], [2.0]], [note, "Its own."]), [], [], 0.0
+    )
+    other = Made(Entry("two", "Two", "", Table, print), Table([column], [[1.0], [2.0]], [note]), [], [], 0.0)
+    for terminal in (True, False):
+        file = io.StringIO()
+        print_report(Report(made.studies, [first, other]), Console(file=file, width=80, force_terminal=terminal))
+        for text in (note, "Its own.", "Cost: What it costs.", "What else holds of it stands under one."):
+            assert file.getvalue().count(text) == 1
+        assert ("Bold is the best" in file.getvalue()) == terminal, "elsewhere nothing is bold"
+
+
+def test_a_terminal_is_not_told_to_do_anything(made: Report) -> None:
+    file = io.StringIO()
+    table = Table([Column("x\x1b[2J")], [["\x1b]0;title\x07 text\x00"]], notes=["\x1b[31mred"])
+    print_report(Report(made.studies, [Made(made.parts[0].entry, table, [], [], 0.0)]), Console(file=file, width=80))
+    assert "text" in file.getvalue() and not set("\x1b\x07\x00") & set(file.getvalue())
+
+
+def links(page: Element) -> list[str]:
+    return [value for one in page.iter() for name, value in one.items() if name in ("src", "href", "action", "srcset")]
+
+
+def parsed(page: str) -> Element:
+    """A page of valid HTML, which names the ids that it has, each of one element, and runs nothing on an event."""
+    parser = html5lib.HTMLParser(namespaceHTMLElements=False)
+    root: Element = parser.parse(page)
+    assert not [fault for _, fault, _ in parser.errors]
+    ids = [one.get("id") for one in root.iter() if one.get("id")]
+    assert len(set(ids)) == len(ids), "ids are unique"
+    assert {name for one in root.iter() for name in one.get("aria-labelledby", "").split()} <= set(ids)
+    assert {link[1:] for link in links(root) if link.startswith("#")} <= set(ids)
+    assert not [name for one in root.iter() for name, _ in one.items() if name.startswith("on")]
+    return root
+
+
+def test_the_page_is_whole_loads_nothing_and_runs_nothing_but_its_own(made: Report) -> None:
+    page = report_page(made)
+    root = parsed(page)
+    assert [link for link in links(root) if not link.startswith("#")] == ["data:,"]
+    assert len(root.findall(".//script")) == 1
+    assert "<script>alert" not in page and "\x00" not in page
+    shown = " ".join("".join(root.itertext()).split())
+    for text in ("A note with <script>", "b: It has none, <script>", "Seen: <script>", "No pool has it.", "Table 1"):
+        assert text in shown
+    assert page == report_page(made), "the same for the same report"
+
+
+def test_numbers_are_sorted_by_their_value(made: Report) -> None:
+    page = report_page(made)
+    assert 'data-key="1684.0"><span class="value">1,684</span>' in page
+    assert re.search(r'data-key="59.44"><span class="value">59.4</span> <span class="interval">\[51.9, 66.9\]', page)
+    assert re.search(r'data-key=""><span class="value">–</span>', page)
+
+
+def test_the_first_screen_is_the_verdict_the_comparison_and_one_picture(made: Report) -> None:
+    figure = Figure('<svg viewBox="0 0 9 9" width="9" height="9" role="img" aria-label="x"></svg>', "Seen.")
+    drawn = Made(Entry("tradeoff", "Accuracy against tokens", "", Figure, print), None, [figure], [], 0.0)
+    verdicts = [["It saves.", "Much."], ["It does not."]]
+    page = parsed(report_page(Report(made.studies, [*made.parts, drawn], verdicts)))
+    text = "".join(page.itertext())
+    places = [text.index(found) for found in ("It saves. Much.", "It does not.", "The main", "In words", "Contents")]
+    assert places == sorted(places), "what is read first comes first, and the contents after it"
+    order = [one.get("id") for one in page.iter() if one.get("id") in ("verdict", "part-main", "part-tradeoff", "rest")]
+    assert order == ["verdict", "part-main", "part-tradeoff", "rest"]
+    both = Report(made.studies, made.parts, verdicts)
+    assert report_markdown(both).splitlines()[2] == "**a: It saves. Much.**"
+    assert report_data(both)["verdicts"] == {"a": "It saves. Much.", "b": "It does not."}
+    file = io.StringIO()
+    print_report(both, Console(file=file, width=80))
+    assert file.getvalue().startswith("a: It saves. Much.")
+
+
+def test_what_holds_of_two_tables_is_said_once_and_linked(made: Report) -> None:
+    column, note = Column("Cost", ".1f", "What it costs.", best="low"), "A note to both."
+    parts = [
+        Made(Entry(name, name.title(), "", Table, print), Table([column], [[1.0], [2.0]], [note]), [], [], 0.0)
+        for name in ("one", "two")
+    ]
+    both = Report(made.studies, parts)
+    for text in (report_page(both), report_markdown(both)):
+        for said in (note, "What it costs.", "is the best of its column", "What else holds of it stands under"):
+            assert text.count(said) == 1
+    assert 'stands under <a href="#part-one">One</a>' in report_page(both)
+
+
+def test_a_table_without_a_number_is_not_shown(made: Report) -> None:
+    empty = Table([Column("x"), Column("y", ".1f")], [["a", None]], ["a cannot be had: it is broken."])
+    entry = Entry("none", "None", "", Table, lambda studies: empty)
+    [part] = make_report(made.studies, [entry]).parts
+    assert part.table is None and part.problems == ["a cannot be had: it is broken."]
+    shown = "".join(parsed(report_page(Report(made.studies, [made.parts[0], part]))).itertext())
+    assert "None (none): a cannot be had: it is broken." in " ".join(shown.split())
+
+
+def test_tables_without_rows_or_columns_are_written(made: Report) -> None:
+    for table in (Table([], []), Table(TABLE.columns, []), Table([Column("x")], [["x"]])):
+        bare = Report(made.studies, [Made(made.parts[0].entry, table, [], [], 0.0)])
+        parsed(report_page(bare))
+        report_markdown(bare), report_csv(bare), report_data(bare)
+        print_report(bare, Console(file=io.StringIO(), width=40))
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-2", "@SUM(A1)", "\t=1", " =HYPERLINK(0)", "=cmd|' /C calc'!A0"])
+def test_a_spreadsheet_computes_nothing_of_a_text(made: Report, text: str) -> None:
+    table = Table([Column(text), Column("n", "+.1f")], [[text, -1.5]])
+    written = list(
+        csv.DictReader(io.StringIO(report_csv(Report(made.studies, [Made(made.parts[0].entry, table, [], [], 0.0)]))))
+    )
+    assert [line["column"] for line in written] == [f"'{text}", "n"]
+    assert written[0]["text"] == f"'{text}" and written[1]["value"] == "-1.5", "a number stays a number"

@@ -1,0 +1,178 @@
+"""Tables on signals and scores: by hand, and where pools lack what they need."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from langchain_reasc_lab.replay.bootstrap import exact
+from langchain_reasc_lab.replay.metrics import Estimate
+from langchain_reasc_lab.report.bins import bin_numbers, edges
+from langchain_reasc_lab.report.components import falling
+from pools.synthetic import question, response, write_lines, write_pool
+from scipy.stats import norm
+
+from langchain_reasc.calibration.parts import Mixture
+from langchain_reasc.exceptions import PoolError
+from langchain_reasc.method.confidence import Measure
+
+from .studies import notes, rows_of, scored, study
+
+NAMES = ("components", "separation", "window", "bins")
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pool(tmp_path_factory.mktemp("pool") / "pool.jsonl", 40, 4)
+
+
+def test_separation_by_hand(tmp_path: Path) -> None:
+    """Right: 3 and 5 (and 3 of the other question); wrong: 1, and 4 without an answer, which casts no vote."""
+    right, wrong, silent = ("7", [3.0, 5.0]), ("8", [1.0, 1.0]), (None, [4.5, 4.5])
+    rows = rows_of("separation", study(scored(tmp_path / "p.jsonl", [right, wrong, silent], [right, wrong])))
+    [mean] = [row for row in rows if row["Score"] == "mean"]
+    assert mean["AUROC"].value == pytest.approx((1 + 0 + 1) * 2 / (2 * 3))  # 4 beats the two 1, not 4.5
+    assert mean["Gap"] == pytest.approx(4 - (1 + 1 + 4.5) / 3)
+    assert mean["Gap/SD"] == pytest.approx(mean["Gap"] / np.sqrt((2 * 0 + 3 * np.var([1, 1, 4.5])) / 3))
+    assert mean["Within"].value == 1
+    told = notes("separation", study(tmp_path / "p.jsonl"))
+    assert "2 right and 3 wrong responses; 2 of 2 questions have both" in told
+    assert "earlier version" in told  # no answer_span
+
+
+def test_every_score_of_every_signal_has_a_row(pool: Path) -> None:
+    rows = rows_of("separation", study(pool))
+    assert [row["Signal"] for row in rows] == ["self_certainty"] * 5 + ["token_logprob"] * 5
+    assert [row["Score"] for row in rows[:5]] == ["mean", "tail_group", "average_group", "bottom_group", "lowest_group"]
+    assert all(isinstance(row["AUROC"], Estimate) and row["AUROC"].low < row["AUROC"].value for row in rows)
+    best = max(rows, key=lambda row: row["AUROC"].value)
+    assert best["Signal"] == "token_logprob"  # 0.5 against a noise of 0.8, not 0.2 against one of 0.3 in each token
+
+
+def test_the_window_of_nobody_asked_for_is_one_that_responses_fill(pool: Path) -> None:
+    assert "Groups are of 8 tokens" in notes("separation", study(pool))
+    assert "Groups are of 32 tokens" in notes("separation", study(pool, "auto"))  # of 20 to 59 tokens
+
+
+def test_windows_go_one_beyond_the_longest_response(pool: Path) -> None:
+    rows = [row for row in rows_of("window", study(pool)) if row["Signal"] == "token_logprob"]
+    assert [row["Window"] for row in rows] == [8, 16, 32, 64]
+    shorter = [row["Shorter %"] for row in rows]
+    assert shorter == sorted(shorter) and (shorter[0], shorter[-1]) == (0, 100)
+    means = {row["Signal"]: row["AUROC"] for row in rows_of("separation", study(pool)) if row["Score"] == "mean"}
+    assert rows[-1]["AUROC"] == means["token_logprob"]
+    assert "with 64 and more, the score is the plain mean" in notes("window", study(pool))
+
+
+def test_components_find_what_there_is(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    apart = np.concatenate((rng.normal(0, 1, 150), rng.normal(8, 1, 150)))
+    for name, levels, lowest in (("two", apart, 2), ("one", norm.ppf((np.arange(300) + 0.5) / 300), 1)):
+        path = scored(tmp_path / f"{name}.jsonl", *([("7", [level])] for level in levels))
+        aic, bic = rows_of("components", study(path, Measure("self_certainty", "mean")))
+        assert (aic["By"], bic["By"], bic["Lowest"]) == ("AIC", "BIC", lowest)
+        assert "300 first responses with a score by self_certainty/mean" in notes(
+            "components", study(path, Measure("self_certainty", "mean"))
+        )
+        assert bic["2"] - aic["2"] == pytest.approx(5 * (np.log(300) - 2))
+        assert ("BIC prefers one component" in notes("components", study(path))) == (lowest == 1)
+
+
+def test_the_share_of_scores_where_the_posterior_falls() -> None:
+    """The lower component is the wider: it wins again far above both means."""
+    mixture = Mixture(weights=(0.5, 0.5), means=(0, 1), stds=(3, 0.5), converged=True, aic={}, bic={})
+    assert falling(np.array([-1.0, 0.0, 1.0, 5.0]), mixture) == 0.25
+    level = Mixture(weights=(0.5, 0.5), means=(0, 1), stds=(1, 1), converged=True, aic={}, bic={})
+    assert falling(np.linspace(-9, 9, 99), level) == 0
+
+
+def test_bins_by_hand(tmp_path: Path) -> None:
+    """Ten responses at 0, 1, ... 9, of which those from 5 on are right; each bin of either kind has two."""
+    path = scored(tmp_path / "p.jsonl", *([("7" if at >= 5 else "8", [float(at)])] for at in range(10)))
+    rows = rows_of("bins", study(path, Measure("self_certainty", "mean")))
+    assert [row["Bins"] for row in rows] == ["quantile"] * 5 + ["equal width"] * 5
+    assert [row["Responses"] for row in rows] == [2] * 10
+    assert [row["Accuracy %"].value for row in rows[:5]] == [0, 0, 50, 100, 100]
+    assert rows[4]["Accuracy %"].low == pytest.approx(100 * 0.025**0.5)
+    assert (rows[5]["From"], rows[5]["To"]) == pytest.approx((0, 1.8))
+    assert "does not rise from bin to bin" in notes("bins", study(path, Measure("self_certainty", "mean")))
+
+
+def test_ties_leave_bins_empty_and_lose_nobody(tmp_path: Path) -> None:
+    levels = [1.0] * 8 + [2.0, 3.0]
+    path = scored(tmp_path / "p.jsonl", *([("7" if at % 2 else "8", [level])] for at, level in enumerate(levels)))
+    rows = rows_of("bins", study(path, Measure("self_certainty", "mean")))
+    for kind in ("quantile", "equal width"):
+        of_kind = [row for row in rows if row["Bins"] == kind]
+        assert sum(row["Responses"] for row in of_kind) == 10
+        assert [row["Accuracy %"] is None for row in of_kind] == [row["Responses"] == 0 for row in of_kind]
+        assert any(row["Responses"] == 0 for row in of_kind)
+
+
+def test_edges_and_exact_intervals() -> None:
+    assert edges(np.array([0.0, 10.0]), "equal width").tolist() == [0, 2, 4, 6, 8, 10]
+    assert bin_numbers(np.array([0.0, 2.0, 9.9, 10.0]), np.arange(0.0, 11, 2)).tolist() == [0, 1, 4, 4]
+    none = exact(0, 10)
+    assert (none.value, none.low, none.high) == pytest.approx((0, 0, 1 - 0.025**0.1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pool_without_signals_or_scores(tmp_path: Path, name: str) -> None:
+    path = write_lines(tmp_path / "p.jsonl", *(question(f"q{n}", response("7"), response("8")) for n in range(20)))
+    with pytest.raises(PoolError, match=r"neither token signals nor recorded scores|no token signals"):
+        rows_of(name, study(path, None))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pool_with_scores_alone(tmp_path: Path, name: str) -> None:
+    path = write_pool(tmp_path / "p.jsonl", signals=False, scores=True)
+    if name == "window":
+        with pytest.raises(PoolError, match="no token signals, without which"):
+            rows_of(name, study(path, "recorded"))
+        return
+    rows = rows_of(name, study(path, "recorded"))
+    assert rows and all(row.get("Signal", "recorded") == "recorded" for row in rows)
+    assert name != "bins" or "by recorded, accuracy" in notes(name, study(path, "recorded"))
+
+
+@pytest.mark.parametrize(("answer", "what"), [("7", "right"), ("8", "wrong"), (None, "wrong")])
+@pytest.mark.parametrize("name", ["separation", "window", "bins"])
+def test_a_pool_of_one_kind(tmp_path: Path, name: str, answer: str | None, what: str) -> None:
+    path = scored(tmp_path / "p.jsonl", *([(answer, [float(n), 1.0])] for n in range(12)))
+    with pytest.raises(PoolError, match=f"all 12 responses are {what}"):
+        rows_of(name, study(path))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_question(tmp_path: Path, name: str) -> None:
+    path = scored(tmp_path / "p.jsonl", [("7", [3.0, 4.0]), ("8", [1.0, 2.0])])
+    if name == "components":
+        with pytest.raises(PoolError, match="no first responses"):
+            rows_of(name, study(path))
+    else:
+        for row in rows_of(name, study(path)):
+            assert "AUROC" not in row or (row["AUROC"].low, row["AUROC"].high) == (0, 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_signals_that_are_no_numbers_and_empty_responses_are_left_out(tmp_path: Path, name: str) -> None:
+    rng = np.random.default_rng(1)
+    rows = [[("7", rng.normal(1, 1, 9)), ("8", rng.normal(0, 1, 9)), ("8", []), ("7", [np.nan] * 3)] for _ in range(30)]
+    told = rows_of(name, study(scored(tmp_path / "p.jsonl", *rows, cut_off=True)))
+    assert all(row["Responses"] <= 60 for row in told if "Responses" in row)
+    assert all(np.isfinite(row["AUROC"].value) for row in told if row.get("AUROC"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_that_are_all_alike(tmp_path: Path, name: str) -> None:
+    path = scored(tmp_path / "p.jsonl", *([("7", [1.0] * 9), ("8", [1.0] * 9)] for _ in range(20)))
+    if name in ("components", "bins"):
+        with pytest.raises(PoolError, match=r"all its scores|no first responses"):
+            rows_of(name, study(path))
+    else:
+        assert all(row["AUROC"].value == 0.5 for row in rows_of(name, study(path)))
+
+
+def test_one_pool_that_tells_nothing_does_not_take_the_others_rows(tmp_path: Path, pool: Path) -> None:
+    bare = write_lines(tmp_path / "p.jsonl", question("q", response("7"), response("8")))
+    assert {row["Pool"] for row in rows_of("separation", study(bare, None), study(pool))} == {"pool"}
+    assert "no row, because" in notes("separation", study(bare, None), study(pool))

@@ -1,0 +1,238 @@
+"""Other people's rules: by hand, and against their definitions spelled out."""
+
+import itertools
+import math
+from collections import Counter
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from langchain_reasc_lab.rules import CISC, DeepConfFilter, DistriVoting, LAggregated, MajorityCertificate
+from scipy.integrate import quad
+
+from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable
+from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
+
+from . import by_hand
+
+responses = partial(by_hand.responses, score=1.0)
+
+
+def e_value(won: int, lost: int) -> float:
+    """The likelihood ratio, averaged over the Beta(½, ½) prior on winning more than half."""
+
+    def ratio(p: float) -> float:
+        return float((2 * p) ** won * (2 * (1 - p)) ** lost / (math.pi * math.sqrt(p * (1 - p))))
+
+    return 2 * quad(ratio, 0.5, 1.0, limit=200)[0]
+
+
+@pytest.mark.parametrize(
+    ("answers", "trials"),
+    [
+        ("aaaa", ((3, 0), (3, 0))),
+        ("abaaaaaaab", ((7, 2), (7, 1))),  # b is all but a, and then the runner-up
+        ("aabaaaaacadaa", ((9, 1), (9, 3))),  # when b, c and d came, none of them was a contender
+        ("aabaaaaacacdaa", ((9, 1), (9, 3))),  # the second c was one, and not the runner-up
+        ("-a-aaaaa-", ((5, 0), (5, 0))),
+    ],
+)
+def test_certificate_counts_trials_by_what_led_before(answers: str, trials: tuple[tuple[int, int], ...]) -> None:
+    expected = min(e_value(*one) for one in trials)
+    certain = MajorityCertificate()(responses(answers)).posterior
+    assert certain == pytest.approx(1 - 1 / expected, abs=1e-6)
+    assert expected > 1.2
+
+
+def test_certificate_by_hand() -> None:
+    """Unanimous, E passes 20 with the sixth trial, which is the seventh response."""
+    decision = decide(MajorityCertificate(), responses("aaaaaaaa"))
+    assert (decision.stop, decision.answer, decision.reason, decision.samples) == (True, "a", "evidence", 7)
+    assert e_value(5, 0) < 20 <= e_value(6, 0)
+    assert not decide(MajorityCertificate(), responses("ab" * 40)).stop
+    assert not decide(MajorityCertificate(), responses("-" * 40)).stop
+
+
+def test_certificate_is_valid_whenever_one_looks() -> None:
+    """Of 500 questions with two answers as likely, each looked at 30 times, at most 5 % are certified."""
+    rng = np.random.default_rng(0)
+    rule = MajorityCertificate()
+    drawn = ["".join(row) for row in rng.choice(["a", "b"], (500, 30))]
+    certified = sum(decide(rule, responses(answers)).stop for answers in drawn)
+    assert certified / len(drawn) <= 0.05
+
+
+def leads(prior: tuple[float, ...], first: int, second: int, beside: int) -> tuple[float, float]:
+    """P(these two counts, and the first rank leads), P(these two counts): over every way to answer."""
+    total = first + second + beside
+    both, either = 0.0, 0.0
+    for counts in itertools.product(range(total + 1), repeat=len(prior)):
+        top, next_one = sorted(counts, reverse=True)[:2]
+        if sum(counts) != total or (top, next_one) != (first, second):
+            continue
+        ways = math.factorial(total) / math.prod(map(math.factorial, counts))
+        probability = ways * math.prod(p**n for p, n in zip(prior, counts, strict=True))
+        either += probability
+        both += probability * (counts[0] == top) / counts.count(top)
+    return both, either
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [(1, 0, 0), (3, 0, 0), (1, 1, 0), (2, 1, 0), (2, 2, 0), (1, 1, 1), (2, 1, 1), (2, 1, 2), (2, 2, 1), (2, 2, 2)],
+)
+def test_l_aggregated_equals_all_ways_to_answer(counts: tuple[int, int, int]) -> None:
+    priors = ((0.6, 0.2, 0.1, 0.1), (0.4, 0.4, 0.2), (0.6, 0.2, 0.1, 0.1), (0.3, 0.25, 0.25, 0.1, 0.1))
+    first, second, beside = counts
+    answers = "a" * first + "b" * second + "".join("cdefg"[n % max(1, -(-beside // second))] for n in range(beside))
+    found = LAggregated(priors)(responses(answers)).posterior
+    parts = [leads(prior, *counts) for prior in priors]
+    assert found == pytest.approx(sum(both for both, _ in parts) / sum(either for _, either in parts))
+
+
+def test_l_aggregated_by_hand() -> None:
+    """p = (.8, .2): of n that agree the first rank leads with odds of 4^n, .9412 after two, .9846 after three."""
+    rule = LAggregated(((0.8, 0.2),))
+    assert rule(responses("aa")).posterior == pytest.approx(16 / 17)
+    decision = decide(rule, responses("aaaa"))
+    assert (decision.stop, decision.answer, decision.reason, decision.samples) == (True, "a", "evidence", 3)
+    assert not rule.may_accept_first and LAggregated(((0.96, 0.04),)).may_accept_first
+    assert rule(responses("-aa-")).posterior == pytest.approx(16 / 17)
+
+
+def test_l_aggregated_does_not_stop_on_what_no_prior_allows() -> None:
+    decision = LAggregated(((1.0,),))(responses("aab"))
+    assert (decision.stop, decision.posterior) == (False, 0.0)
+    assert LAggregated(((1.0,),))(responses("a")).posterior == 1.0
+    assert LAggregated(((1.0,),))([]).posterior == 0.0
+
+
+def test_l_aggregated_learns_from_counts() -> None:
+    rule = LAggregated.of_counts([(1, 3), (0, 0), (2,)], threshold=0.9)
+    assert (rule.priors, rule.threshold) == (((0.75, 0.25), (1.0,)), 0.9)
+    with pytest.raises(CalibrationDataError, match="no question has an answer"):
+        LAggregated.of_counts([(), (0,)])
+
+
+@pytest.mark.parametrize("priors", [(), ((),), ((0.2, 0.8),), ((0.5, 0.4),), ((1.2, -0.2),), ((math.nan,),)])
+def test_l_aggregated_needs_distributions(priors: tuple[tuple[float, ...], ...]) -> None:
+    with pytest.raises(ConfigurationError, match="from the largest to the smallest"):
+        LAggregated(priors)
+
+
+def test_cisc_by_hand() -> None:
+    """Weights e^0, e^0 and e^1 of the scores 1, 1 and 2, over their sum."""
+    decision = CISC()(responses("aab", [1.0, 1.0, 2.0]))
+    assert decision.answer == "b"
+    assert decision.evidence == {"a": pytest.approx(2 / (2 + math.e)), "b": pytest.approx(math.e / (2 + math.e))}
+    assert decision.posterior == pytest.approx(math.e / (2 + math.e))
+    assert CISC(temperature=100.0)(responses("aab", [1.0, 1.0, 2.0])).answer == "a"
+    assert CISC(temperature=1e-9)(responses("aab", [-1e9, 0.0, 1e9])).answer == "b"
+
+
+def test_deepconf_by_hand() -> None:
+    """Of 1, 2, 3, 4 and 5 the median is 3; of the three kept, 5 outweighs 4, and 3 + 4 outweigh 5."""
+    given = responses("aabcd", [1.0, 2.0, 3.0, 4.0, 5.0])
+    assert DeepConfFilter(keep=0.5).weights(given) == [0.0, 0.0, 3.0, 4.0, 5.0]
+    assert DeepConfFilter(keep=0.5)(given).answer == "d"
+    assert DeepConfFilter(keep=0.5)(responses("aabbd", [1.0, 2.0, 3.0, 4.0, 5.0])).answer == "b"
+    assert DeepConfFilter(keep=1.0).weights(given) == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert DeepConfFilter(keep=0.1).weights(given) == [0.0, 0.0, 0.0, 0.0, 5.0]
+    assert DeepConfFilter(keep=0.1).weights(responses("a-b", [2.0, 9.0, 1.0])) == [2.0, 0.0, 0.0]
+
+
+def test_distrivoting_leaves_out_what_the_low_scores_say() -> None:
+    """The low scores all say x, the high ones d. Without x the upper ones are those of e."""
+    low, high = [1.0, 1.1, 1.2, 1.3], [9.0, 9.01, 9.02, 9.5, 9.51]
+    given = responses("xxxx" + "dddee", [*low, *high])
+    assert Cap(9)(given).answer == "x"
+    assert DistriVoting(intervals=1)(given).answer == "e"
+
+
+def test_distrivoting_asks_the_low_scores_with_negative_weights() -> None:
+    """Of the low ones the lowest, e, weighs most; without e only d is left above."""
+    low, high = [1.3, 1.28, 1.26, 1.0], [9.0, 9.01, 9.5, 9.51, 9.52]
+    decision = DistriVoting(intervals=2)(responses("xxxe" + "eeddd", [*low, *high]))
+    assert decision.evidence.keys() == {"d"}
+
+
+def test_distrivoting_keeps_an_answer_of_both_parts() -> None:
+    """Both parts say a, so that none is left out, and the evidence is the mean of the three high scores of a."""
+    low, high = [1.0, 1.1, 1.2], [9.0, 9.2, 9.4, 9.4]
+    decision = DistriVoting(intervals=1)(responses("aaa" + "aaac", [*low, *high]))
+    assert decision.evidence == {"a": pytest.approx(9.2)}
+
+
+def test_distrivoting_votes_by_intervals() -> None:
+    """All scores of one component: three intervals say a, b and b, whose means 1 and 2 + 3 decide."""
+    rule = DistriVoting(intervals=3)
+    evidence = rule._hierarchical([("a", 1.0), ("a", 1.0), ("a", 1.0), ("b", 2.0), ("a", 2.9), ("b", 3.1)])
+    assert evidence == {"a": pytest.approx(1.0), "b": pytest.approx(2.0 + 3.1)}
+    assert rule._hierarchical([]) == {}
+
+
+@pytest.mark.parametrize("rule", [CISC(), DeepConfFilter(), DistriVoting()], ids=lambda rule: rule.called)
+class TestWeighedTogether:
+    """What all rules have in common that weigh all responses so far."""
+
+    def test_it_never_stops_by_itself(self, rule: StoppingRule) -> None:
+        given = responses("a" * 12)
+        assert not decide(rule, given).stop
+        decision = decide(rule | Cap(4), given)
+        assert (decision.stop, decision.answer, decision.reason, decision.samples) == (True, "a", "budget", 4)
+        assert decision.posterior == pytest.approx(1.0)
+        assert rule.reads_scores and not rule.may_accept_first
+
+    def test_few_responses(self, rule: StoppingRule) -> None:
+        for answers, expected in (("", None), ("--", None), ("a", "a"), ("-a", "a"), ("ab", "a")):
+            decision = rule(responses(answers))
+            assert (decision.answer, decision.samples) == (expected, len(answers))
+        assert rule(responses("--")).posterior == 0.0
+        assert rule(responses("ab", [1.0, 2.0])).answer == "b"
+
+    def test_a_missing_score_is_an_error_or_the_mean(self, rule: StoppingRule) -> None:
+        given = responses("aab", [1.0, 3.0, None])
+        with pytest.raises(LogprobsUnavailable, match="on_missing_confidence='count'"):
+            rule(given)
+        counting = type(rule)(on_missing_confidence="count")  # type: ignore[call-arg]
+        assert counting(given).evidence == counting(responses("aab", [1.0, 3.0, 2.0])).evidence
+        assert counting(responses("abb", [None] * 3)).answer == "b"
+
+    def test_what_is_alone_has_no_vote(self, rule: StoppingRule) -> None:
+        assert rule.weights([Response("a", alone=True), Response("b", 1.0)])[0] == 0.0
+        later = decide(rule | Cap(2), [Response("b", 1.0), Response("a", alone=True)])
+        assert later.evidence.keys() == {"b"}
+
+
+@pytest.mark.parametrize("rule", [DeepConfFilter(), DistriVoting()], ids=lambda rule: rule.called)
+def test_a_negative_score_is_no_weight(rule: StoppingRule) -> None:
+    with pytest.raises(ConfigurationError, match=f"{rule.called} weighs by the score, and one is -1"):
+        rule(responses("ab", [-1.0, 2.0]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 10)), min_size=1, max_size=12))
+@example([("a", 0.0), ("b", 5e-324)])
+@example([("a", 1e300), ("b", 1.0), ("b", 2.0)])
+def test_distrivoting_answers_with_an_answer(given: list[tuple[str, float]]) -> None:
+    decision = DistriVoting()([Response(answer, score) for answer, score in given])
+    assert decision.answer in Counter(answer for answer, _ in given)
+    assert decision == DistriVoting()([Response(answer, score) for answer, score in given])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: MajorityCertificate(error=0.5), "error is a probability above 0 and below 0.5, got 0.5"),
+        (lambda: MajorityCertificate(contenders=1), "at least 2 contenders, got 1"),
+        (lambda: CISC(temperature=0.0), "temperature is a finite number above 0, got 0.0"),
+        (lambda: DeepConfFilter(keep=0.0), "keep is a share above 0 and at most 1, got 0.0"),
+        (lambda: DistriVoting(intervals=0), "at least 1 interval, got 0"),
+        (lambda: CISC(on_missing_confidence="skip"), "'error' or 'count', got 'skip'"),
+    ],
+)
+def test_refused(make: object, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        make()  # type: ignore[operator]
