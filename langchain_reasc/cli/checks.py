@@ -14,7 +14,6 @@ __all__ = [
     "one_of",
     "output_file",
     "output_folder",
-    "picture",
     "preset_name",
     "probability",
     "text_output",

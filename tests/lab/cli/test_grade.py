@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from backends.openai.fake_server import Fake, serving
+from cli.interrupted import interrupted
+from cli.test_commands import reasc
 from pools.synthetic import question, response, stored, write_lines
 from servers.exchange import Exchange
 
 from langchain_reasc.pools import read_pool
-
-from .interrupted import interrupted
-from .test_commands import reasc
 
 
 @dataclass

@@ -116,7 +116,7 @@ def test_a_table_is_computed_once_for_the_same_studies(tmp_path: Path, monkeypat
     assert calls == [2, 1, 1]
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8").split("## How we read")[0]
+PAGE = (Path(__file__).parents[3] / "docs" / "paper.md").read_text(encoding="utf-8").split("## How we read")[0]
 LINES = [line for line in PAGE.splitlines() if line.startswith(("| Table", "| Figure"))]
 LISTED = [[cell.strip() for cell in line.split("|")[1:-1]] for line in LINES]
 

@@ -11,7 +11,7 @@ from langchain_reasc.calibration.mixture import fit_mixture
 
 from .paper_checks import MAIN, PARAMETERS_OF_MIXTURE, ROWS, check, combined, counts, every_check, meets, reach, rounded
 
-PAGE = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "paper.md").read_text(encoding="utf-8")
 FLOWING = " ".join(PAGE.split())
 LISTED = PAGE.split("## What does not add up")[1]
 CHECKS = every_check()

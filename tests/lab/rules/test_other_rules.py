@@ -10,12 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_reasc_lab.rules import CISC, DeepConfFilter, DistriVoting, LAggregated, MajorityCertificate
+from method import by_hand
 from scipy.integrate import quad
 
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
-
-from . import by_hand
 
 responses = partial(by_hand.responses, score=1.0)
 
