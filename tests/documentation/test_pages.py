@@ -36,24 +36,10 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not heading or heading in anchors(target), link
 
 
-@pytest.mark.parametrize("folder", ["langchain_reasc", "backends"])
-def test_the_files_to_change_are_there(folder: str) -> None:
-    table = CONTRIBUTING.split(f"In `{folder}/`:\n\n")[1].split("\n\n")[0]
-    rows = [row.split("|")[2] for row in table.splitlines()[2:]]
-    assert len(rows) > 10
-    for row in rows:
-        above = ROOT / folder
-        for name in re.findall(r"`([\w./]+[./][\w.]*)`", row):
-            near = [place / name for place in (ROOT / folder, above, above.parent, ROOT)]
-            found = next((path for path in near if path.exists()), None)
-            assert found is not None, name
-            above = found.parent
-
-
 def test_every_package_of_the_core_is_named() -> None:
     packages = {path.parent.name for path in (ROOT / "langchain_reasc").glob("*/__init__.py")}
-    named = CONTRIBUTING.split("uses those above it only:")[1].split("\n\n")[0]
-    assert set(re.findall(r"`(\w+)`", named)) == packages
+    named = CONTRIBUTING.split("uses those above it only:")[1].split("`lab/")[0]
+    assert packages <= set(re.findall(r"`(\w+)`", named))
 
 
 def test_the_tables_of_options_are_what_the_fields_say() -> None:

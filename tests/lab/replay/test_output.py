@@ -130,7 +130,7 @@ def test_without_matplotlib_the_extra_is_named(
     rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[plot\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[lab\]"):
         plot_tradeoff(rows, tmp_path / "a.png")
 
 

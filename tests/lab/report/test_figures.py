@@ -160,7 +160,7 @@ def test_sweeps_are_drawn_from_their_tables(two: list[Study], monkeypatch: pytes
 def test_without_matplotlib_the_extra_is_named(two: list[Study], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     studies = [study(two[0].pool.path)]
-    with pytest.raises(MissingExtraError, match=r"\.\[report\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[lab\]"):
         figures("tradeoff", *studies)
     made = make_report(studies, chosen_entries(["tradeoff"]))
     assert "matplotlib is not installed" in made.parts[0].problems[0]
