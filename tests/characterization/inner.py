@@ -1,0 +1,36 @@
+"""The few names that the suite needs and that are not public, in one place: adapt them here, and nothing else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_reasc.method.evidence import Standardizer
+from langchain_reasc.method.fields import ByField
+from langchain_reasc.method.odds import LogisticOdds
+from langchain_reasc.method.rules import RULES, rule_named
+
+__all__ = ["by_field", "logistic_odds", "other_rules", "statistics"]
+
+
+def statistics(mean: float, std: float, scale: float = 0.7) -> Any:
+    """What a ReASC rule standardizes scores by."""
+    return Standardizer(mean, std, scale)
+
+
+def logistic_odds(mean: float, std: float, slope: float, intercept: float) -> Any:
+    """What a BayesianVote weighs by."""
+    return LogisticOdds(Standardizer(mean, std), slope, intercept)
+
+
+def by_field(rule: Any, tolerance: Mapping[str, float]) -> Any:
+    """A rule applied to each field of an object."""
+    return ByField(rule, tolerance)
+
+
+def other_rules() -> dict[str, Any]:
+    """The rules of other people, by the name that accounts call them by."""
+    needed: dict[str, dict[str, object]] = {
+        "cges": {"mean": 1.0, "std": 0.5, "slope": 2.0, "intercept": 0.5},
+        "l_aggregated": {"priors": ((0.8, 0.2), (0.5, 0.3, 0.2))},
+    }
+    public = {"fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up", "bayesian_vote"}
+    return {name: rule_named(name, needed.get(name)) for name in RULES if name not in public}
