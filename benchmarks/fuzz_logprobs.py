@@ -23,10 +23,11 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.method.confidence import response_score
 from langchain_reasc.models.logprobs import SignalReading, count_tokens, read_signals
-from langchain_reasc.models.logprobs.checks import FLOOR
+from langchain_reasc.models.payloads import FLOOR
 from tests.models.logprobs.payloads import Position, arrays, entries, gemini, objects
 
 Random = random.Random
+Reader = Callable[[AIMessage], SignalReading]
 WORDS = ("the", " answer", " is", " 4", "2", ".", " naïve", " →", "▁so", "")
 ODD: tuple[Any, ...] = (
     *(None, math.nan, math.inf, -math.inf, -9999.0, -100.0, -1000, -3.4028234663852886e38, 0, 0.0, -0.0, 1e-6, 0.5, 7),
@@ -52,14 +53,14 @@ def main() -> int:
     return 1 if faults else 0
 
 
-def fuzz(count: int, seed: int) -> tuple[Counter[str], list[str]]:
-    """Outcome -> how often, and a line for each payload that was handled wrongly."""
+def fuzz(count: int, seed: int, *, read: Reader = read_signals) -> tuple[Counter[str], list[str]]:
+    """Outcome -> how often, and a line for each payload that was handled wrongly by ``read``."""
     outcomes: Counter[str] = Counter()
     faults: list[str] = []
     for at in range(count):
         message = mutated(Random(seed << 40 | at))
         try:
-            outcome, wrong = judged(message)
+            outcome, wrong = judged(message, read)
         except Exception as error:
             outcome, wrong = "crash", repr(error)
         outcomes[outcome] += 1
@@ -68,10 +69,10 @@ def fuzz(count: int, seed: int) -> tuple[Counter[str], list[str]]:
     return outcomes, faults
 
 
-def judged(message: AIMessage) -> tuple[str, str]:
+def judged(message: AIMessage, read: Reader) -> tuple[str, str]:
     """What came of a response, and what is wrong with that (empty where nothing is)."""
     try:
-        reading = read_signals(message)
+        reading = read(message)
         for values in reading.signals.values():
             response_score(values)
     except ReASCError as error:

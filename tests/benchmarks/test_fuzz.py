@@ -1,13 +1,16 @@
 """A short run of ``python -m benchmarks.fuzz_logprobs``, and that it would find what it looks for."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from langchain_core.messages import AIMessage
 
 from benchmarks.fuzz_logprobs import fuzz, main
-from langchain_reasc.models.logprobs import checks
+from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.models.logprobs import SignalReading, read_signals
 
 
 def test_no_mutated_payload_crashes_the_reader_or_becomes_a_confidence() -> None:
@@ -18,22 +21,32 @@ def test_no_mutated_payload_crashes_the_reader_or_becomes_a_confidence() -> None
     assert min(outcomes.values()) > 20
 
 
-def test_a_reader_that_makes_zeros_of_missing_data_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    number = checks._number
-    monkeypatch.setattr(checks, "_number", lambda value: np.nan_to_num(number(value)))
-    assert any("not in the payload" in fault for fault in fuzz(1_000, seed=1)[1])
+def inventing(message: AIMessage) -> SignalReading:
+    """Makes a value up in place of the first."""
+    reading = read_signals(message)
+    invented = np.array([-0.123456789, *reading.signals["token_logprob"][1:]])
+    return replace(reading, signals={**reading.signals, "token_logprob": invented})
 
 
-@pytest.mark.slow  # thousands of payloads, by a reader that is broken on purpose
-def test_a_reader_that_takes_all_zeros_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_refuse_zeros", lambda chosen, table: None)
-    assert any("made of zeros" in fault for fault in fuzz(6_000, seed=1)[1])
+def certain(message: AIMessage) -> SignalReading:
+    """Makes zeros of what is missing."""
+    try:
+        return read_signals(message)
+    except LogprobsUnavailable:
+        zeros = [0.0] * str(message.response_metadata).count("-0.0")
+        return SignalReading({"token_logprob": np.array(zeros)})
 
 
-def test_a_reader_that_crashes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_number", float)
-    _, faults = fuzz(300, seed=1)
-    assert any("TypeError" in fault and "seed 1" in fault for fault in faults)
+def crashing(message: AIMessage) -> SignalReading:
+    return SignalReading({"token_logprob": np.array([float(message.response_metadata["logprobs"]["content"])])})
+
+
+@pytest.mark.parametrize(
+    ("read", "found"), [(inventing, "not in the payload"), (certain, "made of zeros"), (crashing, "TypeError")]
+)
+def test_a_broken_reader_is_found(read: Any, found: str) -> None:
+    _, faults = fuzz(1_000, seed=1, read=read)
+    assert any(found in fault and "seed 1" in fault for fault in faults)
 
 
 def test_the_command_prints_its_figures(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from langchain_reasc import Measure, ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
-from langchain_reasc.models.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import read_signals
 
 from .chat_server import ChatServer, chat_server, scripted
 from .fakes import PROMPT_TOKENS, TOP_K, Reply, calibration
@@ -37,7 +37,7 @@ def test_samples_logprobs_and_usage_arrive_whole(runner: Any) -> None:
     assert (result.answer, result.decision.samples, result.decision.reason) == ("42", 4, "evidence")
     for response in result.responses:
         assert response.message.text == "it is 42"
-        assert token_signals_of(response.message)["top_k"].tolist() == [1.25] * 3
+        assert read_signals(response.message).signals["top_k"].tolist() == [1.25] * 3
         assert response.score == 1.25
     assert (result.usage.input_tokens, result.usage.output_tokens) == (4 * PROMPT_TOKENS, 4 * 3)
     assert not result.usage.estimated

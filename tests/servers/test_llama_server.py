@@ -11,7 +11,7 @@ from langchain_reasc.answers import equivalent
 from langchain_reasc.calibrating.from_pool import calibrate_offline_on
 from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.exceptions import FingerprintMismatch
-from langchain_reasc.models.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.pools.record import record_pool
 
 from .conftest import Chat
@@ -82,7 +82,10 @@ def test_every_token_that_the_server_generates_is_on_the_bill(
     assert not result.usage.estimated
     for response in result.responses:
         # In a stream llama-server leaves out the end token.
-        assert len(token_signals_of(response.message)["top_k"]) in (response.output_tokens, response.output_tokens - 1)
+        assert len(read_signals(response.message).signals["top_k"]) in (
+            response.output_tokens,
+            response.output_tokens - 1,
+        )
 
 
 def test_a_calibration_of_another_temperature_is_refused(

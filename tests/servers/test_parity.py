@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from runnable.fakes import Reply, Scripted, calibration
 
 from langchain_reasc import Measure, ReASCResult, ReASCRunnable
-from langchain_reasc.models.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.sampling import draw
 
 from .conftest import Chat
@@ -62,7 +62,7 @@ def test_greedy_answers_and_their_confidence_agree(
         assert theirs.text == ours.text and tokens(theirs) == tokens(ours)
         length = len(tokens(ours))
         for name in ("top_k", "token_logprob"):
-            apart = token_signals_of(theirs)[name][:length] - token_signals_of(ours)[name][:length]
+            apart = read_signals(theirs).signals[name][:length] - read_signals(ours).signals[name][:length]
             assert np.abs(apart).max() < AGREE, name
 
 
@@ -73,7 +73,9 @@ def test_confidence_in_sampled_answers_agrees(chat: Chat, exact_server: LlamaSer
             assert sample.message is not None, sample.error
             ours = reading(exact_engine, problem.input, sample.message)
             length = len(tokens(ours))
-            apart = token_signals_of(sample.message)["top_k"][:length] - token_signals_of(ours)["top_k"][:length]
+            apart = (
+                read_signals(sample.message).signals["top_k"][:length] - read_signals(ours).signals["top_k"][:length]
+            )
             assert np.abs(apart).max() < AGREE
 
 
@@ -82,7 +84,7 @@ def rereading(engine: Any, said: list[AIMessage]) -> Scripted:
 
     def script(question: str, index: int) -> Reply:
         theirs = said[index]
-        signals = token_signals_of(reading(engine, question, theirs))
+        signals = read_signals(reading(engine, question, theirs)).signals
         same = {name: values[: len(tokens(theirs))] for name, values in signals.items()}
         return Reply(theirs.text, logprob=None, metadata={"token_signals": same})
 
@@ -92,7 +94,7 @@ def rereading(engine: Any, said: list[AIMessage]) -> Scripted:
 def test_both_reach_the_same_decisions(chat: Chat, exact_server: LlamaServer, exact_engine: Any) -> None:
     model = chat.real(exact_server, **LOGPROBS)
     questions = [problem.input for problem in brief(6)]
-    firsts = [MEASURE(token_signals_of(draw(model, question, 1, first=100)[0].message)) for question in questions]
+    firsts = [MEASURE(read_signals(draw(model, question, 1, first=100)[0].message).signals) for question in questions]
     made = calibration(mean=np.mean(firsts), std=np.std(firsts), gate=np.quantile(firsts, 0.7))
     options = {"calibration": made, "answer": "boxed", "max_samples": 6, "allow_fingerprint_mismatch": True}
     decisions = []

@@ -14,7 +14,7 @@ from servers.fake_server import serving
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import LogprobsUnavailable, SamplingError
 from langchain_reasc.models.integrations import integration_of
-from langchain_reasc.models.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import read_signals
 
 from .openai_wires import TOKENS, alternatives, chosen
 from .providers import COUNTING, PROVIDERS, ROWS, WITH_LOGPROBS, WITHOUT_LOGPROBS, Provider, each
@@ -37,7 +37,7 @@ def test_logprobs_and_usage_arrive_whole(runner: Any, provider: Provider) -> Non
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     k = provider.alternatives or 0
     for response in result.responses:
-        signals = token_signals_of(response.message)
+        signals = read_signals(response.message).signals
         np.testing.assert_allclose(signals["token_logprob"], [chosen(place) for place in range(len(TOKENS))], rtol=1e-6)
         assert ("top_k" in signals) == bool(k)
         if k:
@@ -92,7 +92,7 @@ def test_n_in_one_request(provider: Provider) -> None:
         assert len(served.requests) == 1
     assert len(found.generations[0]) == (3 if several else 1)
     for generation in found.generations[0] if several and logprobs else ():
-        assert len(token_signals_of(generation.message)["token_logprob"]) == len(TOKENS)
+        assert len(read_signals(generation.message).signals["token_logprob"]) == len(TOKENS)
 
 
 @each(COUNTING)

@@ -6,7 +6,7 @@ from runnable.fakes import calibration
 from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.models.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import read_signals
 
 from .openai_wires import TOKENS, alternatives, chosen
 from .other_wires import Gemini
@@ -23,7 +23,7 @@ def test_logprobs_arrive_whole() -> None:
         result = ReASCRunnable(model=model, calibration=made, allow_fingerprint_mismatch=True).solve("q")
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     for response in result.responses:
-        signals = token_signals_of(response.message)
+        signals = read_signals(response.message).signals
         np.testing.assert_allclose(signals["token_logprob"], [chosen(at) for at in range(len(TOKENS))], rtol=1e-6)
         np.testing.assert_allclose(signals["top_k"], [-np.mean(alternatives(5))] * len(TOKENS), rtol=1e-6)
     assert sorted(request["generationConfig"]["seed"] for request in served.requests) == [3, 4, 5, 6]

@@ -90,3 +90,13 @@ def in_process(text: str, *pieces: bytes, spelled: str | None = None) -> AIMessa
     signals = {"token_logprob": [-(at + 1.0) for at in range(len(pieces))]}
     generated = {"text": text if spelled is None else spelled, "sizes": [len(piece) for piece in pieces]}
     return AIMessage(text, response_metadata={"token_signals": signals, "generated_text": generated})
+
+
+def served(text: str, *pieces: str | bytes, calls: Sequence[Any] = (), scale: float = 1, **odd: Any) -> AIMessage:
+    """As from a server: token i has the log-probability -(i + 1) * scale, but for those given as ``t3=None``."""
+    entries = []
+    for at, piece in enumerate(pieces):
+        raw = piece.encode() if isinstance(piece, str) else piece
+        token = {"token": raw.decode(errors="replace"), "bytes": list(raw), "logprob": -(at + 1.0) * scale}
+        entries.append(token | {"logprob": odd.get(f"t{at}", token["logprob"])})
+    return AIMessage(text, tool_calls=list(calls), response_metadata={"logprobs": {"content": entries}})

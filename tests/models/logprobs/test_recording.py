@@ -14,7 +14,7 @@ from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import LogprobsUnavailable, PoolError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.models.logprobs import read_signals, token_signals_of
+from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.pools.record import record_pool
 
 from .payloads import message, sound
@@ -121,7 +121,7 @@ def test_openai_tokens_give_the_three_signals_of_alternatives() -> None:
     p = 1 / (1 + np.exp(-1.0))  # both pairs differ by one nat, so they renormalize to the same distribution
     assert found.signals["neg_entropy"] == pytest.approx([p * np.log(p) + (1 - p) * np.log(1 - p)] * 2)
     assert found.k == {"top_k": 2, "neg_entropy": 2}
-    assert token_signals_of(answer).keys() == found.signals.keys()
+    assert read_signals(answer).signals.keys() == found.signals.keys()
 
 
 def test_without_alternatives_there_is_the_chosen_tokens_logprob_and_the_reason() -> None:

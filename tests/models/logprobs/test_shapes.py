@@ -15,7 +15,6 @@ from langchain_reasc.models.logprobs import (
     count_tokens,
     read_signals,
     register_reader,
-    shapes,
     token_logprobs_of,
 )
 
@@ -148,15 +147,13 @@ def test_an_unknown_shape_is_named_with_the_way_to_add_it(held: Any, named: str)
         token_logprobs_of(AIMessage("x", response_metadata={"logprobs": held}))
 
 
-def test_a_reader_of_ones_own_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "_READERS", shapes._READERS.copy())
-
+def test_a_reader_of_ones_own_is_asked_first() -> None:
     @register_reader
-    def from_steps(metadata: Mapping[str, Any]) -> list[Token] | None:
-        steps = (metadata.get("logprobs") or {}).get("steps")
+    def from_own_steps(metadata: Mapping[str, Any]) -> list[Token] | None:
+        steps = metadata.get("own_steps")
         return steps and [Token(None, step["lp"], tuple(step["top"])) for step in steps]
 
-    own = {"logprobs": {"steps": [{"lp": -0.5, "top": [-0.5, -1.0]}]}}
+    own = {"own_steps": [{"lp": -0.5, "top": [-0.5, -1.0]}], **SHAPES["Together"]}
     assert token_logprobs_of(AIMessage("x", response_metadata=own)).alternatives.tolist() == [[-0.5, -1.0]]
     assert token_logprobs_of(AIMessage(TEXT, response_metadata=SHAPES["Together"])).k == 2
 

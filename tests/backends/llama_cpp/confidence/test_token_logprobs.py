@@ -14,7 +14,7 @@ from langchain_reasc_llama_cpp.native.model import NativeModel
 
 from backends.llama_cpp.confidence.test_recorder import Sample
 from backends.llama_cpp.faces import Face, merged, output_tokens
-from langchain_reasc.models.logprobs import token_signals_of
+from langchain_reasc.models.logprobs import read_signals
 
 QUESTION = "Ann has 3 apples and buys 4 more. How many apples does Ann have?"
 END, START, TH = 256, 257, 258  # of the tiny model, after the 256 bytes
@@ -113,7 +113,7 @@ def test_the_methods_reader_finds_the_recorded_signals_in_the_payload(shipped: C
         recorder.record(row[None], [int(row.argmax() if scale > 3 else rng.integers(row.size))], [sample])
     recorder.flush()
     content, recorded = recorder.logprobs_since(sample, 0), recorder.signals(sample)
-    read = token_signals_of(AIMessage("x", response_metadata={"logprobs": {"content": content}}))
+    read = read_signals(AIMessage("x", response_metadata={"logprobs": {"content": content}})).signals
     if scale == 30:  # servers' "too unlikely to report" is read as -50, and here some alternatives are
         recorded = {"token_logprob": recorded["token_logprob"]}
     for name, values in recorded.items():
@@ -137,7 +137,7 @@ def check_response(message: AIMessage, k: int) -> None:
     assert [entry["logprob"] for entry in content] == recorded["token_logprob"]
     if k == 20:
         np.testing.assert_allclose(
-            token_signals_of(AIMessage("", response_metadata={"logprobs": {"content": content}}))["top_k"],
+            read_signals(AIMessage("", response_metadata={"logprobs": {"content": content}})).signals["top_k"],
             recorded["top_k"],
             atol=1e-5,
         )

@@ -18,7 +18,7 @@ from backends.llama_cpp.tools.weather import Weather
 from langchain_reasc import Measure, ReASCRunnable, calibrate
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.models.logprobs import read_signals
-from langchain_reasc.models.logprobs.deciding import deciding_tokens, spelled_by
+from langchain_reasc.models.token_text import recorded_pieces, tokens_of_calls
 from langchain_reasc.pools.record import record_pool
 
 MEAN = Measure("token_logprob", "mean")
@@ -35,9 +35,9 @@ def model(request: pytest.FixtureRequest, path: Path) -> Iterator[Any]:
 
 def deciding(message: AIMessage) -> tuple[np.ndarray, str]:
     """Which tokens decide, and what they spell."""
-    spelled = spelled_by(message.response_metadata)
+    spelled = recorded_pieces(message.response_metadata)
     assert spelled is not None
-    mask = deciding_tokens(spelled, message.tool_calls)
+    mask = tokens_of_calls(spelled, message.tool_calls)
     assert b"".join(spelled).decode() == message.response_metadata["generated_text"]["text"]
     assert mask is not None
     return mask, b"".join(piece for piece, keep in zip(spelled, mask, strict=True) if keep).decode()

@@ -1,0 +1,241 @@
+"""From a response to its token signals: what our own backends record, or a provider's log-probabilities."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langchain_reasc.answers import Places
+from langchain_reasc.exceptions import LogprobsUnavailable
+from langchain_reasc.method.confidence import Measure, Spans
+from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED, signals_from_alternatives
+from langchain_reasc.models.contract import (
+    LOGPROBS_REFUSED,
+    TOKEN_SIGNALS,
+    TOKEN_SIGNALS_INFO,
+    VERBALIZED_CONFIDENCE,
+)
+from langchain_reasc.models.payloads import Token, TokenLogprobs, check_logprobs, register_reader, tokens_of
+from langchain_reasc.models.token_text import lengths_in, recorded_pieces, spans_of, tokens_of_calls
+
+__all__ = [
+    "Provenance",
+    "SignalReading",
+    "Token",
+    "TokenLogprobs",
+    "count_tokens",
+    "read_signals",
+    "register_reader",
+    "token_lengths",
+    "token_logprobs_of",
+]
+
+Signals = dict[str, npt.NDArray[np.floating[Any]]]
+_REQUEST = "ask the model for them (ChatOpenAI: logprobs=True, top_logprobs=20)"
+_NOT_STATED = (
+    "the response states no confidence, although it was asked for a line such as 'Confidence: 85%' (one that is held "
+    "to a schema or a grammar, or only calls tools, has no room for it)"
+)
+
+
+class Provenance(TypedDict):
+    """What a signal is made of: k alternatives per token, a vocabulary of V; None if it is not known."""
+
+    top_k: int | None
+    vocabulary_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReading:
+    """The token signals of a response, and what they are made of.
+
+    Attributes:
+        signals: name -> shape (T,); ``verbalized``, which no token has, shape (1,).
+        k: name -> alternatives per token behind a signal that depends on their number, if known. Over the whole
+            vocabulary that is V.
+        vocabulary_size: V, if a backend knows it.
+        withheld: name -> why a signal that such responses can carry is not here.
+        notices: what was odd and what was done about it.
+        spans: which of the tokens spell the answer, and which the last step; none unless they were asked for.
+    """
+
+    signals: Signals
+    k: Mapping[str, int] = field(default_factory=dict)
+    vocabulary_size: int | None = None
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    spans: Spans = field(default_factory=Spans)
+
+    def score(self, measure: Measure) -> float:
+        """Return S(y), the response's score by a measure.
+
+        Raises:
+            LogprobsUnavailable: the response carries no such signal, or it was withheld, or has no span that the score
+                is of; the message says why.
+            ConfidenceError: the signal is empty or not finite.
+        """
+        if why := self.withheld.get(measure.signal):
+            raise LogprobsUnavailable(f"no {measure.signal!r} signal: {why}")
+        return measure(self.signals, self.spans)
+
+    def provenance(self, signal: str) -> Provenance:
+        """Return ``top_k`` and ``vocabulary_size`` as a calibration made of this signal records them."""
+        return {"top_k": self.k.get(signal), "vocabulary_size": self.vocabulary_size}
+
+
+_Read = tuple[SignalReading, list[bytes] | None, npt.NDArray[np.intp]]
+
+
+def read_signals(message: BaseMessage, *, of_calls: bool = False, places: Places | None = None) -> SignalReading:
+    """Return the token signals of a response, with what they are made of and what was odd.
+
+    Reads ``response_metadata["token_signals"]`` if a backend recorded them; otherwise what the provider returned, which
+    gives ``token_logprob`` and, if alternatives came with the tokens, ``top_k`` and ``neg_entropy`` over them. A
+    response that was asked to state its confidence carries ``verbalized`` beside them, shape (1,).
+
+    Args:
+        message: the response.
+        of_calls: whether it votes for its tool calls. Then only the tokens of their names and arguments are read, if
+            they can be told from the others; else all, as of any other response.
+        places: where its text has the answer and the last step, for a score over their tokens; None looks for none.
+
+    Raises:
+        LogprobsUnavailable: none were returned, or they cannot be what they claim, and no confidence was stated. Never
+            a zero instead.
+    """
+    if VERBALIZED_CONFIDENCE not in message.response_metadata:
+        return _read_tokens(message, of_calls=of_calls, places=places)
+    stated = message.response_metadata[VERBALIZED_CONFIDENCE]
+    is_stated = isinstance(stated, int | float) and not isinstance(stated, bool) and 0 <= stated <= 1
+    try:
+        reading = _read_tokens(message, of_calls=of_calls, places=places)
+    except LogprobsUnavailable as error:
+        if not is_stated:
+            raise LogprobsUnavailable(f"{_NOT_STATED}; and {error}") from None
+        reading = SignalReading({}, withheld=dict.fromkeys(SIGNALS, str(error)))
+    if not is_stated:
+        return replace(reading, withheld={**reading.withheld, VERBALIZED: _NOT_STATED})
+    return replace(reading, signals={**reading.signals, VERBALIZED: np.array([float(stated)])})
+
+
+def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
+    """Return the log-probabilities of a response's tokens and of their alternatives, from any provider's payload.
+
+    Raises:
+        LogprobsUnavailable: none were returned, or they cannot be what they claim.
+    """
+    return _checked(tokens_of(message.response_metadata), message)
+
+
+def count_tokens(metadata: Mapping[str, Any]) -> int:
+    """Return the number of tokens that a response's signals or log-probabilities are of; 0 if there are none."""
+    recorded = metadata.get(TOKEN_SIGNALS)
+    if isinstance(recorded, Mapping) and recorded:
+        return int(np.size(next(iter(recorded.values()))))
+    with suppress(LogprobsUnavailable):
+        return len(tokens_of(metadata))
+    return 0
+
+
+def token_lengths(message: BaseMessage) -> list[int] | None:
+    """Return how many characters of the message's text each generated token spells; their sum is the text's length.
+
+    A token that spells nothing of the text has 0: one of the reasoning before it, an end token, a stop string. So has
+    the rest of a character that is split over several tokens: it counts for the one in which it begins.
+
+    Returns:
+        As many numbers as tokens were generated; None if the provider or backend does not say what they spell, or they
+        do not spell the text. If only some tokens carry a signal there are more numbers than values.
+    """
+    metadata = message.response_metadata
+    with suppress(LogprobsUnavailable):
+        pieces = recorded_pieces(metadata) if metadata.get(TOKEN_SIGNALS) else _spelled(tokens_of(metadata))
+        return lengths_in(str(message.text), pieces) if pieces else None
+    return None
+
+
+def _read_tokens(message: BaseMessage, *, of_calls: bool, places: Places | None) -> SignalReading:
+    """The signals of all tokens, with the spans of the answer; or of the tokens alone that spell the calls."""
+    calls = message.tool_calls if of_calls and isinstance(message, AIMessage) else []
+    read = _recorded if message.response_metadata.get(TOKEN_SIGNALS) else _computed
+    reading, pieces, kept = read(message, spelled=bool(calls or places))
+    if not pieces or any(values.shape != kept.shape for values in reading.signals.values()):
+        return reading
+    if places and not calls:
+        return replace(reading, spans=spans_of(pieces, places, kept))
+    mask = tokens_of_calls(pieces, calls)
+    if mask is None or not (mask := mask[kept]).any():
+        return reading
+    every = (0, int(np.count_nonzero(mask)))
+    signals = {name: values[mask] for name, values in reading.signals.items()}
+    return replace(reading, signals=signals, spans=Spans(every, every))
+
+
+def _recorded(message: BaseMessage, *, spelled: bool) -> _Read:
+    """The signals that a backend computed itself, what each token spells, and the tokens that have a signal: all."""
+    metadata = message.response_metadata
+    info = metadata.get(TOKEN_SIGNALS_INFO)
+    known = info if isinstance(info, Mapping) else {}
+    try:
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is reported where it is scored
+            signals: Signals = {
+                str(name): np.asarray(values, dtype=np.float32) for name, values in metadata[TOKEN_SIGNALS].items()
+            }
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise LogprobsUnavailable(f"the recorded token_signals are no lists of numbers: {error}") from None
+    top_k, vocabulary = (
+        value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+        for value in (known.get("top_k"), known.get("vocabulary_size"))
+    )
+    k = {"top_k": top_k, "neg_entropy": vocabulary}
+    k_of = {name: n for name, n in k.items() if n is not None and name in signals}
+    pieces = recorded_pieces(metadata) if spelled else None
+    return SignalReading(signals, k_of, vocabulary_size=vocabulary), pieces, np.arange(len(pieces or ()))
+
+
+def _computed(message: BaseMessage, *, spelled: bool) -> _Read:
+    """The signals that a provider's log-probabilities give, what each token spells, and the tokens that have one."""
+    tokens = tokens_of(message.response_metadata)
+    found = _checked(tokens, message)
+    names = [name for name in ("top_k", "token_logprob", "neg_entropy") if name not in found.withheld]
+    signals = signals_from_alternatives(found.chosen, found.alternatives, signals=names)
+    # If each token is the least likely of its alternatives, these may be k + 1: k and the token, which is not among
+    # them. Only an answer of a token or two can look like that.
+    unsure = found.k > 1 and bool((found.chosen <= found.alternatives[:, -1]).all())
+    k: dict[str, int] = {} if unsure else {name: found.k for name in signals if name != "token_logprob"}
+    reading = SignalReading(signals, k=k, withheld=found.withheld, notices=found.notices)
+    return reading, _spelled(tokens) if spelled else None, found.places
+
+
+def _checked(tokens: Sequence[Token], message: BaseMessage) -> TokenLogprobs:
+    if not tokens:
+        raise LogprobsUnavailable(_why_none(message))
+    return check_logprobs(tokens, text=str(message.text))
+
+
+def _spelled(tokens: Sequence[Token]) -> list[bytes] | None:
+    """What each of the provider's tokens spells; None if that is not said of all."""
+    pieces = [token.spelled for token in tokens if token.spelled is not None]
+    return pieces if len(pieces) == len(tokens) else None
+
+
+def _why_none(message: BaseMessage) -> str:
+    if refused := message.response_metadata.get(LOGPROBS_REFUSED):
+        return f"the model's server refuses logprobs: {refused}"
+    if isinstance(message, AIMessage) and not message.text:
+        usage: Mapping[str, Any] = message.usage_metadata or {}
+        thought = (usage.get("output_token_details") or {}).get("reasoning")
+        if thought:
+            return (
+                f"the model spent {thought} tokens on reasoning, for which it returned no log-probabilities, and "
+                "answered nothing; allow it more tokens"
+            )
+        if message.tool_calls:
+            return (
+                f"the response is a tool call, and no log-probabilities came for it; where that is possible, {_REQUEST}"
+            )
+    return f"the response carries no token logprobs; {_REQUEST}"
