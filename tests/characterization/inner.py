@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from langchain_reasc_lab import rules
+
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.fields import ByField
 from langchain_reasc.method.odds import LogisticOdds
-from langchain_reasc.method.rules import RULES, rule_named
 
 __all__ = ["by_field", "logistic_odds", "other_rules", "statistics"]
 
@@ -28,9 +29,12 @@ def by_field(rule: Any, tolerance: Mapping[str, float]) -> Any:
 
 def other_rules() -> dict[str, Any]:
     """The rules of other people, by the name that accounts call them by."""
-    needed: dict[str, dict[str, object]] = {
-        "cges": {"mean": 1.0, "std": 0.5, "slope": 2.0, "intercept": 0.5},
-        "l_aggregated": {"priors": ((0.8, 0.2), (0.5, 0.3, 0.2))},
-    }
-    public = {"fixed_budget", "asc", "esc", "reasc", "finite_horizon", "cannot_catch_up", "bayesian_vote"}
-    return {name: rule_named(name, needed.get(name)) for name in RULES if name not in public}
+    made = [
+        rules.CGES(logistic_odds(1.0, 0.5, 2.0, 0.5)),
+        rules.LAggregated(((0.8, 0.2), (0.5, 0.3, 0.2))),
+        rules.MajorityCertificate(),
+        rules.CISC(),
+        rules.DeepConfFilter(),
+        rules.DistriVoting(),
+    ]
+    return {rule.name: rule for rule in made}
