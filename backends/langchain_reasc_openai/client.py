@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from openai import APIError
 from pydantic import PrivateAttr, SecretStr
 
-from langchain_reasc.models.integrations import LogprobsMemory
+from langchain_reasc.models.refusal import LogprobsMemory
 from langchain_reasc_openai.langchain_openai_internals import AdaptedChatOpenAI
 
 __all__ = ["WHOLE", "ServerClient", "keyless", "without_logprobs"]
@@ -53,8 +53,11 @@ class ServerClient(AdaptedChatOpenAI):
                 async for chunk in streaming(**kwargs):
                     yield chunk
                 return
-            ask, without = partial(streaming, **kwargs), partial(streaming, **without_logprobs(kwargs))
-            async with aclosing(self.logprobs_memory.astream(ask, without)) as chunks:
+
+            def request(with_logprobs: bool) -> AsyncIterator[ChatGenerationChunk]:
+                return streaming(**(kwargs if with_logprobs else without_logprobs(kwargs)))
+
+            async with aclosing(self.logprobs_memory.astream(request)) as chunks:
                 async for chunk in chunks:
                     yield chunk
 
@@ -70,7 +73,7 @@ class ServerClient(AdaptedChatOpenAI):
             if not kwargs.get("logprobs"):
                 return await answer(**kwargs)
             return await self.logprobs_memory.agenerate(
-                partial(answer, **kwargs), partial(answer, **without_logprobs(kwargs))
+                lambda with_logprobs: answer(**(kwargs if with_logprobs else without_logprobs(kwargs)))
             )
 
 

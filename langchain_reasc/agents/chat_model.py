@@ -38,7 +38,7 @@ from langchain_reasc.agents.stand_in import StandIn
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
-from langchain_reasc.models.integrations import leaves
+from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.ballot import DeservesVote
 from langchain_reasc.runnable.question import Question, SpendingListener
 from langchain_reasc.runnable.result import ReASCResult

@@ -22,7 +22,7 @@ from langchain_reasc.agents.decision_types import (
 )
 from langchain_reasc.answers import Extractor
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.named import ModelOrName, model_of
+from langchain_reasc.models.prepared import ModelOrName, model_of
 from langchain_reasc.runnable.face import VoteFields
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.result import ReASCResult

@@ -9,7 +9,7 @@ from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
 from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.answers.tool_schemas import STRUCTURE
-from langchain_reasc.models.integrations import integration_of, leaves
+from langchain_reasc.models.wrappers import leaves
 
 __all__ = [
     "chat_model_inside",
@@ -62,9 +62,7 @@ def demands_call(arguments: Mapping[str, Any]) -> bool:
 def may_call_tools(model: Runnable[Any, Any], arguments: Mapping[str, Any]) -> bool:
     """Whether a response may call tools: some are bound to the model or set on it, and it is free to call them."""
     return _tool_choice(arguments) != "none" and any(
-        integration_of(leaf.model).given(leaf.model, leaf.arguments, name)
-        for leaf in leaves(model, arguments)
-        for name in ("tools", "functions")
+        leaf.given(name) for leaf in leaves(model, arguments) for name in ("tools", "functions")
     )
 
 

@@ -13,7 +13,7 @@ from langchain_reasc.agents.inner import chat_model_inside, name_of, told_of
 from langchain_reasc.answers import ToolVotes
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.integrations import is_configurable
+from langchain_reasc.models.wrappers import is_configurable
 from langchain_reasc.runnable.face import Face
 
 __all__ = ["StandIn"]

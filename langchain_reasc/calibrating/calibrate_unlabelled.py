@@ -16,7 +16,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.daemons import DaemonExecutor
-from langchain_reasc.models.named import ModelOrName
+from langchain_reasc.models.prepared import ModelOrName
 from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.progress import Progress, shown
 

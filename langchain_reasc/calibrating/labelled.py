@@ -30,10 +30,8 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Response
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
-from langchain_reasc.models.inputs import to_messages
 from langchain_reasc.models.logprobs import SignalReading, read_signals
-from langchain_reasc.models.named import ModelOrName
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import ModelOrName, PreparedModel, to_messages
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
 

@@ -21,7 +21,7 @@ from langchain_reasc.data.fields import references_of
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.models.named import ModelOrName, model_of
+from langchain_reasc.models.prepared import ModelOrName, model_of
 from langchain_reasc.pools.asking import Answered, Asked, Asking, each_question
 from langchain_reasc.pools.reading import read_pool
 from langchain_reasc.pools.record import record_pool

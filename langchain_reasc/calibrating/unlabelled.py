@@ -23,8 +23,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
-from langchain_reasc.models.inputs import to_messages
-from langchain_reasc.models.named import ModelOrName
+from langchain_reasc.models.prepared import ModelOrName, to_messages
 from langchain_reasc.runnable.observing import Finished, observed
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.question import Question

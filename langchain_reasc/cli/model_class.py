@@ -93,7 +93,7 @@ def chat_model_class(path: str) -> "type[BaseChatModel]":
 
 
 def _imported(name: str) -> Any:
-    from langchain_reasc.models.integrations.known import KNOWN
+    from langchain_reasc.models.integrations import KNOWN
 
     package = name.partition(".")[0]
     if "" not in sys.path:

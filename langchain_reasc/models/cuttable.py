@@ -26,7 +26,7 @@ from langchain_reasc.models.usage import tokens_of_text
 __all__ = ["cuttable", "is_cuttable"]
 
 if TYPE_CHECKING:
-    from langchain_reasc.models.integrations.refused import AskedLogprobs
+    from langchain_reasc.models.refusal import AskedLogprobs
 
 _ASKED: Final = "_asked_logprobs"
 ModelT = TypeVar("ModelT", bound=BaseChatModel)

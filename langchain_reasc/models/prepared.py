@@ -1,17 +1,22 @@
-"""What samples are drawn from: a chat model, unwrapped from its bindings and made safe to sample."""
+"""What samples are drawn from: a chat model, unwrapped from its bindings and made safe to sample.
 
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+Safe means that each response is a fresh one, comes alone, and has the log-probabilities that the decision reads.
+"""
+
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, cast
+from functools import cached_property, partial
+from typing import Any, Final, cast, get_args
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableWithFallbacks
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
+from pydantic import ValidationError
 
 from langchain_reasc.answers import schemas_of
 from langchain_reasc.answers.objects import Schema
@@ -19,27 +24,32 @@ from langchain_reasc.answers.tool_schemas import text_schema_of
 from langchain_reasc.calibration.asked import FixedPrompt, confidence_part
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.complaints import findings
+from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.contract import ParallelSampler
-from langchain_reasc.models.integrations import (
+from langchain_reasc.models.cuttable import cuttable
+from langchain_reasc.models.integrations import is_known
+from langchain_reasc.models.own_copy import own_copy
+from langchain_reasc.models.refusal import AskedLogprobs, logprobs_memory
+from langchain_reasc.models.stated import asking, instruction
+from langchain_reasc.models.wrappers import (
+    PASSED_ON,
+    AnyRunnable,
+    Leaf,
     PerConfig,
-    asks_for_logprobs,
-    findings,
-    integration_of,
+    inside,
     is_configurable,
     leaves,
-    moved_seed,
-    own_copy,
-    prepared,
-    reason_for_no_logprobs,
-    reason_for_not_asking,
-    signals_of,
-    without_n,
+    rewrapped,
+    streams,
 )
-from langchain_reasc.models.named import ModelOrName, model_of
-from langchain_reasc.models.stated import asking, instruction
 
-__all__ = ["PreparedModel"]
+__all__ = ["ModelOrName", "PreparedModel", "model_of", "to_messages"]
+
+ModelOrName = Runnable[LanguageModelInput, Any] | str
+"""A chat model, or its name as LangChain's ``init_chat_model`` takes it: ``"openai:gpt-4o-mini"``."""
+_GREEDY: Final = 1e-6  # ChatGroq turns a temperature of 0 into 1e-8
+_REGISTER: Final = "if it returns some, say so with langchain_reasc.register_integration"
 
 
 @dataclass(frozen=True)
@@ -52,17 +62,17 @@ class PreparedModel:
         kwargs: the arguments of every call.
         config: the config of every call.
         notices: what the caller should know of the model: what makes its samples the same, what was switched off.
-        no_logprobs: why no confidence can be had from it, where that is known beforehand.
-        unasked: why it was not asked for logprobs, although they are read and nobody said that it has none.
+        no_logprobs: why no confidence can be had from it, if that is known beforehand.
+        unasked: why it was not asked for logprobs, although they are read and it is not known to have none.
         logprobs_wanted: whether the user asked for logprobs, and so finds them in the winning message.
-        per_config: what it is under a call's config, where that decides; ``model`` is then what it is without one, and
-            the rest is known once it is :meth:`resolved`.
+        per_config: what it is under a call's config, if that decides; ``model`` is then what it is without one, and the
+            rest is known once it is :meth:`resolved`.
         later: the arguments that were bound before it is resolved.
-        quiet: whether its calls are told to no handler, because one run around them all is.
+        quiet: whether its calls reach no handler, because one run around them all does.
         ask_confidence: whether it is asked to state how confident it is, see :mod:`langchain_reasc.models.stated`.
         origin: the user's model, of which this is a copy; of one inside wrappers, that one.
-        live: the same model for a response that is passed on while it comes, and whose confidence nobody reads; None
-            where none is.
+        live: the same model for a response that is passed on while it comes, and whose confidence is not read; None
+            if there is none.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -97,14 +107,14 @@ class PreparedModel:
                 one, if it is anything then, and must be :meth:`resolved` for each call.
             logprobs: whether confidences will be read, so that a model which can return logprobs is asked to.
             required: whether a response without them is of no use; else a server that refuses them is asked without.
-            quiet: whether its calls are told to no handler, the model's own neither.
+            quiet: whether its calls reach no handler, the model's own neither.
             ask_confidence: whether the model is asked to state its confidence in its response.
             **kwargs: further arguments of every call; they win over bound ones.
         """
         model = model_of(model)
         origin = _innermost(model)
 
-        def prepare(one: Runnable[LanguageModelInput, Any]) -> "PreparedModel":
+        def prepare(one: AnyRunnable) -> "PreparedModel":
             # In a context of its own, or callbacks of a run around it would be taken for bound ones.
             make = partial(cls._of_one, one, quiet=quiet, kwargs=kwargs)
             ready = Context().run(make, logprobs=logprobs, required=required)
@@ -119,20 +129,13 @@ class PreparedModel:
         try:
             default = per_config.under({})
         except ConfigurationError:  # only the config of a call says what it is
-            return cls(
-                model,
-                without_n(kwargs),
-                per_config=per_config,
-                quiet=quiet,
-                ask_confidence=ask_confidence,
-                origin=origin,
-            )
+            default = cls(model, _without_n(kwargs), quiet=quiet, ask_confidence=ask_confidence, origin=origin)
         return replace(default, notices=(), no_logprobs=None, unasked=None, per_config=per_config)
 
     @classmethod
     def _of_one(
         cls,
-        model: Runnable[LanguageModelInput, Any],
+        model: AnyRunnable,
         *,
         logprobs: bool,
         quiet: bool,
@@ -140,26 +143,26 @@ class PreparedModel:
         required: bool = False,
         live: bool = False,
     ) -> "PreparedModel":
-        kwargs = {**kwargs}
         config: RunnableConfig = {}
         while isinstance(model, RunnableBinding) and not model.config_factories:  # which hold listeners
             kwargs = {**model.kwargs, **kwargs}
             config = merge_configs(model.config, config)
             model = model.bound
-        ready, added = prepared(model, kwargs, logprobs=logprobs, required=required, quiet=quiet, live=live)
+        ready, added = _sampleable(model, kwargs, logprobs=logprobs, required=required, quiet=quiet, live=live)
+        found = list(leaves(model, kwargs))
         return cls(
             ready,
-            {**without_n(kwargs), **added},
+            {**_without_n(kwargs), **added},
             config,
-            findings(model, kwargs, logprobs=logprobs),
-            reason_for_no_logprobs(model, kwargs),
-            reason_for_not_asking(model, kwargs) if logprobs else None,
-            asks_for_logprobs(model, kwargs),
+            _notices(found, logprobs=logprobs),
+            _why_no_logprobs(found),
+            _why_not_asked(found) if logprobs else None,
+            any(name and leaf.given(name) for leaf in found for name in [leaf.integration.logprobs]),
             quiet=quiet,
         )
 
     def resolved(self, config: RunnableConfig) -> "PreparedModel":
-        """The model as it is under a call's config, for the samples of that call.
+        """Return the model as it is under a call's config, for the samples of that call.
 
         It is the same for every config, unless ``configurable_fields``, ``configurable_alternatives`` or
         ``init_chat_model`` leave something to it. The last few are kept, since each has a client, or a loaded file.
@@ -169,58 +172,65 @@ class PreparedModel:
         """
         return self if self.per_config is None else self.per_config.under(config).bind(self.later)
 
-    @property
-    def signals(self) -> tuple[str, ...] | None:
-        """The token signals that the model gives, those of most use first; None where nobody knows."""
-        return None if self.per_config else signals_of(self.model, self.kwargs)
-
     def bind(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
-        """The same source with further arguments for every call."""
+        """Return the same model with further arguments for every call."""
         if not kwargs:
             return self
         every = {**self.kwargs, **kwargs}
         if self.per_config is not None:
-            return replace(self, kwargs=without_n(every), later={**self.later, **kwargs})
-        notices = dict.fromkeys([*self.notices, *findings(self.model, every, logprobs=False)])
+            return replace(self, kwargs=_without_n(every), later={**self.later, **kwargs})
+        notices = dict.fromkeys([*self.notices, *_notices(list(leaves(self.model, every)), logprobs=False)])
         wanted = self.logprobs_wanted or bool(kwargs.get("logprobs"))
         live = self.live and self.live.bind(kwargs)
-        return replace(self, kwargs=without_n(every), notices=tuple(notices), logprobs_wanted=wanted, live=live)
+        return replace(self, kwargs=_without_n(every), notices=tuple(notices), logprobs_wanted=wanted, live=live)
+
+    @cached_property
+    def _leaves(self) -> Sequence[Leaf]:
+        return tuple(leaves(self.model, self.kwargs))
 
     @property
+    def signals(self) -> tuple[str, ...] | None:
+        """The token signals that the model gives, those of most use first; None if that is not known."""
+        if self.per_config or not self._leaves or not all(is_known(leaf.model) for leaf in self._leaves):
+            return None
+        first, *others = map(_signals, self._leaves)
+        return tuple(name for name in first if all(name in other for other in others))
+
+    @cached_property
     def schemas(self) -> dict[str, dict[str, Any]] | None:
-        """Tool -> schema of its arguments, of the tools that are bound; None where none are, as far as can be seen."""
+        """Tool -> schema of its arguments, of the tools that are bound; None if none are, as far as can be seen."""
         tools = self.kwargs.get("tools")
         return schemas_of(tools) if tools else None
 
-    @property
+    @cached_property
     def text_schema(self) -> Schema | None:
         """The schema that the text of each response is held to, as far as can be seen."""
         return text_schema_of(self.kwargs)
 
-    @property
+    @cached_property
     def streams(self) -> bool:
         """Whether a sample can be read as a stream (and so be cut off in the middle)."""
-        return _streams(self.model)
+        return streams(self.model)
 
-    @property
+    @cached_property
     def names_end(self) -> bool:
         """Whether each stream of it ends with a reason; one without was broken off."""
-        return isinstance(self.model, BaseChatModel) and integration_of(self.model).names_end
+        return isinstance(self.model, BaseChatModel) and self._leaves[0].integration.names_end
 
     @property
     def sampler(self) -> ParallelSampler | None:
-        """The model, where it samples in parallel itself; one with fallbacks only looks like its first model."""
+        """The model, if it samples in parallel itself; one with fallbacks only looks like its first model."""
         return self.model if isinstance(self.model, BaseChatModel) and isinstance(self.model, ParallelSampler) else None
 
     def stream(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Generator[BaseMessage]:
-        """One sample, token by token, from a copy of the model that no other sample uses (where that matters)."""
+        """Stream one sample, from a copy of the model that no other sample uses (if that matters)."""
         with own_copy(self.model) as own:
             yield from own.stream(messages, config, **kwargs)
 
     async def astream(
         self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any
     ) -> AsyncGenerator[BaseMessage]:
-        """The asynchronous :meth:`stream`."""
+        """Stream one sample asynchronously."""
         with own_copy(self.model) as own:
             stream = cast("AsyncGenerator[BaseMessage]", own.astream(messages, config, **kwargs))
             async with aclosing(stream):
@@ -228,17 +238,17 @@ class PreparedModel:
                     yield chunk
 
     def invoke(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Any:
-        """One sample as a whole, from such a copy."""
+        """Return one sample as a whole, from such a copy."""
         with own_copy(self.model) as own:
             return own.invoke(messages, config, **kwargs)
 
     async def ainvoke(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Any:
-        """The asynchronous :meth:`invoke`."""
+        """Return one sample as a whole asynchronously."""
         with own_copy(self.model) as own:
             return await own.ainvoke(messages, config, **kwargs)
 
     def asked(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """What it is really given for a prompt: that, or the prompt with the wish for a stated confidence."""
+        """Return what it is really given for a prompt, to which the request to state a confidence may be added."""
         return asking(messages, tools=self._has_tools) if self.ask_confidence else list(messages)
 
     @property
@@ -246,11 +256,21 @@ class PreparedModel:
         return bool(self.kwargs.get("tools"))
 
     def call_kwargs(self, index: int) -> dict[str, Any]:
-        """The arguments of sample ``index``: a seed that is set is moved on, or all samples would be the same."""
-        return {**self.kwargs, **moved_seed(self.model, self.kwargs, index)}
+        """Return the arguments of sample ``index``: a seed that is set is moved on, or all samples would be the same.
+
+        Models that fall back on one another must call the seed the same, since they get the same arguments.
+        """
+        if len({leaf.integration.seed for leaf in self._leaves}) != 1 or not all(leaf.reached for leaf in self._leaves):
+            return {**self.kwargs}
+        first = self._leaves[0]
+        move, seed = first.integration.seed, _seed(first)
+        if move is None or not isinstance(seed, int):
+            return {**self.kwargs}
+        moved = {move: seed + index} if isinstance(move, str) else move(first.model, first.arguments, seed + index)
+        return {**self.kwargs, **moved}
 
     def call_config(self, config: RunnableConfig, index: int) -> RunnableConfig:
-        """The config of sample ``index``. LangGraph shows no tokens of runs tagged ``nostream``."""
+        """Return the config of sample ``index``. LangGraph shows no tokens of runs tagged ``nostream``."""
         above = cast(RunnableConfig, {key: value for key, value in config.items() if key not in ("run_name", "run_id")})
         merged = merge_configs(self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]})
         return {**merged, "callbacks": []} if self.quiet else merged
@@ -262,15 +282,14 @@ class PreparedModel:
         prompt: FixedPrompt | None = None,
         answer: Any = None,
     ) -> Fingerprint:
-        """What a calibration measured on this source would hold for.
+        """Return what a calibration measured on this model would hold for.
+
+        Little is known of a model that is not a chat model, or that a call's config has yet to settle.
 
         Args:
             messages: the messages of a call, of which the system messages are compared.
             prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
             answer: where the answer is in a response.
-
-        Returns:
-            It; little is known of a model that is not a chat model, or that a call's config has yet to settle.
         """
         asks = confidence_part(instruction(tools=self._has_tools)) if self.ask_confidence else None
         if not isinstance(self.model, BaseChatModel) or self.per_config is not None:
@@ -279,15 +298,231 @@ class PreparedModel:
         return own.model_copy(update={"ask_confidence": asks})
 
 
-def _innermost(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
+    """Return the model itself; a name makes a new one, with the provider's own defaults and API key.
+
+    Raises:
+        ConfigurationError: no provider is known for the name, or the provider refuses it.
+        MissingExtraError: ``langchain`` is not installed, which knows the names.
+        ImportError: the provider's package is not installed; the message names it.
+    """
+    if not isinstance(given, str):
+        return given
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        raise missing_extra("agents", "langchain") from error
+    try:
+        if not given.strip():
+            raise ValueError("it is empty")
+        return init_chat_model(given)
+    except ValidationError as error:  # whose text would show the values, API keys too
+        why, cause = "; ".join(findings(error, values=False)), None
+    except ValueError as error:
+        why, cause = str(error).partition("\n")[0].rstrip("."), error
+    raise ConfigurationError(
+        f"no chat model can be made of the name {given!r} ({why}); write the provider before it, as in "
+        "'openai:gpt-4o-mini', or give the chat model itself"
+    ) from cause
+
+
+def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
+    """Return whatever a chat model takes as messages.
+
+    Raises:
+        ConfigurationError: not a string, message list or prompt value, or an empty one.
+    """
+    if isinstance(value, str):
+        return [HumanMessage(value)]
+    if isinstance(value, PromptValue):
+        messages = value.to_messages()
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        messages = convert_to_messages(value)
+    else:
+        raise ConfigurationError(
+            f"the input must be a string, a list of messages or a prompt value, got {type(value).__name__}"
+        )
+    if not messages:
+        raise ConfigurationError("the input holds no message")
+    return messages
+
+
+def _innermost(model: AnyRunnable) -> AnyRunnable:
     while isinstance(model, RunnableBindingBase):
         model = model.bound
     return next((leaf.model for leaf in leaves(model, {})), model)
 
 
-def _streams(model: Runnable[Any, Any]) -> bool:
-    if isinstance(model, RunnableBindingBase):
-        return _streams(model.bound)
-    if isinstance(model, RunnableWithFallbacks):
-        return all(map(_streams, model.runnables))
-    return isinstance(model, BaseChatModel) and model.disable_streaming is not True
+# Making a model safe to sample ---------------------------------------------------------------------------------------
+
+
+def _sampleable(
+    model: AnyRunnable,
+    arguments: Mapping[str, Any],
+    *,
+    logprobs: bool,
+    required: bool = False,
+    quiet: bool = False,
+    live: bool = False,
+    whole: bool = False,
+) -> tuple[AnyRunnable, dict[str, Any]]:
+    """A copy that can be sampled, and the arguments to add to those of its calls.
+
+    Args:
+        model: a chat model, wrapped or not, with nothing left to configure; any other Runnable is left as it is.
+        arguments: what is bound to its calls.
+        logprobs: whether confidences will be read.
+        required: whether a response without them is of no use; else a server that refuses them is asked without.
+        quiet: whether the callbacks set on chat models are taken off.
+        live: whether a response is passed on while it comes. Then also a model that samples in parallel in its own way
+            is streamed, and one inside a wrapper.
+        whole: whether its responses are taken whole, as those of a model inside a wrapper are. LangChain would still
+            stream them inside, where a handler listens for tokens, and complete the arguments of calls cut in half.
+    """
+    if isinstance(model, BaseChatModel):
+        leaf = Leaf(model, arguments)
+        request = _logprobs_request(leaf) if logprobs else {}
+        fields, annotations = _safe_fields(leaf, whole=whole, logprobs=logprobs), type(model).model_fields
+        by_field = {key for key in request if key in annotations and _fits(annotations[key].annotation, request[key])}
+        fields |= {name: request[name] for name in by_field}
+        if quiet:
+            fields |= {"callbacks": None, "verbose": False}
+        added = {name: value for name, value in leaf.integration.arguments.items() if name not in arguments}
+        added |= {name: value for name, value in request.items() if name not in by_field}
+        copy = model.model_copy(update=fields)
+        if isinstance(copy, ParallelSampler) and not live:
+            return copy, added
+        return cuttable(copy, _asked_logprobs(leaf, required=required) if logprobs else None), added
+
+    sampleable = partial(_sampleable, logprobs=logprobs, required=required, quiet=quiet, live=live, whole=not live)
+    if isinstance(model, RunnableBindingBase):  # a retry, say
+        bound, added = sampleable(model.bound, {**model.kwargs, **arguments})
+        return model.model_copy(update={"bound": bound, "kwargs": {**_without_n(model.kwargs), **added}}), {}
+    if not (wrapped := inside(model)):
+        return model, {}
+    given = {} if isinstance(model, RunnableSequence) else arguments
+    each = [sampleable(one, given) for one in wrapped]  # which do not all take the same arguments
+    return rewrapped(model, [copy.bind(**added) if added else copy for copy, added in each]), {}
+
+
+def _safe_fields(leaf: Leaf, *, whole: bool, logprobs: bool) -> dict[str, Any]:
+    """The fields to change on a copy of a chat model, so that each response is fresh, comes alone, and with usage."""
+    model, integration, names = leaf.model, leaf.integration, type(leaf.model).model_fields
+    fields: dict[str, Any] = {"cache": False}  # the global cache would return one sample n times
+    if "stream_usage" in names:
+        fields["stream_usage"] = True
+    if integration.n and isinstance(getattr(model, integration.n, None), int):
+        fields[integration.n] = 1
+    passed_on: dict[str, Any] = {name: getattr(model, name) for name in PASSED_ON if name in names}
+    fields |= {name: value for name, value in _without_n(passed_on).items() if value != passed_on[name]}
+    if whole or (logprobs and not integration.streams_logprobs):
+        fields |= {"disable_streaming": True, **({"streaming": False} if "streaming" in names else {})}
+    return fields
+
+
+def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a call for one response: several in one stream cannot be told apart, nor cut off one by one."""
+    return {
+        name: _without_n(value) if name in PASSED_ON and isinstance(value, Mapping) else value
+        for name, value in arguments.items()
+        if name != "n"
+    }
+
+
+def _logprobs_request(leaf: Leaf) -> dict[str, Any]:
+    """What has to be added so that a model returns logprobs, with as many alternatives as it can.
+
+    A number the user chose is kept, and so is ``logprobs=False`` of the call.
+    """
+    integration = leaf.integration
+    name, top, most = integration.logprobs, integration.top_logprobs, integration.max_top_logprobs
+    if name is None or leaf.arguments.get(name, True) is False:
+        return {}
+    wanted, count = leaf.given(name), leaf.given(top or "top_logprobs")
+    if top is None:
+        number = wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else count
+        return {name: most if number is None else number}
+    return ({} if wanted else {name: True}) | ({} if count is not None else {top: most})
+
+
+def _asked_logprobs(leaf: Leaf, *, required: bool) -> AskedLogprobs | None:
+    """How a model is asked for logprobs, in case its server refuses."""
+    integration, fields = leaf.integration, type(leaf.model).model_fields
+    if integration.logprobs is None:
+        return None
+    names = frozenset(name for name in (integration.logprobs, integration.top_logprobs) if name)
+    unasked = {name: fields[name].get_default(call_default_factory=True) for name in names & fields.keys()}
+    return AskedLogprobs(logprobs_memory(leaf.model), names, unasked, required=required)
+
+
+def _fits(annotation: Any, value: Any) -> bool:
+    """Whether a field takes a value: one that says yes or no takes no number in place of yes."""
+    return isinstance(value, bool) or int in (annotation, *get_args(annotation))
+
+
+# What the caller should know of how a model was set up ---------------------------------------------------------------
+
+
+def _notices(found: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]:
+    """What makes the samples of a model the same, or its confidence unreadable; each once."""
+    notices: dict[str, None] = {}  # an ordered set
+    for leaf in found:
+        without = leaf.integration.no_logprobs if logprobs else None
+        for notice in (*_sampling_notices(leaf), *([f"no confidence: {without}"] if without else [])):
+            notices[f"{type(leaf.model).__name__}: {notice}"] = None
+    if len({leaf.integration.seed for leaf in found}) > 1 and any(_seed(leaf) is not None for leaf in found):
+        mixed = "the seed is the same for every sample, since models that fall back on one another name it differently"
+        notices[mixed] = None
+    return tuple(notices)
+
+
+def _sampling_notices(leaf: Leaf) -> Iterator[str]:
+    integration = leaf.integration
+    for name, greedy in (("temperature", (0, _GREEDY)), ("top_p", (0, _GREEDY)), ("top_k", (1, 1))):
+        value = _number(leaf.given(name))
+        if value is not None and greedy[0] <= value <= greedy[1]:
+            yield (
+                f"{name}={value:g} makes every sample the same, so sampling adds cost and no evidence; "
+                "sample at a temperature of about 0.7"
+            )
+    n = _number(leaf.given(integration.n)) if integration.n else None
+    if n is not None and n > 1:
+        yield f"n={n:g} was set aside; every sample is a request of its own, so that it can be cut off"
+    body = leaf.arguments.get("extra_body", getattr(leaf.model, "extra_body", None))  # laid over what the call says
+    fixed = isinstance(body, Mapping) and integration.seed is not None and integration.seed_name in body
+    seed = _seed(leaf)
+    if seed is not None and (integration.seed is None or not leaf.reached or fixed):
+        yield f"seed={seed} cannot be moved on from sample to sample, which makes them all the same; leave it out"
+
+
+def _seed(leaf: Leaf) -> Any:
+    return leaf.given(leaf.integration.seed_name)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _why_no_logprobs(found: Sequence[Leaf]) -> str | None:
+    """Why no confidence can come from a model, where that is known before anything is paid for."""
+    if not found or not all(leaf.integration.no_logprobs for leaf in found):
+        return None
+    name, why = type(found[0].model).__name__, found[0].integration.no_logprobs
+    return f"{name} returns no logprobs: {why}; {_REGISTER}"
+
+
+def _why_not_asked(found: Sequence[Leaf]) -> str | None:
+    """Why a model is not asked for logprobs, which it might return all the same: nobody knows its class."""
+    if not found or any(leaf.integration.logprobs or is_known(leaf.model) for leaf in found):
+        return None
+    return (
+        f"{type(found[0].model).__name__} was not asked for them, since the class is not known and has no fields named "
+        f"logprobs and top_logprobs; {_REGISTER}, or bind what asks for them"
+    )
+
+
+def _signals(leaf: Leaf) -> tuple[str, ...]:
+    own = getattr(leaf.model, "signals", None)
+    if isinstance(own, Sequence) and own:  # a model of ours, which computes them itself
+        return tuple(map(str, own))
+    return () if leaf.integration.logprobs is None else ("top_k", "token_logprob", "neg_entropy")

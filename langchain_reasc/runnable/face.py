@@ -13,8 +13,8 @@ from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
-from langchain_reasc.models.integrations import leaves
-from langchain_reasc.models.named import ModelOrName, model_of
+from langchain_reasc.models.prepared import ModelOrName, model_of
+from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.options import prepared_solver
 from langchain_reasc.runnable.recreated import Recreated

@@ -12,8 +12,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.event_loop import import_deferred, in_event_loop
-from langchain_reasc.models.named import ModelOrName
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import ModelOrName, PreparedModel
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.solver import Solver
 

@@ -15,8 +15,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.inputs import to_messages
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.stated import heard
 from langchain_reasc.sampling.parallel import aparallel, parallel
 from langchain_reasc.sampling.quiet import asteps, steps

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
-from langchain_reasc.models.integrations import Integration, register_integration, registry
+from langchain_reasc.models.integrations import Integration, register_integration
 from langchain_reasc.pools.bill import Bill, QuestionCost, Tally
 from langchain_reasc.pools.estimate import Estimate, estimate
 from langchain_reasc.pools.pool import PoolQuestion, PoolResponse
@@ -121,9 +121,8 @@ def test_the_models_own_tokenizer_counts() -> None:
     assert (counting.prompt, counting.prompt_by) == (40 * 20, "tokenizer")
 
 
-def test_a_registered_class_counts_and_another_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_class_counts_and_another_is_not_asked() -> None:
     assert told(Counting()).prompt_by == "characters"  # it might ask its provider
-    monkeypatch.setattr(registry, "_registered", {})
     register_integration(f"{Counting.__module__}.Counting")(lambda model: Integration(counts_tokens=True))
     assert told(Counting()).prompt == 40 * 11
 

@@ -12,8 +12,7 @@ from runnable.fakes import TIMEOUT, Scripted
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import FailedSample
-from langchain_reasc.models.inputs import to_messages
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.sampling import Wave, drawn
 
 

@@ -14,8 +14,7 @@ from runnable.fakes import PROMPT_TOKENS, TIMEOUT, Reply, saying
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
 from langchain_reasc.models.cutoff import Cutoff, read
-from langchain_reasc.models.inputs import to_messages
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.sampling import Wave, draw
 
 MESSAGES = to_messages("q")

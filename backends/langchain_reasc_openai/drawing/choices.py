@@ -15,7 +15,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc.models.bound import ResponseBound, token_limit
-from langchain_reasc.models.integrations import LogprobsMemory
+from langchain_reasc.models.refusal import LogprobsMemory
 from langchain_reasc_openai.client import ServerClient, keyless, without_logprobs
 from langchain_reasc_openai.langchain_openai_internals import chunk_of, is_of_langchain_openai, send_streamed
 from langchain_reasc_openai.routing.attempts import Attempt
@@ -88,7 +88,9 @@ async def _events(client: Any, messages: list[BaseMessage], kwargs: dict[str, An
         send = partial(send_streamed, client, messages, stop)
         memory = client.logprobs_memory if isinstance(client, ServerClient) else LogprobsMemory()
         if kwargs.get("logprobs"):
-            opening = memory.agenerate(partial(send, kwargs), partial(send, without_logprobs(kwargs)))
+            opening = memory.agenerate(
+                lambda with_logprobs: send(kwargs if with_logprobs else without_logprobs(kwargs))
+            )
         else:
             opening = send(kwargs)
         async with await opening as response:

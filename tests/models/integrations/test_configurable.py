@@ -16,8 +16,7 @@ from servers.fake_server import Served, serving
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
-from langchain_reasc.models.inputs import to_messages
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.sampling import Wave, draw
 
 from .openai_wires import OpenAI

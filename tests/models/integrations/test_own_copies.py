@@ -16,7 +16,8 @@ from servers.fake_server import serving
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.integrations import Integration, integration_of, own_copy, registry
+from langchain_reasc.models.integrations import Integration, integration_of, register_integration
+from langchain_reasc.models.own_copy import own_copy
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Wave
 
@@ -161,15 +162,14 @@ class Counting(BaseChatModel):
 
 
 @pytest.mark.parametrize("wrap", [WRAPPINGS["plain"], WRAPPINGS["retry"]], ids=["plain", "retry"])
-def test_a_model_that_counts_its_calls_is_refused_until_it_is_registered(
-    runner: Any, wrap: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = wrap(Counting(answers=["1", "2", "3", "4"]))
+def test_a_model_that_counts_its_calls_is_refused_until_it_is_registered(runner: Any, wrap: Any) -> None:
+    answers = ["1", "2", "3", "4"]
     with pytest.raises(ConfigurationError, match=r"Counting counts its calls on itself \(given\).*own_copy=False"):
-        raise runner.wave(wave(model))[0].error
-    name = f"{Counting.__module__}.Counting"
-    monkeypatch.setitem(registry._registered, name, lambda model: Integration(logprobs=None, n=None, own_copy=False))
-    assert drawn(runner, model) == ["1", "2", "3", "4"]
+        raise runner.wave(wave(wrap(Counting(answers=answers))))[0].error
+    registered = type("Registered", (Counting,), {"__module__": __name__})
+    describe = register_integration(f"{__name__}.Registered")
+    describe(lambda model: Integration(logprobs=None, n=None, own_copy=False))
+    assert drawn(runner, wrap(registered(answers=answers))) == answers
 
 
 # Their clients are meant to be used by many threads or tasks, and what else is found in them is Python's.

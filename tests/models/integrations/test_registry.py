@@ -1,7 +1,8 @@
 """Which integration a class goes by: what is known, what users register, what packages bring."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from runnable.fakes import calibration, openai_token, saying
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.models.integrations import Integration, integration_of, register_integration, registry
+from langchain_reasc.models import integrations
+from langchain_reasc.models.integrations import KNOWN, Integration, integration_of, register_integration
 from langchain_reasc.models.prepared import PreparedModel
+
+NUMBERS = count()
 
 
 class Bare(BaseChatModel):
@@ -49,53 +53,54 @@ class Shaped(Bare):
     top_logprobs: int | None = None
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_registered() -> Iterator[None]:
-    before = dict(registry._registered)
-    yield
-    registry._registered.clear()
-    registry._registered.update(before)
-    registry._entry_points.cache_clear()
-
-
 def reasc(model: Any, **fields: Any) -> ReASCRunnable:
     return ReASCRunnable(model=model, calibration=calibration(), allow_fingerprint_mismatch=True, **fields)
+
+
+def derived(base: type[Any] = Bare) -> Any:
+    """A class of its own for each test, since what is registered stays so."""
+    return type(f"Derived{next(NUMBERS)}", (base,), {"__module__": __name__})
 
 
 def path_of(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def test_a_registered_class_is_asked_in_its_own_words(runner: Any) -> None:
-    @register_integration(path_of(Bare))
-    def bare(model: Bare) -> Integration:
-        return Integration(logprobs="ranked", top_logprobs=None, max_top_logprobs=3)
+def registered(described: Any, base: type[Any] = Bare) -> Any:
+    kind = derived(base)
+    register_integration(path_of(kind))(described if callable(described) else lambda model: described)
+    return kind
 
-    model = Bare()
+
+def test_a_registered_class_is_asked_in_its_own_words(runner: Any) -> None:
+    model = registered(Integration(logprobs="ranked", top_logprobs=None, max_top_logprobs=3))()
     assert runner.solve(reasc(model), "q").answer == "42"
     assert {kwargs["ranked"] for kwargs in model.calls} == {3}
 
 
 def test_it_holds_for_derived_classes_and_the_nearest_wins() -> None:
-    register_integration(path_of(Bare))(lambda model: Integration(max_top_logprobs=1))
-    assert integration_of(Passing()).max_top_logprobs == 1
-    register_integration(path_of(Passing))(lambda model: Integration(max_top_logprobs=2))
-    assert (integration_of(Passing()).max_top_logprobs, integration_of(Bare()).max_top_logprobs) == (2, 1)
+    base = registered(Integration(max_top_logprobs=1))
+    below = derived(base)
+    assert integration_of(below()).max_top_logprobs == 1
+    register_integration(path_of(below))(lambda model: Integration(max_top_logprobs=2))
+    assert (integration_of(below()).max_top_logprobs, integration_of(base()).max_top_logprobs) == (2, 1)
 
 
 def test_the_model_itself_may_decide() -> None:
-    register_integration(path_of(Shaped))(lambda model: Integration(max_top_logprobs=model.top_logprobs or 9))
-    assert integration_of(Shaped(top_logprobs=4)).max_top_logprobs == 4
-    assert integration_of(Shaped()).max_top_logprobs == 9
+    kind = registered(lambda model: Integration(max_top_logprobs=model.top_logprobs or 9), Shaped)
+    assert [integration_of(kind(top_logprobs=k)).max_top_logprobs for k in (4, None)] == [4, 9]
 
 
 def test_a_registration_wins_over_what_is_known() -> None:
     langchain_openai = pytest.importorskip("langchain_openai")
-    register_integration("langchain_openai.ChatOpenAI")(lambda model: Integration(max_top_logprobs=2))
-    fields = {"model": "m", "api_key": "x", "base_url": "http://127.0.0.1:9"}
-    source = PreparedModel.of(langchain_openai.ChatOpenAI(**fields), logprobs=True)
+    path, fields = "langchain_openai.ChatOpenAI", {"model": "m", "api_key": "x", "base_url": "http://127.0.0.1:9"}
+    register_integration(path)(lambda model: Integration(max_top_logprobs=2))
+    try:
+        source = PreparedModel.of(langchain_openai.ChatOpenAI(**fields), logprobs=True)
+        azure = langchain_openai.AzureChatOpenAI(api_key="x", azure_endpoint="http://127.0.0.1:9", api_version="v")
+    finally:
+        register_integration(path)(KNOWN["langchain_openai.BaseChatOpenAI"])  # type: ignore[type-var]
     assert source.model.top_logprobs == 2  # type: ignore[attr-defined]
-    azure = langchain_openai.AzureChatOpenAI(api_key="x", azure_endpoint="http://127.0.0.1:9", api_version="v")
     assert integration_of(azure).max_top_logprobs == 20
 
 
@@ -105,60 +110,66 @@ def test_only_class_paths_can_be_registered(path: Any) -> None:
         register_integration(*([path] if path else []))
 
 
-def test_what_is_registered_must_return_an_integration() -> None:
-    register_integration(path_of(Bare))(lambda model: {"n": 1})  # type: ignore[arg-type, return-value]
-    with pytest.raises(ConfigurationError, match=r"Bare must return an Integration, got dict"):
-        reasc(Bare())
-
-
-def test_what_is_registered_and_fails_is_named() -> None:
-    register_integration(path_of(Bare))(lambda model: Integration(max_top_logprobs=model.not_there))
-    with pytest.raises(ConfigurationError, match=r"registered for .*Bare failed: AttributeError.*not_there"):
-        reasc(Bare())
-
-
-def plugin(folder: Path, *, name: str, value: str, code: str) -> None:
-    """A package installed beside ours, which brings an entry point."""
-    (folder / "reasc_plugin.py").write_text(code)
-    (found := folder / "reasc_plugin-1.dist-info").mkdir()
-    (found / "METADATA").write_text("Metadata-Version: 2.1\nName: reasc-plugin\nVersion: 1\n")
-    (found / "entry_points.txt").write_text(f"[langchain_reasc.integrations]\n{name} = {value}\n")
+@pytest.mark.parametrize(
+    ("described", "says"),
+    [
+        ({"n": 1}, r"Derived\d+ must return an Integration, got dict"),
+        (
+            lambda model: Integration(n=model.not_there),
+            r"registered for .*Derived\d+ failed: AttributeError.*not_there",
+        ),
+    ],
+)
+def test_a_registration_that_is_wrong_is_named(described: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        reasc(registered(described)())
 
 
 CODE = """
-from langchain_reasc.models.integrations import Integration
+from langchain_reasc import Integration
 
 def describe(model):
     return Integration(logprobs="ranked", top_logprobs=None, max_top_logprobs=4)
 """
 
 
-def test_a_package_brings_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin(tmp_path, name=path_of(Bare), value="reasc_plugin:describe", code=CODE)
-    monkeypatch.syspath_prepend(tmp_path)
-    registry._entry_points.cache_clear()
-    model = Bare()
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """Installs a package with this code, which brings an entry point for a class."""
+
+    def install(code: str) -> Any:
+        kind = derived()
+        (tmp_path / "reasc_plugin.py").write_text(code)
+        (found := tmp_path / "reasc_plugin-1.dist-info").mkdir()
+        (found / "METADATA").write_text("Metadata-Version: 2.1\nName: reasc-plugin\nVersion: 1\n")
+        points = f"[langchain_reasc.integrations]\n{path_of(kind)} = reasc_plugin:describe\n"
+        (found / "entry_points.txt").write_text(points)
+        monkeypatch.syspath_prepend(tmp_path)
+        integrations._entry_points.cache_clear()
+        return kind()
+
+    yield install
+    sys.modules.pop("reasc_plugin", None)
+    integrations._entry_points.cache_clear()
+
+
+def test_a_package_brings_an_entry_point(plugin: Any) -> None:
+    model = plugin(CODE)
     assert reasc(model).invoke("q").response_metadata["reasc"]["answer"] == "42"
     assert {kwargs["ranked"] for kwargs in model.calls} == {4}
-    sys.modules.pop("reasc_plugin")
 
 
-def test_an_entry_point_that_does_not_load_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin(tmp_path, name=path_of(Bare), value="reasc_plugin:describe", code="import not_there_at_all")
-    monkeypatch.syspath_prepend(tmp_path)
-    registry._entry_points.cache_clear()
+def test_an_entry_point_that_does_not_load_is_named(plugin: Any) -> None:
+    model = plugin("import not_there_at_all")
     with pytest.raises(ConfigurationError, match=r"'reasc_plugin:describe' of group .* does not load: .*not_there"):
-        reasc(Bare())
+        reasc(model)
     assert integration_of(saying("1")) == Integration(logprobs=None, n=None)  # others do not suffer from it
 
 
-def test_an_unknown_class_with_openai_s_fields_is_asked_by_them() -> None:
+def test_unknown_classes_are_asked_by_openai_s_names_where_they_show_that_they_know_them(runner: Any) -> None:
     source = PreparedModel.of(Shaped(), logprobs=True)
     assert (source.model.logprobs, source.model.top_logprobs) == (True, 20)  # type: ignore[attr-defined]
     assert not source.kwargs
-
-
-def test_an_unknown_class_that_passes_arguments_on_is_asked_by_them(runner: Any) -> None:
     model = Passing()
     with pytest.raises(LogprobsUnavailable):
         runner.solve(reasc(model), "q")

@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 
-from langchain_reasc.models.integrations import integration_of, registry
-from langchain_reasc.models.integrations.known import KNOWN
+from langchain_reasc.models.integrations import KNOWN, integration_of
 
 from . import test_providers
 from .providers import PROVIDERS, README, ROWS, SECTION, WITH_LOGPROBS
@@ -36,10 +36,10 @@ def test_the_tests_it_names_are_there() -> None:
     assert named <= set(vars(test_providers))
 
 
-def test_the_example_of_a_registration_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_registered", {})
+def test_the_example_of_a_registration_works() -> None:
     own = README[README.index("### Your own chat model") :]
     code = re.findall(r"```python\n(.*?)```", own, re.DOTALL)[0]
     exec(compile(code, "README.md", "exec"), {})
-    assert registry._registered["my_package.ChatMine"](None).max_top_logprobs == 10
-    assert f'[project.entry-points."{registry.GROUP}"]' in own
+    mine = type("ChatMine", (FakeListChatModel,), {"__module__": "my_package"})
+    assert integration_of(mine(responses=[])).max_top_logprobs == 10
+    assert '[project.entry-points."langchain_reasc.integrations"]' in own

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.cuttable import cuttable, is_cuttable
-from langchain_reasc.models.integrations.registry import integration_of
+from langchain_reasc.models.integrations import integration_of
 
 __all__ = ["own_copy"]
 

@@ -1,0 +1,248 @@
+"""How the chat models of LangChain's many packages are sampled: asked for logprobs, given seeds, kept to one response.
+
+No package is imported for it: classes are known by name, in :data:`KNOWN`. :func:`register_integration` adds your own
+class, or corrects what is known of one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache, partial
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, TypeVar
+
+from langchain_core.language_models import BaseChatModel, FakeListChatModel, FakeMessagesListChatModel
+
+from langchain_reasc.exceptions import ConfigurationError
+
+__all__ = ["KNOWN", "Integration", "MovedSeed", "integration_of", "is_known", "register_integration"]
+
+MovedSeed = Callable[[BaseChatModel, Mapping[str, Any], int], dict[str, Any]]
+"""(model, arguments of the call, seed) -> the arguments that give the call this seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integration:
+    """How the chat models of one class are sampled and asked for the probabilities of their tokens.
+
+    Names are those of the class's fields; a name that is no field is an argument of each call. The defaults are those
+    of OpenAI's chat API.
+
+    Attributes:
+        logprobs: asks for log-probabilities; None if none can be had.
+        no_logprobs: why none can be had.
+        top_logprobs: asks for alternatives; None if ``logprobs`` itself takes their number.
+        max_top_logprobs: the most alternatives per token that the provider gives.
+        streams_logprobs: whether they survive streaming; if not, responses are taken whole, and run to their end.
+        n: asks for several responses in one request; None if nothing does.
+        seed: sets the random seed, so that it can be moved on from sample to sample: a name, or a function if that does
+            not do; None if nothing sets it.
+        options: an argument of a call whose dict stands in place of the fields, as Ollama's ``options``.
+        arguments: what every call is given besides, name -> value.
+        own_copy: whether each sample gets a copy of the model to itself, since a call may leave on the model what
+            another, made at the same time, reads there. False if that is known not to happen, or if calls are to find
+            what others left: a count of calls, as in LangChain's fakes, by which they say something else each time.
+        names_end: whether each stream ends with a reason, such as ``finish_reason``. One without was broken off, though
+            HTTP took it for whole, and its sample fails.
+        counts_tokens: whether ``get_num_tokens_from_messages`` counts a prompt by the model's own tokenizer, with no
+            request: most classes ask their provider, or fetch a table from the net.
+    """
+
+    logprobs: str | None = "logprobs"
+    no_logprobs: str | None = None
+    top_logprobs: str | None = "top_logprobs"
+    max_top_logprobs: int = 20
+    streams_logprobs: bool = True
+    n: str | None = "n"
+    seed: str | MovedSeed | None = "seed"
+    options: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    own_copy: bool = True
+    names_end: bool = False
+    counts_tokens: bool = False
+
+    @property
+    def seed_name(self) -> str:
+        """What a user calls the seed."""
+        return self.seed if isinstance(self.seed, str) else "seed"
+
+
+Describe = Callable[[Any], Integration]
+"""From a model of the class to how it is to be sampled; the model's own settings may matter."""
+DescribeT = TypeVar("DescribeT", bound=Describe)
+
+# No call of theirs leaves a request on the model or its clients: tests/models/integrations/test_own_copies.py looks,
+# but for ChatVertexAI, of which its code was read. All name the end of their streams.
+_Shared = partial(Integration, own_copy=False, names_end=True)
+_WithoutLogprobs = partial(_Shared, logprobs=None)
+
+
+def _ollama_seed(model: Any, arguments: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """ChatOllama takes no ``seed`` per call, only ``options``, which then stand in place of all its fields."""
+    options = arguments.get("options") or model._chat_params([], arguments.get("stop"))["options"]
+    return {"options": {**options, "seed": seed}}
+
+
+def _llama_cpp(model: BaseChatModel) -> Integration:
+    """Our llama.cpp model records exact signals; it needs no logprobs beside them. Its tokenizer is at hand."""
+    return _Shared(logprobs=None if getattr(model, "signals", ()) else "logprobs", counts_tokens=True)
+
+
+def _openai(model: BaseChatModel) -> Integration:
+    """OpenAI: top_logprobs "an integer between 0 and 20" (openai, completion_create_params.py)."""
+    if getattr(model, "use_responses_api", None):
+        return _WithoutLogprobs(no_logprobs="langchain-openai drops the logprobs of the Responses API")
+    return _Shared()
+
+
+KNOWN: Final[Mapping[str, Integration | Describe]] = {
+    "langchain_reasc_llama_cpp.ChatLlamaCpp": _llama_cpp,
+    "langchain_openai.BaseChatOpenAI": _openai,  # ChatOpenAI, AzureChatOpenAI and all built on them
+    # xai-sdk, chat.py: top_logprobs "an integer between 0 and 8".
+    "langchain_xai.ChatXAI": _Shared(max_top_logprobs=8),
+    # cerebras-cloud-sdk, completion_create_params.py: top_logprobs 0 to 20. The class streams synchronously in
+    # a way of its own, which forgets ``stream_usage``.
+    "langchain_cerebras.ChatCerebras": _Shared(arguments={"stream_options": {"include_usage": True}}),
+    # together, completion_create_params.py: ``logprobs`` is "an integer between 0 and 20". In streams it is a float per
+    # chunk (chat_completion_chunk.py), which langchain-core cannot merge.
+    "langchain_together.ChatTogether": _Shared(top_logprobs=None, streams_logprobs=False),
+    # fireworks-ai, completion_create_params.py: top_logprobs "0 <= x <= 5".
+    "langchain_fireworks.ChatFireworks": _Shared(max_top_logprobs=5),
+    "langchain_openrouter.ChatOpenRouter": _Shared(),  # openrouter, chatrequest.py: top_logprobs "(0-20)"
+    # ollama, _types.py: top_logprobs "(0-20)"; one response per request.
+    "langchain_ollama.ChatOllama": _Shared(n=None, seed=_ollama_seed, options="options"),
+    # groq, completion_create_params.py: "not yet supported by any of our models".
+    "langchain_groq.ChatGroq": _WithoutLogprobs(no_logprobs="Groq's API supports logprobs for none of its models"),
+    "langchain_mistralai.ChatMistralAI": _WithoutLogprobs(
+        no_logprobs="Mistral's API returns no logprobs", seed="random_seed"
+    ),
+    "langchain_google_genai.ChatGoogleGenerativeAI": _WithoutLogprobs(
+        no_logprobs="langchain-google-genai drops the logprobs that Gemini returns"
+    ),
+    # The class reads logprobs of whole responses only, and their number from its own field (_utils.py, chat_models.py).
+    # Google's clients name no limit; 5 is a cautious choice.
+    "langchain_google_vertexai.ChatVertexAI": _Shared(
+        top_logprobs=None, max_top_logprobs=5, streams_logprobs=False, names_end=False
+    ),
+    # Its client keeps the request that it is about to send as ``last_inputs``, where another thread replaces it.
+    "langchain_nvidia_ai_endpoints.ChatNVIDIA": _WithoutLogprobs(
+        no_logprobs="langchain-nvidia-ai-endpoints drops logprobs; ChatOpenAI with the same base_url keeps them",
+        n=None,
+        own_copy=True,
+    ),
+    "langchain_anthropic.ChatAnthropic": _WithoutLogprobs(
+        no_logprobs="Anthropic's API returns no logprobs", n=None, seed=None
+    ),
+}
+"""The chat models that are known, by class path; where each figure comes from stands beside it.
+
+``tests/models/integrations`` calls each through its own class, against a server that speaks the provider's wire format;
+the table "Chat models" in ``backends/README.md`` says the same as this one.
+"""
+
+
+def _unknown(model: BaseChatModel) -> Integration:
+    """A class that nobody registered is asked as OpenAI's if it shows that it would understand.
+
+    It does so with fields of these names, or with ``model_kwargs``, by which LangChain's integrations pass on what they
+    do not know themselves. Anything else might fail on unknown arguments.
+    """
+    fields = type(model).model_fields.keys()
+    # LangChain's fakes find their next response by a count of calls.
+    own_copy = not isinstance(model, FakeListChatModel | FakeMessagesListChatModel)
+    if {"logprobs", "top_logprobs"} <= fields or "model_kwargs" in fields:
+        return Integration(own_copy=own_copy)
+    return Integration(logprobs=None, n=None, own_copy=own_copy)
+
+
+_GROUP: Final = "langchain_reasc.integrations"
+_registered: dict[str, Describe] = {}
+
+
+def register_integration(*class_paths: str) -> Callable[[DescribeT], DescribeT]:
+    """Say how the chat models of a class, and of those derived from it, are sampled and asked for logprobs.
+
+    It wins over what is known of the class. A package does the same for its users without being imported, by an entry
+    point of the group ``langchain_reasc.integrations`` whose name is the class path.
+
+    Args:
+        *class_paths: ``package.Class`` or ``package.module.Class``. The package need not be installed.
+
+    Raises:
+        ConfigurationError: not a dotted path.
+
+    Example:
+        >>> @register_integration("my_package.ChatMine")
+        ... def chat_mine(model):
+        ...     return Integration(top_logprobs="alternatives", max_top_logprobs=5)
+    """
+    if not class_paths or not all(
+        isinstance(path, str) and "." in path and all(part.isidentifier() for part in path.split("."))
+        for path in class_paths
+    ):
+        raise ConfigurationError(f"an integration is registered by class paths, package.Class; got {class_paths!r}")
+
+    def register(describe: DescribeT) -> DescribeT:
+        _registered.update(dict.fromkeys(class_paths, describe))
+        return describe
+
+    return register
+
+
+def integration_of(model: BaseChatModel) -> Integration:
+    """Return how a chat model is sampled: by its class, by the nearest base class that is known, or as OpenAI's.
+
+    Raises:
+        ConfigurationError: a registered function or an entry point failed, or returned something else.
+    """
+    path = _known_path(type(model))
+    if path is None:
+        return _unknown(model)
+    if path not in _registered and path not in _entry_points():
+        known = KNOWN[path]
+        return known if isinstance(known, Integration) else known(model)
+    describe = _registered.get(path) or _load(_entry_points()[path])
+    try:
+        integration = describe(model)
+    except Exception as error:
+        raise ConfigurationError(f"what is registered for {path} failed: {error!r}") from error
+    if not isinstance(integration, Integration):
+        raise ConfigurationError(
+            f"what is registered for {path} must return an Integration, got {type(integration).__name__}"
+        )
+    return integration
+
+
+def is_known(model: BaseChatModel) -> bool:
+    """Return whether the class of a model, or one of its bases, has an integration."""
+    return _known_path(type(model)) is not None
+
+
+def _known_path(kind: type) -> str | None:
+    known = (_registered, _entry_points(), KNOWN)
+    return next((path for path in _class_paths(kind) if any(path in table for table in known)), None)
+
+
+@lru_cache(maxsize=256)
+def _class_paths(kind: type) -> tuple[str, ...]:
+    """The paths of a class and of its bases, nearest first: modules move, and packages re-export their classes."""
+    named = [(base.__module__.split("."), base.__qualname__) for base in kind.__mro__]
+    return tuple(".".join([*parts[:depth], name]) for parts, name in named for depth in range(len(parts), 0, -1))
+
+
+@cache
+def _entry_points() -> dict[str, EntryPoint]:
+    return {found.name: found for found in entry_points(group=_GROUP)}
+
+
+_entry_points()  # on import: it reads files, and a model may be prepared on an event loop
+
+
+def _load(found: EntryPoint) -> Describe:
+    try:
+        describe: Describe = found.load()
+    except Exception as error:
+        raise ConfigurationError(
+            f"the entry point {found.name!r} = {found.value!r} of group {_GROUP} does not load: {error!r}; "
+            "reinstall or remove the package that brings it"
+        ) from error
+    return describe

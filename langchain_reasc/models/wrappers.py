@@ -1,0 +1,204 @@
+"""The chat models inside LangChain's wrappers: bindings, retries, fallbacks, chains, and models that a config chooses.
+
+A call's config chooses or sets a model in two ways: by ``configurable_fields`` and ``configurable_alternatives`` of any
+Runnable, and by ``init_chat_model(..., configurable_fields=...)``, which makes a new chat model for every single call.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import Context
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Generic, TypeVar, cast
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.configurable import DynamicRunnable
+from pydantic import ValidationError
+
+from langchain_reasc.complaints import findings
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.integrations import Integration, integration_of
+
+__all__ = ["PASSED_ON", "Leaf", "PerConfig", "inside", "is_configurable", "leaves", "rewrapped", "streams"]
+
+PASSED_ON: Final = ("model_kwargs", "extra_body")
+"""Fields and arguments whose dicts models send on unread; what stands in ``extra_body`` wins over all else."""
+AnyRunnable = Runnable[Any, Any]
+T = TypeVar("T")
+_KEPT: Final = 4
+
+
+def inside(model: AnyRunnable) -> Sequence[AnyRunnable]:
+    """Return what a wrapper holds: the bound model, the models that fall back on one another, the steps of a chain."""
+    if isinstance(model, RunnableBindingBase):
+        return [model.bound]
+    if isinstance(model, RunnableWithFallbacks):
+        return list(model.runnables)
+    return model.steps if isinstance(model, RunnableSequence) else ()
+
+
+def rewrapped(model: AnyRunnable, new: Sequence[AnyRunnable]) -> AnyRunnable:
+    """Return the same wrapper around others, as many as are :func:`inside` it."""
+    first, *rest = new
+    if isinstance(model, RunnableBindingBase):
+        return model.model_copy(update={"bound": first})
+    if isinstance(model, RunnableWithFallbacks):
+        return model.model_copy(update={"runnable": first, "fallbacks": rest})
+    assert isinstance(model, RunnableSequence)
+    return model.model_copy(update={"first": first, "middle": rest[:-1], "last": rest[-1]})
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A chat model inside its wrappers.
+
+    Attributes:
+        model: the chat model.
+        arguments: what its wrappers bind to its calls.
+        reached: whether it gets the arguments of a call; a step of a chain does not.
+    """
+
+    model: BaseChatModel
+    arguments: Mapping[str, Any]
+    reached: bool = True
+
+    @cached_property
+    def integration(self) -> Integration:
+        """How it is sampled."""
+        return integration_of(self.model)
+
+    def given(self, name: str) -> Any:
+        """Return what the user set ``name`` to: for the call, on the model, or in the dicts it passes on unread."""
+        if name in self.arguments:
+            return self.arguments[name]
+        options = self.integration.options
+        if options and self.arguments.get(options) is not None:
+            return self.arguments[options].get(name)
+        holders = [self.arguments.get(holder, getattr(self.model, holder, None)) for holder in PASSED_ON]
+        in_kwargs, in_body = (holder.get(name) if isinstance(holder, Mapping) else None for holder in holders)
+        return next((value for value in (getattr(self.model, name, None), in_kwargs) if value is not None), in_body)
+
+
+def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
+    """Yield the chat models inside retries, bindings, fallbacks and chains, the first choice first."""
+    if isinstance(model, BaseChatModel):
+        yield Leaf(model, arguments)
+    elif isinstance(model, RunnableSequence):
+        for step in model.steps:
+            yield from (replace(leaf, reached=False) for leaf in leaves(step, {}))
+    else:
+        bound = model.kwargs if isinstance(model, RunnableBindingBase) else {}
+        for one in inside(model):
+            yield from leaves(one, {**bound, **arguments})
+
+
+def streams(model: AnyRunnable) -> bool:
+    """Return whether a response can be read as a stream."""
+    if isinstance(model, BaseChatModel):
+        return model.disable_streaming is not True
+    wrapped = () if isinstance(model, RunnableSequence) else inside(model)
+    return bool(wrapped) and all(map(streams, wrapped))
+
+
+def is_configurable(model: AnyRunnable) -> bool:
+    """Return whether what a model is depends on the config of its calls."""
+    return any(isinstance(one, DynamicRunnable) or _is_init_chat_model(one) for one in _walk(model))
+
+
+class PerConfig(Generic[T]):
+    """What is made of a configurable model, for each config; the last few are kept. Safe to use from many threads."""
+
+    def __init__(self, model: AnyRunnable, make: Callable[[AnyRunnable], T]) -> None:
+        """Make nothing yet.
+
+        Args:
+            model: the model as the user gave it.
+            make: makes what is wanted of the model as it is under a config.
+        """
+        self._model, self._make, self._keys = model, make, _keys(model)
+        self._made: list[tuple[dict[str, Any], T]] = []
+        self._lock = threading.Lock()
+
+    def under(self, config: RunnableConfig) -> T:
+        """Return what is made of the model under this config.
+
+        Raises:
+            ConfigurationError: there is no such model.
+        """
+        given = {**(config.get("configurable") or {})}
+        settings = given if self._keys is None else {name: given[name] for name in given.keys() & self._keys}
+        with self._lock:
+            found = next((held for held in self._made if held[0] == settings), None)
+            if found is None:
+                found = settings, self._make(self._resolved(given))
+            self._made = [found, *(held for held in self._made if held is not found)][:_KEPT]
+        return found[1]
+
+    def _resolved(self, configurable: dict[str, Any]) -> AnyRunnable:
+        cause: Exception | None = None
+        try:
+            # In a context of its own, or callbacks of the run above would be bound to the model.
+            return Context().run(_resolve, self._model, {"configurable": configurable})
+        except ConfigurationError:
+            raise
+        except ValidationError as error:  # whose text would show the values, API keys too
+            why = "; ".join(findings(error, values=False))
+        except Exception as error:
+            why, cause = str(error), error
+        named = ", ".join(sorted(configurable)) or "nothing"
+        raise ConfigurationError(
+            f"there is no model under this call's config, whose 'configurable' has {named}: {why}"
+        ) from cause
+
+
+def _resolve(model: AnyRunnable, config: RunnableConfig) -> AnyRunnable:
+    """The model as it is under a config, wrapped as before, with nothing left to configure."""
+    if isinstance(model, DynamicRunnable):
+        chosen, own = model.prepare(config)
+        return _resolve(chosen, own).with_config(own)
+    if _is_init_chat_model(model):
+        return _resolve(cast(Any, model)._model(config), config)
+    if isinstance(model, RunnableBindingBase):
+        config = merge_configs(model.config, config)
+    wrapped = inside(model)
+    return rewrapped(model, [_resolve(one, config) for one in wrapped]) if wrapped else model
+
+
+def _walk(model: Any) -> Iterator[AnyRunnable]:
+    """A model and everything inside it that may be configurable."""
+    if isinstance(model, Runnable):
+        yield model
+        dynamic = [model.default, *_alternatives(model)] if isinstance(model, DynamicRunnable) else []
+        for one in (*inside(model), *dynamic):
+            yield from _walk(one)
+
+
+def _keys(model: AnyRunnable) -> frozenset[str] | None:
+    """The names in a config that matter to a model; None if that cannot be told."""
+    names: set[str] = set()
+    kinds = set()
+    for one in _walk(model):
+        if _is_init_chat_model(one):
+            made = cast(Any, one)
+            if made._configurable_fields == "any":
+                return None
+            names |= {f"{made._config_prefix}{name}" for name in made._configurable_fields}
+            kinds.add("init_chat_model")
+        elif isinstance(one, DynamicRunnable):
+            if not all(isinstance(other, Runnable) for other in _alternatives(one)):  # made when they are called
+                return None
+            names |= {spec.id for spec in one.config_specs}
+            kinds.add("dynamic")
+    return frozenset(names) if len(kinds) < 2 else None
+
+
+def _alternatives(model: DynamicRunnable[Any, Any]) -> Sequence[Any]:
+    return tuple(getattr(model, "alternatives", {}).values())
+
+
+def _is_init_chat_model(model: AnyRunnable) -> bool:
+    """Whether it is what ``init_chat_model`` returns; known by name, since langchain need not be installed."""
+    return any(kind.__name__ == "_ConfigurableModel" and hasattr(kind, "_model") for kind in type(model).__mro__)
