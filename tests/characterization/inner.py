@@ -9,7 +9,7 @@ from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.fields import ByField
 from langchain_reasc.method.odds import LogisticOdds
 
-__all__ = ["by_field", "logistic_odds", "other_rules", "statistics"]
+__all__ = ["by_field", "logistic_odds", "other_rules", "statistics", "wait_until_learned"]
 
 
 def statistics(mean: float, std: float, scale: float = 0.7) -> Any:
@@ -38,3 +38,10 @@ def other_rules() -> dict[str, Any]:
         rules.DistriVoting(),
     ]
     return {rule.name: rule for rule in made}
+
+
+def wait_until_learned(reasc: Any, *, keep: bool = True) -> None:
+    """Wait until a runnable that learns online has learned from all that it has answered; keep that in its file."""
+    assert reasc.calibrator.wait(20)
+    if keep:
+        reasc.calibrator.save()

@@ -78,7 +78,8 @@ def rounded(value: Any) -> Any:
 @pytest.mark.parametrize("name", RULES)
 def test_decisions(name: str, golden: Callable[..., None]) -> None:
     rule, digest, stops = RULES[name], hashlib.sha256(), []
-    for responses in STREAMS[::60] if name == "distrivoting" else STREAMS:  # which fits mixtures
+    step = 60 if name == "distrivoting" else 3 if set(name) & set("|&_") else 1  # it fits mixtures
+    for responses in STREAMS[::step]:
         for n in range(len(responses) + 1):
             after = decide(rule, responses[:n])
             digest.update(repr(rounded(decided(after))).encode())
