@@ -8,9 +8,7 @@ from typing import Final
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import Extractor, vote_of
-from langchain_reasc.answers.explicit import statements
-from langchain_reasc.answers.marks import boxed_content
+from langchain_reasc.answers import Extractor, boxed_content, statements, vote_of
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["ANY_LABEL", "Labels"]

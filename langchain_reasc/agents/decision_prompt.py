@@ -13,7 +13,7 @@ from langchain_core.messages import (
     is_data_content_block,
 )
 
-from langchain_reasc.answers.judge import without_tags
+from langchain_reasc.answers import without_tags
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["decision_prompt"]

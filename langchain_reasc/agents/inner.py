@@ -8,7 +8,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, 
 from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
 from langchain_core.runnables.config import merge_configs
 
-from langchain_reasc.answers.tool_schemas import STRUCTURE
+from langchain_reasc.answers import STRUCTURE
 from langchain_reasc.models.wrappers import leaves
 
 __all__ = [

@@ -8,8 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatResult
 
 from langchain_reasc.agents.chat_model import ChatReASC
-from langchain_reasc.answers import AnswerSpec
-from langchain_reasc.answers.tool_calls import ToolVotes
+from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguard
 from langchain_reasc.calibration.asked import FixedPrompt
 from langchain_reasc.exceptions import ConfigurationError

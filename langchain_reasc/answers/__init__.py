@@ -34,13 +34,28 @@ Responses that call tools have a kind, which tools they call, and vote on that f
 do not lose to fewer responses that call none.
 """
 
-from langchain_reasc.answers.equivalence import Classes
-from langchain_reasc.answers.extraction import AnswerSpec, Extractor
+from langchain_reasc.answers.endings import ending_of, is_refusal, says_how_it_ended, without_reasoning
+from langchain_reasc.answers.equivalence import (
+    JUDGE_PROMPT,
+    Classes,
+    Equivalence,
+    Same,
+    Unclear,
+    filled,
+    name_of_judge,
+    reply_of_judge,
+    spelling,
+    without_tags,
+)
 from langchain_reasc.answers.extractors import (
     ANY_TEXT,
+    AnswerSpec,
+    Extractor,
     boxed,
     choice,
     extractor,
+    free_text,
+    held_to,
     json_field,
     json_object,
     last_number,
@@ -49,32 +64,46 @@ from langchain_reasc.answers.extractors import (
     message_extractor,
     whole_message,
 )
-from langchain_reasc.answers.free_text import free_text
-from langchain_reasc.answers.normalize import equivalent, normalize
-from langchain_reasc.answers.objects import ObjectVotes
-from langchain_reasc.answers.places import Places, places_of
-from langchain_reasc.answers.schemas import can_refuse
-from langchain_reasc.answers.tool_calls import ToolVotes, kind_of
-from langchain_reasc.answers.tool_schemas import schemas_of
-from langchain_reasc.answers.vote import Vote, vote_of
-from langchain_reasc.answers.written import with_answer
+from langchain_reasc.answers.json_values import REASONING
+from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
+from langchain_reasc.answers.schemas import STRUCTURE, Schema, Schemas, can_refuse, schemas_of, text_schema_of
+from langchain_reasc.answers.spelling import equivalent, normalize, read_quantity, without_unit
+from langchain_reasc.answers.structured import ObjectVotes, ToolVotes, arguments_of, kind_of, with_answer
+from langchain_reasc.answers.text import boxed_content, statements
+from langchain_reasc.answers.vote import TOO_SLOW, Places, Vote, places_of, vote_of
 
 __all__ = [
     "ANY_TEXT",
     "EXTRACTION_VERSION",
+    "JUDGE_PROMPT",
+    "REASONING",
+    "STRUCTURE",
+    "TOO_SLOW",
     "AnswerSpec",
     "Classes",
+    "Equivalence",
     "Extractor",
     "ObjectVotes",
     "Places",
+    "Same",
+    "Schema",
+    "Schemas",
     "ToolVotes",
+    "Unclear",
     "Vote",
+    "arguments_of",
     "boxed",
+    "boxed_content",
     "can_refuse",
+    "canonical_mathematics",
     "choice",
+    "ending_of",
     "equivalent",
     "extractor",
+    "filled",
     "free_text",
+    "held_to",
+    "is_refusal",
     "json_field",
     "json_object",
     "kind_of",
@@ -82,12 +111,23 @@ __all__ = [
     "matching",
     "mathematical",
     "message_extractor",
+    "name_of_judge",
     "normalize",
     "places_of",
+    "read_quantity",
+    "reply_of_judge",
+    "require_math_verify",
+    "says_how_it_ended",
     "schemas_of",
+    "spelling",
+    "statements",
+    "text_schema_of",
     "vote_of",
     "whole_message",
     "with_answer",
+    "without_reasoning",
+    "without_tags",
+    "without_unit",
 ]
 
 EXTRACTION_VERSION = 5

@@ -1,24 +1,31 @@
-"""Extractors by name: where answers stand in responses. They compose: ``boxed() | last_number()``."""
+"""Extractors: where answers stand in responses. They compose: ``boxed() | last_number()``."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 import regex
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable
 
-from langchain_reasc.answers.choice import ChoiceFinder
-from langchain_reasc.answers.closing import closing_number, last_number_in
-from langchain_reasc.answers.explicit import explicit_answer
-from langchain_reasc.answers.extraction import AnswerSpec, Extractor
-from langchain_reasc.answers.json_objects import field_of_last_object
-from langchain_reasc.answers.json_values import Names
-from langchain_reasc.answers.marks import boxed_content
+from langchain_reasc.answers.equivalence import Equivalence, Same, equivalence_of
+from langchain_reasc.answers.json_values import REASONING, Names, field_of_last_object
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
-from langchain_reasc.answers.normalize import without_unit
-from langchain_reasc.answers.objects import REASONING, ObjectVotes, Schema, whole_object
+from langchain_reasc.answers.schemas import Schema
+from langchain_reasc.answers.spelling import normalize, without_unit
+from langchain_reasc.answers.structured import ObjectVotes, whole_object
+from langchain_reasc.answers.text import (
+    ChoiceFinder,
+    boxed_content,
+    closing_number,
+    explicit_answer,
+    last_number_in,
+    last_of,
+)
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "boxed",
     "choice",
     "extractor",
+    "free_text",
     "held_to",
     "json_field",
     "json_object",
@@ -44,8 +52,83 @@ _PATTERN_SECONDS: Final = 1.0
 """Processor time that a pattern of the user's may take over one text."""
 
 
+@dataclass(frozen=True)
+class Extractor:
+    """A function from a response to a normalized answer; ``a | b`` asks ``b`` where ``a`` finds none.
+
+    Attributes:
+        find: finds the raw answer, or None, in a text (with ``reads_message``, in the message).
+        name: the name shown in messages.
+        explicit: does the same in the text of a response that was cut off, where only what it explicitly states is an
+            answer; where it is None, such a response casts no vote.
+        over_tool_calls: whether its finding is the answer of a response that also calls tools.
+        reads_message: whether ``find`` is given the ``AIMessage``.
+        canonical: turns a raw answer into the spelling in which equal answers agree.
+        without_units: whether what it finds has no unit, so that a label needs none either.
+        blocks: whether finding an answer may take seconds, and is done beside an event loop.
+        texts_vote: whether texts are compared. Where not, all of them vote for one and the same.
+        objects: how the object is compared that is the answer; None where it is anything else.
+        equivalence: tells which answers vote together that are not spelled alike; None where only such do that are.
+        otherwise: the extractor that is asked where this one finds none.
+    """
+
+    find: Callable[[Any], str | None]
+    name: str
+    explicit: Callable[[str], str | None] | None = None
+    over_tool_calls: bool = False
+    reads_message: bool = False
+    canonical: Callable[[str], str] = normalize
+    without_units: bool = False
+    blocks: bool = False
+    texts_vote: bool = True
+    objects: ObjectVotes | None = None
+    equivalence: Equivalence | None = None
+    otherwise: "Extractor | None" = None
+
+    def __call__(self, response: str | AIMessage, *, cut_off: bool = False) -> str | None:
+        """Return the answer in a text, or in a message; where it was cut off, only what it explicitly states."""
+        raw, found_by = self._first(response, cut_off)
+        return None if raw is None else found_by.canonical(raw) or None
+
+    def raw(self, response: str | AIMessage, *, cut_off: bool = False) -> str | None:
+        """Return the answer as it was found, before it takes the spelling in which equal answers agree."""
+        return self._first(response, cut_off)[0]
+
+    def label(self, right: str) -> str:
+        """Return the right answer as those would spell it that are found: ``18 dollars`` is 18 without units."""
+        return self.canonical(without_unit(right) if self.without_units else right)
+
+    def __or__(self, other: "Extractor") -> "Extractor":
+        rest = self.otherwise | other if self.otherwise else other
+        own = self.name.split(" | ")[0]
+        return replace(
+            self,
+            otherwise=rest,
+            name=f"{own} | {rest.name}",
+            over_tool_calls=self.over_tool_calls or other.over_tool_calls,
+            blocks=self.blocks or other.blocks,
+            equivalence=self.equivalence or other.equivalence,
+        )
+
+    def _first(self, response: str | AIMessage, cut_off: bool) -> "tuple[str | None, Extractor]":
+        """Return what the first extractor finds that finds anything, and that extractor."""
+        given: Any = response
+        if isinstance(response, str):
+            given = AIMessage(response) if self.reads_message else response
+        elif not self.reads_message:
+            given = str(response.text)
+        find = self.explicit if cut_off else self.find
+        found = find(given) if find else None
+        if found is not None:
+            return str(found), self
+        return self.otherwise._first(response, cut_off) if self.otherwise else (None, self)
+
+
+AnswerSpec = str | Extractor | Callable[[str], str | None]
+
+
 def extractor(spec: AnswerSpec = "auto") -> Extractor:
-    """The extractor a name or a function stands for.
+    """Return the extractor that a name or a function stands for.
 
     Args:
         spec: ``"auto"`` (what the response says its answer is, else the number it comes down to), ``"boxed"``,
@@ -63,30 +146,18 @@ def extractor(spec: AnswerSpec = "auto") -> Extractor:
     if callable(spec):
         return Extractor(spec, _name_of(spec), over_tool_calls=True)
     kind, _, rest = spec.partition(":")
-    if kind == "regex" and rest:
-        return matching(rest)
-    if kind == "json" and rest:
-        return json_field(rest)
-    named: dict[str, Callable[[], Extractor]] = {
-        "auto": lambda: Extractor(_auto, "auto", explicit=partial(explicit_answer, cut_off=True), without_units=True),
-        "boxed": boxed,
-        "number": last_number,
-        "choice": choice,
-        "math": mathematical,
-        "text": lambda: Extractor(str, "text"),
-        "json": json_object,
-        "message": whole_message,
-    }
-    if spec not in named:
+    if kind in _WITH_ARGUMENT and rest:
+        return _WITH_ARGUMENT[kind](rest)
+    if spec not in _NAMED:
         raise ConfigurationError(
             f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, math, text, message, json, "
             "regex:PATTERN, json:FIELD, or pass a function from text to an answer"
         )
-    return named[spec]()
+    return _NAMED[spec]()
 
 
 def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | None = None) -> Extractor:
-    """An extractor whose function gets the whole ``AIMessage``: its tool calls, its blocks, how it ended.
+    """Return an extractor whose function gets the whole ``AIMessage``: its tool calls, its blocks, how it ended.
 
     It alone decides what is an answer, of refusals and of responses that were cut off too (these never pass the gate).
 
@@ -98,42 +169,42 @@ def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | No
 
 
 def boxed() -> Extractor:
-    """The content of the last ``\\boxed{...}``, braces balanced, without its unit."""
-    return Extractor(_boxed, "boxed", explicit=partial(_boxed, cut_off=True), without_units=True)
+    """Return an extractor of the content of the last ``\\boxed{...}``, braces balanced, without its unit."""
+    return _from_text(_boxed, "boxed", without_units=True)
 
 
 def last_number() -> Extractor:
-    """The last quantity in the text, whatever it belongs to: ``-5``, ``$1,234.5``, ``3/4``, ``3.2e-4``, ``3:45 PM``."""
-    return Extractor(last_number_in, "number", explicit=_explicit_number, without_units=True)
+    """Return an extractor of the last quantity in the text, whatever it belongs to.
+
+    Such as ``-5``, ``$1,234.5``, ``3/4``, ``3.2e-4``, ``3:45 PM``.
+    """
+    return _from_text(_last_number, "number", without_units=True)
 
 
 def choice(letters: str = "ABCDEFGHIJ") -> Extractor:
-    """The letter of a multiple-choice answer: boxed, said to be the answer, called right, chosen, or alone."""
-    find = ChoiceFinder(letters)
-    return Extractor(find, "choice", explicit=partial(find, cut_off=True))
+    """Return an extractor of the letter of a multiple-choice answer: boxed, said to be it, called right, or alone."""
+    return _from_text(ChoiceFinder(letters), "choice")
 
 
 def mathematical() -> Extractor:
-    """As ``auto``, and what is equal as mathematics votes together: ``\\frac{1}{\\sqrt{2}}`` and ``\\sqrt{2}/2``.
+    """Return an extractor as ``auto`` where what is equal as mathematics votes together.
+
+    So ``\\frac{1}{\\sqrt{2}}`` agrees with ``\\sqrt{2}/2``.
 
     Raises:
         MissingExtraError: math-verify is not installed.
     """
     require_math_verify()
-    return Extractor(
-        _auto,
-        "math",
-        explicit=partial(explicit_answer, cut_off=True),
-        canonical=canonical_mathematics,
-        without_units=True,
-        blocks=True,
-    )
+    return _from_text(_auto, "math", canonical=canonical_mathematics, without_units=True, blocks=True)
 
 
 def matching(pattern: str) -> Extractor:
-    """The first group (or, without groups, the whole) of the last match of a regular expression.
+    """Return an extractor of the first group (or, without groups, the whole) of the last match of a pattern.
 
     A pattern that backtracks for longer than a second of processor time over a response finds nothing in it.
+
+    Raises:
+        ConfigurationError: the pattern is no regular expression.
     """
     try:
         compiled = regex.compile(pattern)
@@ -141,20 +212,20 @@ def matching(pattern: str) -> Extractor:
         raise ConfigurationError(f"invalid answer pattern {pattern!r}: {error}") from None
 
     def find(text: str, *, cut_off: bool = False) -> str | None:
-        found = None
-        for match in compiled.finditer(text, timeout=_PATTERN_SECONDS):
-            found = match
-        if found is None or (cut_off and not _is_cued(found)):
+        found = last_of(compiled.finditer(text, timeout=_PATTERN_SECONDS))
+        if found is None:
             return None
-        return found[1] if compiled.groups else found[0]
+        group = found[1] if compiled.groups else found[0]
+        # It states an answer where it has words or marks around its group, and ends before the text does.
+        cued = found.end() < len(text) and re.search(r"\w|#", found[0].replace(group or "", "", 1))
+        return group if cued or not cut_off else None
 
-    return Extractor(find, f"regex:{pattern}", explicit=partial(find, cut_off=True), blocks=True)
+    return _from_text(find, f"regex:{pattern}", blocks=True)
 
 
 def json_field(field: str) -> Extractor:
-    """A field of the last JSON object that has it; ``a.b`` descends."""
-    find = partial(field_of_last_object, path=field)
-    return Extractor(find, f"json:{field}", explicit=partial(find, cut_off=True), over_tool_calls=True)
+    """Return an extractor of a field of the last JSON object that has it; ``a.b`` descends."""
+    return _from_text(partial(field_of_last_object, path=field), f"json:{field}", over_tool_calls=True)
 
 
 def json_object(
@@ -165,7 +236,9 @@ def json_object(
     voted: Names = (),
     schema: Schema | None = None,
 ) -> Extractor:
-    """Structured output: the last JSON object of a text, or the arguments of its tool call. A list in it is one value.
+    """Return an extractor of structured output: the last JSON object of a text, or the arguments of its tool call.
+
+    A list in an object is one value.
 
     Args:
         by_field: whether each field is decided on its own (``"a.b"`` is a field inside another), numbers by their
@@ -180,14 +253,64 @@ def json_object(
         ConfigurationError: a tolerance that is no distance, a string where several are expected, an unknown schema.
     """
     votes = ObjectVotes(by_field=by_field, leave_out=leave_out, tolerance=tolerance or {}, voted=voted, schema=schema)
-    explicit = partial(votes.in_text, cut_off=True)
-    return Extractor(votes.in_text, str(votes), explicit=explicit, canonical=votes.label, objects=votes)
+    return _from_text(votes.in_text, str(votes), canonical=votes.label, objects=votes)
+
+
+def free_text(
+    *,
+    same: Same | None = None,
+    embeddings: Embeddings | None = None,
+    threshold: float = 0.9,
+    judge: Runnable[Any, Any] | None = None,
+    prompt: str | None = None,
+    timeout: float | None = None,
+) -> Extractor:
+    """Return an extractor of the whole text, where answers that mean the same vote together: a summary, or advice.
+
+    One of ``same``, ``embeddings`` and ``judge`` tells whether two answers do. Answers that differ only in case, white
+    space or a full stop at the end are the same without being compared. Any other new answer is compared with the first
+    answer of each class there is, in the order of the samples' launches, until one is the same: 16 answers that all
+    differ cost 120 comparisons. A class is named by its first answer; that is ``reasc.answer``.
+
+    A comparison that fails costs only itself: the two count as not the same, and a notice says how many failed. After
+    three failures in a row nobody else is asked about this question's answers. Tool calls vote as ever, and a text that
+    was cut off casts no vote.
+
+    Args:
+        same: compares two answers, and returns a bool.
+        embeddings: two answers are the same where the cosine of their vectors is ``threshold`` or more. Each answer is
+            embedded once.
+        threshold: above 0, at most 1. What is right depends on the embedding model.
+        judge: a chat model that is asked whether two answers mean the same, or any Runnable that takes the prompt as a
+            string and gives an ``AIMessage``. Whatever the length of the answers, they are sent whole. Its calls are
+            runs of their own below the question's, tagged ``reasc:judge``. Their tokens are
+            :attr:`Usage.judge <langchain_reasc.runnable.result.Usage>`, and no part of the winning message's
+            ``usage_metadata``: the judge is another model, with another price.
+        prompt: what the judge is asked instead of
+            :data:`~langchain_reasc.answers.JUDGE_PROMPT`: a text with ``{first}``, ``{second}`` and, if wanted,
+            ``{question}`` (the last human message), each best between tags of its own, as in ``<a>{first}</a>``: what
+            an answer itself writes of the prompt's tags is escaped. The judge must reply yes or no: as a word at the
+            beginning or end, or in JSON as ``{"same": true}``.
+        timeout: seconds that a comparison may take. That of the question ends comparing too.
+
+    Raises:
+        ConfigurationError: not exactly one of the three, or an option that does not go with it.
+
+    Example:
+        >>> reasc = ReASCRunnable(model=llm, answer=free_text(judge=small_llm))
+    """
+    equivalence = equivalence_of(
+        same=same, embeddings=embeddings, threshold=threshold, judge=judge, prompt=prompt, timeout=timeout
+    )
+    name = f"free_text:{equivalence.name}"
+    return Extractor(str, name, canonical=_as_written, blocks=True, equivalence=equivalence)
 
 
 def whole_message(schema: Schema | None = None) -> Extractor:
-    """What agents do: calls of tools, or an object that is all the text. All other texts are :data:`ANY_TEXT`.
+    """Return an extractor of what agents do: calls of tools, or an object that is all the text.
 
-    They cannot be compared by their spelling. A text that was cut off is a text all the same.
+    All other texts are :data:`ANY_TEXT`: they cannot be compared by their spelling. A text that was cut off is a text
+    all the same.
 
     Args:
         schema: what the text is held to, if anything: a text that is no object which it allows casts no vote.
@@ -197,7 +320,7 @@ def whole_message(schema: Schema | None = None) -> Extractor:
 
 
 def held_to(extract: Extractor, schema: Schema | None) -> Extractor:
-    """The extractor for a call that holds the text of its responses to a schema, where it has no schema of its own."""
+    """Return the extractor for a call that holds the text of its responses to a schema, unless it has its own."""
     if schema is None or extract.otherwise:
         return extract
     if not extract.texts_vote:
@@ -209,17 +332,15 @@ def held_to(extract: Extractor, schema: Schema | None) -> Extractor:
     return replace(extract, find=votes.in_text, explicit=explicit, canonical=votes.label, objects=votes)
 
 
-def _object_or_text(text: str, *, votes: ObjectVotes) -> str | None:
-    value = whole_object(text)
-    answer = None if value is None else votes.answer(value)
-    return answer if answer or votes.schema else ANY_TEXT if text.strip() else None
+def _from_text(find: Callable[..., str | None], name: str, **options: Any) -> Extractor:
+    """Return an extractor by a function of a text, and of whether that was cut off."""
+    return Extractor(find, name, explicit=partial(find, cut_off=True), **options)
 
 
-def _auto(text: str) -> str | None:
-    if (found := explicit_answer(text)) is not None:
-        return found
+def _auto(text: str, *, cut_off: bool = False) -> str | None:
+    found = explicit_answer(text, cut_off=cut_off)
     # A box that was cut off is no answer, whatever digits stand in it.
-    return None if "\\boxed{" in text else closing_number(text)
+    return found if found is not None or cut_off or "\\boxed{" in text else closing_number(text)
 
 
 def _boxed(text: str, *, cut_off: bool = False) -> str | None:
@@ -227,16 +348,33 @@ def _boxed(text: str, *, cut_off: bool = False) -> str | None:
     return None if inside is None else without_unit(inside)
 
 
-def _explicit_number(text: str) -> str | None:
-    stated = explicit_answer(text, cut_off=True)
+def _last_number(text: str, *, cut_off: bool = False) -> str | None:
+    stated = explicit_answer(text, cut_off=True) if cut_off else text
     return None if stated is None else last_number_in(stated)
 
 
-def _is_cued(match: "regex.Match[str]") -> bool:
-    """Whether a match has words or marks around its group, and ends before the text does: then it states an answer."""
-    group = match[1] if match.re.groups else match[0]
-    return match.end() < len(match.string) and bool(re.search(r"\w|#", match[0].replace(group or "", "", 1)))
+def _object_or_text(text: str, *, votes: ObjectVotes) -> str | None:
+    value = whole_object(text)
+    answer = None if value is None else votes.answer(value)
+    return answer if answer or votes.schema else ANY_TEXT if text.strip() else None
+
+
+def _as_written(text: str) -> str:
+    return unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8")).strip()
 
 
 def _name_of(find: Callable[..., Any]) -> str:
     return str(getattr(find, "__name__", "custom"))
+
+
+_WITH_ARGUMENT: Final[Mapping[str, Callable[[str], Extractor]]] = {"regex": matching, "json": json_field}
+_NAMED: Final[Mapping[str, Callable[[], Extractor]]] = {
+    "auto": lambda: _from_text(_auto, "auto", without_units=True),
+    "boxed": boxed,
+    "number": last_number,
+    "choice": choice,
+    "math": mathematical,
+    "text": lambda: Extractor(str, "text"),
+    "json": json_object,
+    "message": whole_message,
+}

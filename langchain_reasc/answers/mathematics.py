@@ -2,7 +2,8 @@
 
 math-verify limits its time with signals, which raise outside of the main thread, and some formulas would take for ever.
 So it runs in processes of its own (:mod:`.mathematics_worker`), started as answers need them. An answer that takes
-longer than it may keeps its plain spelling, and its process is replaced.
+longer than it may keeps its plain spelling, and its process is replaced. No process pool of a library fits: they start
+their processes by importing the user's ``__main__`` again, or by forking a process that has threads.
 """
 
 import atexit
@@ -16,11 +17,8 @@ import threading
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from langchain_reasc.answers.marks import in_plain_marks
-from langchain_reasc.answers.normalize import normalize
-from langchain_reasc.answers.numbers import read_quantity
+from langchain_reasc.answers.spelling import normalize, plain_text, read_quantity
 from langchain_reasc.exceptions import MissingExtraError, missing_extra
 
 __all__ = ["canonical_mathematics", "require_math_verify"]
@@ -47,7 +45,7 @@ def require_math_verify() -> None:
 
 
 def canonical_mathematics(answer: str) -> str:
-    """The spelling that all equal answers share, as far as can be found in a few seconds; else :func:`normalize`'s.
+    """Return the spelling that all equal answers share, where it is found in a few seconds; else :func:`normalize`'s.
 
     No tolerance: ``0.333`` is not ``1/3``.
     """
@@ -55,47 +53,25 @@ def canonical_mathematics(answer: str) -> str:
     if len(plain) < 2 or len(plain) > _LONGEST or read_quantity(plain) is not None or _WORDS.search(plain):
         return plain
     try:
-        found = _key(_OR.sub(", ", " ".join(in_plain_marks(answer).strip(" $.").split())))
-    except TimeoutError:
+        found = _read_formula(_OR.sub(", ", " ".join(plain_text(answer).strip(" $.").split())))
+    except queue.Empty:  # all workers are busy with other formulas
         return plain
     return plain if found is None else normalize(found)
 
 
 @lru_cache(maxsize=4096)
-def _key(formula: str) -> str | None:
-    return _WORKERS.key(formula)
+def _read_formula(formula: str) -> str | None:
+    """Return the canonical spelling of a formula; None where it is none, or took too long.
 
-
-class _Workers:
-    """A few processes, so that a formula that takes long holds up one question and not all. Any thread may ask."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin anew: a forked child's workers are not its parent's."""
-        self._idle = [_Worker() for _ in range(_PROCESSES)]
-        self._all, self._free = tuple(self._idle), threading.Semaphore(_PROCESSES)
-
-    def key(self, formula: str) -> str | None:
-        """The canonical spelling of a formula; None where it is none, or took too long.
-
-        Raises:
-            TimeoutError: all processes are busy with others.
-        """
-        if not self._free.acquire(timeout=SECONDS):
-            raise TimeoutError
-        worker = self._idle.pop()  # the last one used: the others may never have to be started
-        try:
-            return worker.key(formula)
-        finally:
-            self._idle.append(worker)
-            self._free.release()
-
-    def kill(self) -> None:
-        """End all processes."""
-        for worker in self._all:
-            worker.kill()
+    Raises:
+        queue.Empty: all workers are busy.
+    """
+    idle = _idle
+    worker = idle.get(timeout=SECONDS)  # the last one used: the others may never have to be started
+    try:
+        return worker.read(formula)
+    finally:
+        idle.put(worker)
 
 
 class _Worker:
@@ -103,17 +79,14 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
-        self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
 
-    def key(self, formula: str) -> str | None:
-        """See :meth:`_Workers.key`."""
+    def read(self, formula: str) -> str | None:
+        """See :func:`_read_formula`."""
+        if self._process is None or self._process.poll() is not None:
+            self._start()
         try:
-            process = self._running()
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(formula) + "\n")
-            process.stdin.flush()
-            reply: Any = json.loads(self._replies.get(timeout=SECONDS))
-        except (queue.Empty, OSError, ValueError):
+            reply: object = json.loads(self._reply(json.dumps(formula) + "\n", SECONDS))
+        except (OSError, ValueError):
             self.kill()
             return None
         except BaseException:  # Ctrl-C: its reply would be taken for the next one's
@@ -121,11 +94,9 @@ class _Worker:
             raise
         return reply if isinstance(reply, str) else None
 
-    def _running(self) -> "subprocess.Popen[str]":
-        if self._process is not None and self._process.poll() is None:
-            return self._process
+    def _start(self) -> None:
         self.kill()
-        process = subprocess.Popen(
+        self._process = subprocess.Popen(
             [sys.executable, "-P", str(Path(__file__).with_name("mathematics_worker.py")), str(SECONDS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -135,31 +106,48 @@ class _Worker:
             start_new_session=True,  # Ctrl-C is the caller's to handle
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        replies: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._process, self._replies = process, replies
-        threading.Thread(target=_pass_on, args=(process, replies), name="math-verify", daemon=True).start()
-        if (greeting := replies.get(timeout=_STARTING)) != '"ready"\n':
+        if (greeting := self._reply("", _STARTING)) != '"ready"\n':
             self.kill()
             raise MissingExtraError(f"math-verify could not be started: {greeting.strip() or 'it ended at once'}")
-        return process
+
+    def _reply(self, line: str, seconds: float) -> str:
+        """Return the line with which the process replies to one; empty where it ends, or takes longer than it may."""
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        deadline = threading.Timer(seconds, process.kill)
+        deadline.daemon = True
+        deadline.start()
+        try:
+            process.stdin.write(line)
+            process.stdin.flush()
+            return process.stdout.readline()
+        finally:
+            deadline.cancel()
 
     def kill(self) -> None:
         """End the process."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-            process.wait()
+            process.communicate()  # which closes its pipes, and waits for it
 
 
-def _pass_on(process: "subprocess.Popen[str]", replies: "queue.SimpleQueue[str]") -> None:
-    assert process.stdout is not None
-    with process.stdout:
-        for line in process.stdout:
-            replies.put(line)
-    replies.put("")  # it ended: nobody is to wait for more
+def _make_workers() -> None:
+    global _idle, _workers
+    _workers = [_Worker() for _ in range(_PROCESSES)]
+    _idle = queue.LifoQueue()
+    for worker in _workers:
+        _idle.put(worker)
 
 
-_WORKERS = _Workers()
-atexit.register(_WORKERS.kill)
+def _kill_workers() -> None:
+    for worker in _workers:
+        worker.kill()
+
+
+_workers: list[_Worker]
+_idle: "queue.LifoQueue[_Worker]"
+_make_workers()
+atexit.register(_kill_workers)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_WORKERS.forget)
+    os.register_at_fork(after_in_child=_make_workers)  # its parent's workers are not a child's

@@ -4,15 +4,15 @@ Run as a file by :mod:`.mathematics`; it imports nothing of this package. It end
 formula takes much longer than it may.
 """
 
+import faulthandler
 import json
 import os
-import queue
 import sys
-import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 _MEMORY = 2 << 30
-_OPENING = {"(": ")", "[": "]"}
 
 
 def main() -> None:
@@ -20,37 +20,32 @@ def main() -> None:
     out, sys.stdout = sys.stdout, sys.stderr  # whatever prints must not come between the replies
     try:
         _limit_memory()
-        import math_verify  # noqa: F401
-        import sympy  # noqa: F401
-
         canonical("\\frac{1}{\\sqrt{2}}")  # the first formula takes long, and has no more time than others
     except Exception as error:
         print(json.dumps(repr(error)), file=out, flush=True)
         return
     print(json.dumps("ready"), file=out, flush=True)
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(lines,), daemon=True).start()
-    while True:
-        line = lines.get()
-        _alarm(3 * float(sys.argv[1]))  # for one that computes on when nobody is left to kill it
-        try:
-            found = canonical(json.loads(line))
-        except Exception:  # not a formula, or sympy cannot
-            found = None
-        _alarm(0)
-        print(json.dumps(found), file=out, flush=True)
+    with open(os.devnull, "w") as nowhere:
+        for line in sys.stdin:
+            # Ends a process that computes on when nobody is left to kill it.
+            faulthandler.dump_traceback_later(3 * float(sys.argv[1]), exit=True, file=nowhere)
+            try:
+                found = canonical(json.loads(line))
+            except Exception:  # not a formula, or sympy cannot
+                found = None
+            faulthandler.cancel_dump_traceback_later()
+            print(json.dumps(found), file=out, flush=True)
 
 
 def canonical(formula: str) -> str | None:
-    """The spelling that formulas equal to this one share; None where it is none.
+    """Return the spelling that formulas equal to this one share; None where it is none.
 
     Pairs and intervals keep their brackets and their order, sets and lists are sorted.
     """
     text = formula.strip()
-    body = text[1:-1].strip()
     if text.startswith("\\{") and text.endswith("\\}"):
         return _as_set(_split(text[2:-2]))
-    if text[:1] in _OPENING and text[-1:] in ")]" and len(parts := _split(body)) > 1:
+    if text[:1] in ("(", "[") and text[-1:] in ")]" and len(parts := _split(text[1:-1].strip())) > 1:
         inside = [canonical(part) for part in parts]
         return None if None in inside else f"{text[0]}{','.join(map(str, inside))}{text[-1]}"
     if len(parts := _split(text)) > 1:
@@ -87,27 +82,38 @@ def _parsed(text: str) -> Any:
 def _spelling(found: Any) -> str | None:
     import sympy
 
-    if isinstance(found, sympy.MatrixBase):
-        rows = [",".join(str(_spelling(entry)) for entry in found.row(row)) for row in range(found.rows)]
-        return "[[" + "],[".join(rows) + "]]"
-    if isinstance(found, sympy.Equality):
-        sides: Any = found.args
-        left, right = sides
-        if isinstance(left, sympy.Symbol) and not right.has(left):
-            return _spelling(right)  # x = 5 says 5
-        return f"{_spelling(_zero(left - right))}=0"
-    if isinstance(found, sympy.core.relational.Relational):
-        return str(found.doit().canonical)
-    if isinstance(found, sympy.FiniteSet):
-        return "{" + ",".join(sorted(str(_spelling(one)) for one in found.args)) + "}"
-    if isinstance(found, sympy.Interval):
-        left, right = "(" if found.left_open else "[", ")" if found.right_open else "]"
-        return f"{left}{_spelling(found.start)},{_spelling(found.end)}{right}"
-    if isinstance(found, sympy.Union):
-        return "u".join(sorted(str(_spelling(part)) for part in found.args))
-    if isinstance(found, sympy.Expr):
-        return str(_simplest(found)).replace(" ", "").replace("**", "^")
-    return None if found is None else str(found).replace(" ", "")
+    if found is None:
+        return None
+    spelled: dict[type, Callable[[Any], str | None]] = {
+        sympy.MatrixBase: _spelled_matrix,
+        sympy.Equality: _spelled_equation,
+        sympy.core.relational.Relational: lambda relation: str(relation.doit().canonical),
+        sympy.FiniteSet: lambda several: "{" + ",".join(sorted(str(_spelling(one)) for one in several.args)) + "}",
+        sympy.Interval: _spelled_interval,
+        sympy.Union: lambda union: "u".join(sorted(str(_spelling(part)) for part in union.args)),
+        sympy.Expr: lambda formula: str(_simplest(formula)).replace(" ", "").replace("**", "^"),
+    }
+    spell = next((spell for kind, spell in spelled.items() if isinstance(found, kind)), None)
+    return spell(found) if spell else str(found).replace(" ", "")
+
+
+def _spelled_matrix(matrix: Any) -> str:
+    rows = [",".join(str(_spelling(entry)) for entry in matrix.row(row)) for row in range(matrix.rows)]
+    return "[[" + "],[".join(rows) + "]]"
+
+
+def _spelled_equation(equation: Any) -> str | None:
+    import sympy
+
+    left, right = equation.args
+    if isinstance(left, sympy.Symbol) and not right.has(left):
+        return _spelling(right)  # x = 5 says 5
+    return f"{_spelling(_zero(left - right))}=0"
+
+
+def _spelled_interval(interval: Any) -> str:
+    left, right = "(" if interval.left_open else "[", ")" if interval.right_open else "]"
+    return f"{left}{_spelling(interval.start)},{_spelling(interval.end)}{right}"
 
 
 def _simplest(formula: Any) -> Any:
@@ -130,26 +136,11 @@ def _zero(difference: Any) -> Any:
     return -primitive if primitive.could_extract_minus_sign() else primitive
 
 
-def _read(lines: "queue.SimpleQueue[str]") -> None:
-    for line in sys.stdin:
-        lines.put(line)
-    os._exit(0)  # whoever asked is gone, and with them the use of what is being computed
-
-
 def _limit_memory() -> None:
-    try:
+    with suppress(ImportError, OSError, ValueError):  # no such limit here
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    except (ImportError, OSError, ValueError):
-        pass  # no such limit here
-
-
-def _alarm(seconds: float) -> None:
-    import signal
-
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 if __name__ == "__main__":

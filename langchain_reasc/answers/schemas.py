@@ -1,6 +1,4 @@
-"""What a JSON schema makes of a value: defaults filled in, strings read as the numbers that a tool would read in them.
-
-To compare values, dates, times, UUIDs and decimals are given one spelling where the schema says that they are such.
+"""JSON schemas: those that a model's tools and texts are held to, and what they make of values.
 
 A schema that is broken, or that refers to what is not in it, refuses nothing.
 """
@@ -8,260 +6,180 @@ A schema that is broken, or that refers to what is not in it, refuses nothing.
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.util import find_spec
 from ipaddress import IPv6Address
+from types import NoneType
 from typing import Any, Final
 from uuid import UUID
 
-from pydantic import TypeAdapter, ValidationError
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-__all__ = ["can_refuse", "fields_of", "read", "refuses"]
+__all__ = [
+    "ANY_TOOL",
+    "STRUCTURE",
+    "Schema",
+    "Schemas",
+    "can_refuse",
+    "fields_of",
+    "name_of_schema",
+    "read",
+    "refuses",
+    "schemas_of",
+    "text_schema_of",
+    "unwrapped",
+]
 
-_LONGEST_CHAIN: Final = 100
-_MOST_FIELDS: Final = 10_000
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
-_READERS: Final[dict[str, TypeAdapter[Any]]] = {  # as LangChain's tools do, by pydantic
-    "integer": TypeAdapter(int),
-    "number": TypeAdapter(float),
-    "boolean": TypeAdapter(bool),
-}
-_FORMATS: Final[dict[str, type]] = {
-    "date": date,
-    "date-time": datetime,
-    "time": time,
-    "duration": timedelta,
-    "uuid": UUID,
-    "ipv6": IPv6Address,
-}
-"""JSON schema's formats of strings that can be spelled in several ways."""
-_DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
-_PATTERN_OF_DECIMALS: Final = "^(?!^[-+.]*$)[+-]?0*"  # how pydantic's of a Decimal begin
-_FINER: Final = re.compile(r"[.,]\d{7,}")  # than microseconds, to which pydantic cuts
+Schema = Mapping[str, Any] | type
+"""A JSON schema, or a class that pydantic can validate: a model, a dataclass, a TypedDict."""
+Schemas = Mapping[str, Mapping[str, Any]]
+"""Tool -> schema of its arguments."""
+
+# Finding schemas
+
+ANY_TOOL: Final = "*"
+"""Stands for the tools whose names or arguments are not known; its schema takes everything."""
+STRUCTURE: Final = (
+    "response_format",  # OpenAI and all who speak its API
+    "format",  # Ollama
+    "output_format",  # Anthropic
+    "output_config",
+    "response_schema",  # Gemini
+    "response_json_schema",
+    "response_mime_type",
+    "grammar",  # llama.cpp
+    "guided_json",  # vLLM
+)
+"""The arguments of a call that hold the text of a response to a structure."""
+_AROUND: Final = ("json_schema", "function", "schema", "parameters", "input_schema")
+"""What providers' response formats and tools hold a schema under."""
+
+
+def schemas_of(tools: Any) -> dict[str, dict[str, Any]]:
+    """Return tool name -> JSON schema of its arguments.
+
+    Args:
+        tools: what ``tools=`` (or ``functions=``) is in a model's bound arguments: dictionaries as OpenAI, Anthropic,
+            Gemini and Bedrock have them, JSON schemas with a title, LangChain tools, classes, functions; one of them or
+            several.
+
+    Returns:
+        ``{}`` as the schema of a tool that is named without one; and under :data:`ANY_TOOL`, where a tool of the
+        provider's own does not even say what its calls are named.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for tool in tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]:
+        declared = _declarations(tool)
+        if declared is None:
+            found.update([_named_schema(tool)])
+        else:
+            found.update((name, _in_json_schema(schema)) for name, schema in map(_named_schema, declared))
+    return found
+
+
+def text_schema_of(arguments: Mapping[str, Any]) -> Schema | None:
+    """Return the schema of the object that the text of a response is to be; None where a call's arguments name none."""
+    for name in STRUCTURE:
+        given = arguments.get(name)
+        if isinstance(given, type) and issubclass(given, BaseModel):
+            return given
+        given = unwrapped(given, ("format", "json_schema", "schema"))
+        if isinstance(given, Mapping) and (given.keys() & {"properties", "$ref"} or given.get("type") == "object"):
+            return dict(_in_json_schema(given))
+    return None
+
+
+def unwrapped(schema: Any, around: Sequence[str] = _AROUND) -> Any:
+    """Return a JSON schema without what a provider wraps around it, such as ``{"type": "json_schema", ...}``."""
+    while isinstance(schema, Mapping):
+        inner = next((one for name in around if isinstance(one := schema.get(name), Mapping)), None)
+        if inner is None:
+            break
+        schema = inner
+    return schema
+
+
+def name_of_schema(schema: Schema | None) -> str | None:
+    """Return what a schema is named, and the tool by which it is asked for; None where it has no name."""
+    if isinstance(schema, type):
+        return schema.__name__
+    if not isinstance(schema, Mapping):
+        return None
+    names = [schema.get("name"), schema.get("title"), *(name_of_schema(schema.get(around)) for around in _AROUND)]
+    return next((name for name in names if isinstance(name, str)), None)
+
+
+def _named_schema(tool: Any) -> tuple[str, dict[str, Any]]:
+    try:
+        converted = convert_to_openai_tool(tool)
+    except Exception:  # whatever a provider has of its own
+        converted = dict(tool) if isinstance(tool, Mapping) else {}
+    function = converted.get("function", converted)
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(name, str) or converted.get("type") in ("namespace", "mcp"):  # a name for many
+        return ANY_TOOL, {}
+    schema = function.get("parameters")
+    return name, dict(schema) if isinstance(schema, Mapping) else {}
+
+
+def _declarations(tool: Any) -> Iterable[Any] | None:
+    """Return the functions of a tool of Gemini's, which holds several; None for any other tool."""
+    for name in ("function_declarations", "functionDeclarations"):
+        declared = tool.get(name) if isinstance(tool, Mapping) else getattr(tool, name, None)
+        if isinstance(declared, Sequence):
+            return [
+                one.model_dump(mode="json", exclude_none=True) if hasattr(one, "model_dump") else one
+                for one in declared
+            ]
+    return None
+
+
+def _in_json_schema(schema: Any) -> Any:
+    """Return Gemini's ``{"type": "STRING", "nullable": true}`` in the words of JSON schema."""
+    if isinstance(schema, list):
+        return [_in_json_schema(inner) for inner in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    plain: dict[str, Any] = {}
+    for word, inner in schema.items():
+        if word in ("properties", "$defs") and isinstance(inner, Mapping):  # whose keys are names, not words
+            plain[word] = {name: _in_json_schema(one) for name, one in inner.items()}
+        elif word in ("default", "example", "enum", "const"):
+            plain[word] = inner
+        elif word != "nullable" or not isinstance(inner, bool):
+            plain[word] = _in_json_schema(inner)
+    if isinstance(kind := plain.get("type"), str):
+        plain["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
+    return plain
+
+
+# Checking values
 
 
 def can_refuse() -> bool:
-    """Whether values can be checked against schemas: by the package jsonschema, which the extra ``agents`` brings."""
+    """Return whether values can be checked: by the package jsonschema, which the extra ``agents`` brings."""
     return find_spec("jsonschema") is not None
 
 
 def refuses(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value is none that the schema allows. Without jsonschema, and by a broken schema, none is refused."""
+    """Return whether a schema does not allow a value. Without jsonschema, and by a broken schema, none is refused."""
     try:
         validator = _validator(json.dumps(schema, sort_keys=True, default=str))
         return validator is not None and not validator.is_valid(value)
-    except (
-        Exception
-    ):  # a reference to nowhere, one that never ends, a pattern that is none: it says nothing of the value
+    except Exception:  # a reference to nowhere or without end, a pattern that is none: it says nothing of the value
         return False
-
-
-def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, formats: bool = False) -> Any:
-    """The value as a tool with this schema would have it: numbers where they came as strings, with defaults.
-
-    Args:
-        value: as it comes from JSON.
-        schema: its JSON schema.
-        defaults: whether what is left out is filled in where the schema has a default for it.
-        formats: whether strings that the schema calls dates, times, UUIDs or decimals are spelled in one way, to be
-            compared: equal instants as the same, and ``"1.10"`` as ``"1.1"``.
-    """
-    try:
-        return _Reading(schema, defaults, formats).of(value, schema)
-    except Exception:  # a schema may be broken in any way
-        return value
-
-
-Paths = set[tuple[str, ...]]
-"""The keys that lead to fields, whether or not lists are between them."""
-
-
-def fields_of(schema: Mapping[str, Any]) -> tuple[Paths, Paths]:
-    """The fields that a JSON schema names, and the objects in it that may have others; ``()`` is the whole."""
-    named: Paths = set()
-    unnamed: Paths = set()
-    _collect(schema, schema, (), (), named, unnamed)
-    return named, unnamed
-
-
-def _collect(
-    schema: Any, root: Mapping[str, Any], path: tuple[str, ...], around: tuple[int, ...], named: Paths, unnamed: Paths
-) -> None:
-    schema = _followed(schema, root)
-    if not isinstance(schema, Mapping) or not schema or len(named) > _MOST_FIELDS:
-        unnamed.update({path} if schema is not False else ())
-        return
-    if id(schema) in around:
-        return
-    below = partial(_collect, root=root, around=(*around, id(schema)), named=named, unnamed=unnamed)
-    properties, others = schema.get("properties"), schema.get("additionalProperties")
-    if others or ("object" in _kinds(schema) and properties is None and others is None):
-        unnamed.add(path)
-    for key, inner in properties.items() if isinstance(properties, Mapping) else ():
-        named.add((*path, key))
-        below(inner, path=(*path, key))
-    for word in ("allOf", "anyOf", "oneOf", "prefixItems"):
-        for branch in schema.get(word) or ():
-            below(branch, path=path)
-    if "items" in schema:
-        below(schema["items"], path=path)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """How values are read; references start from the root."""
-
-    root: Mapping[str, Any]
-    defaults: bool
-    formats: bool
-
-    def of(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
-        """The value as the schema has it; ``around`` are the schemas of the same value that led to it, by their ids."""
-        schema = _followed(schema, self.root)
-        if not isinstance(schema, Mapping) or id(schema) in around:
-            return value
-        around = (*around, id(schema))
-        for branch in schema.get("allOf", ()):
-            value = self.of(value, branch, around)
-        for branches in (schema.get("anyOf"), schema.get("oneOf")):
-            if isinstance(branches, list):
-                value = self._by_branch(value, branches, around)
-        if isinstance(value, dict):
-            return self._object(value, schema)
-        if isinstance(value, list):
-            first = schema.get("prefixItems") or ()
-            return [self.of(one, first[at] if at < len(first) else schema.get("items")) for at, one in enumerate(value)]
-        value = _scalar(value, schema)
-        return _spelled(value, schema) if self.formats and isinstance(value, str) else value
-
-    def _object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
-        properties, others = schema.get("properties"), schema.get("additionalProperties")
-        properties = properties if isinstance(properties, Mapping) else {}
-        full = {key: self.of(one, properties.get(key, others)) for key, one in value.items()}
-        if self.defaults:
-            for key, of in properties.items():
-                of = of if isinstance(of, Mapping) and "default" in of else _followed(of, self.root)
-                if key not in full and isinstance(of, Mapping) and "default" in of:
-                    full[key] = deepcopy(of["default"])
-        return full
-
-    def _by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
-        """The value as the first branch has it that it fits as it is, else as the first that can read it."""
-        followed = [_followed(branch, self.root) for branch in branches]
-        if self.formats and any(map(_is_decimal, followed)) and any(_fits(0.5, branch) for branch in followed):
-            value = _number(value)
-        for branch in followed:
-            if _fits(value, branch):
-                return self.of(value, branch, around)
-        scalars = (_scalar(value, branch) for branch in followed if isinstance(branch, Mapping))
-        return next((read for read in scalars if any(_fits(read, branch) for branch in followed)), value)
-
-
-def _fits(value: Any, schema: Any) -> bool:
-    """Whether a value is of the schema's type, and has what it requires."""
-    if not isinstance(schema, Mapping):
-        return bool(schema)
-    if "const" in schema or "enum" in schema:
-        return value in [schema["const"]] if "const" in schema else value in schema["enum"]
-    if isinstance(value, dict) and not set(schema.get("required", ())) <= value.keys():
-        return False
-    return not (kinds := _kinds(schema)) or any(_is(value, kind) for kind in kinds)
-
-
-def _scalar(value: Any, schema: Mapping[str, Any]) -> Any:
-    """The value as the schema's type has it, where it can be read as such; else as it is."""
-    kinds = _kinds(schema)
-    if any(_is(value, kind) for kind in kinds):
-        return value
-    for kind in kinds:
-        if kind in _READERS:
-            try:
-                return _READERS[kind].validate_python(value)
-            except ValidationError:
-                continue
-    return value
-
-
-def _spelled(text: str, schema: Mapping[str, Any]) -> str:
-    """The one spelling of a string in its schema's format; as it is where it has none, or is none."""
-    if _is_decimal(schema) and _DECIMAL.fullmatch(text):
-        return str(Decimal(text).normalize(Context(prec=len(text))))
-    kind = _FORMATS.get(str(schema.get("format")))
-    if kind is None or _FINER.search(text):
-        return text
-    adapter = _adapter(kind)
-    try:
-        value = adapter.validate_python(text)
-    except ValidationError:
-        return text
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        value = value.astimezone(UTC)
-    return str(adapter.dump_python(value, mode="json"))
-
-
-def _is_decimal(schema: Any) -> bool:
-    """Whether the strings that a schema allows are decimal numbers."""
-    if not isinstance(schema, Mapping) or "string" not in _kinds(schema):
-        return False
-    return schema.get("format") == "decimal" or str(schema.get("pattern")).startswith(_PATTERN_OF_DECIMALS)
-
-
-def _number(value: Any) -> Any:
-    """The number that a string is, where that loses no digit; anything else as it is."""
-    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
-        return value
-    number = float(value)
-    return number if math.isfinite(number) and Decimal(repr(number)) == Decimal(value) else value
-
-
-def _kinds(schema: Mapping[str, Any]) -> list[str]:
-    kinds = schema.get("type")
-    return [kinds] if isinstance(kinds, str) else [str(kind) for kind in kinds] if isinstance(kinds, list) else []
-
-
-def _is(value: Any, kind: str) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"
-    if kind == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, _TYPES.get(kind, ()))
-
-
-def _followed(schema: Any, root: Mapping[str, Any]) -> Any:
-    """What a reference within the schema leads to, one after the other; a schema without one as it is."""
-    for _ in range(_LONGEST_CHAIN):
-        if not isinstance(schema, Mapping) or not isinstance(path := schema.get("$ref"), str):
-            return schema
-        if not path.startswith("#"):
-            return {}
-        found: Any = root
-        for key in path.split("/")[1:]:
-            found = found.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-        schema = found
-    return {}
-
-
-@lru_cache(maxsize=len(_FORMATS))
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Any:
-    """The validator of a schema; None without jsonschema, or where it is broken."""
+    """Return the validator of a schema; None without jsonschema, or where it is broken."""
     if not can_refuse():
         return None
     from jsonschema import Draft202012Validator, SchemaError  # deferred: an extra
@@ -275,3 +193,213 @@ def _validator(schema: str) -> Any:
     except SchemaError:
         return None
     return kind(held, registry=Registry())  # which fetches nothing from anywhere
+
+
+# Fields
+
+Paths = set[tuple[str, ...]]
+"""The keys that lead to fields, whether or not lists are between them."""
+_MOST_FIELDS: Final = 10_000
+
+
+def fields_of(schema: Mapping[str, Any]) -> tuple[Paths, Paths]:
+    """Return the fields that a JSON schema names, and the objects in it that may have others; ``()`` is the whole."""
+    named: Paths = set()
+    unnamed: Paths = set()
+
+    def collect(inner: Any, path: tuple[str, ...], around: tuple[int, ...]) -> None:
+        inner = _resolved(inner, schema)
+        if not isinstance(inner, Mapping) or not inner or len(named) > _MOST_FIELDS:
+            unnamed.update(() if inner is False else {path})
+            return
+        if id(inner) in around:
+            return
+        around = (*around, id(inner))
+        properties, others = inner.get("properties"), inner.get("additionalProperties")
+        if others or ("object" in _types_of(inner) and properties is None and others is None):
+            unnamed.add(path)
+        for key, one in properties.items() if isinstance(properties, Mapping) else ():
+            named.add((*path, key))
+            collect(one, (*path, key), around)
+        branches = [branch for word in ("allOf", "anyOf", "oneOf", "prefixItems") for branch in inner.get(word) or ()]
+        for branch in [*branches, *([inner["items"]] if "items" in inner else ())]:
+            collect(branch, path, around)
+
+    collect(schema, (), ())
+    return named, unnamed
+
+
+# Reading values
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (NoneType,),
+}
+_READERS: Final[dict[str, TypeAdapter[Any]]] = {  # as LangChain's tools do, by pydantic
+    "integer": TypeAdapter(int),
+    "number": TypeAdapter(float),
+    "boolean": TypeAdapter(bool),
+}
+_FORMATS: Final[dict[str, TypeAdapter[Any]]] = {
+    "date": TypeAdapter(date),
+    "date-time": TypeAdapter(datetime),
+    "time": TypeAdapter(time),
+    "duration": TypeAdapter(timedelta),
+    "uuid": TypeAdapter(UUID),
+    "ipv6": TypeAdapter(IPv6Address),
+}
+"""JSON schema's formats of strings that can be spelled in several ways."""
+_DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
+_PATTERN_OF_DECIMALS: Final = "^(?!^[-+.]*$)[+-]?0*"  # how pydantic's of a Decimal begin
+_FINER: Final = re.compile(r"[.,]\d{7,}")  # than microseconds, to which pydantic cuts
+_LONGEST_CHAIN: Final = 100
+
+
+def read(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, formats: bool = False) -> Any:
+    """Return the value as a tool with this schema would have it: numbers where they came as strings, with defaults.
+
+    Args:
+        value: as it comes from JSON.
+        schema: its JSON schema.
+        defaults: whether what is left out is filled in where the schema has a default for it.
+        formats: whether strings that the schema calls dates, times, UUIDs or decimals are spelled in one way, to be
+            compared: equal instants as the same, and ``"1.10"`` as ``"1.1"``.
+    """
+    try:
+        return _Reader(schema, defaults, formats).read(value, schema)
+    except Exception:  # a schema may be broken in any way
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads values by schemas whose references start from the root."""
+
+    root: Mapping[str, Any]
+    defaults: bool
+    formats: bool
+
+    def read(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
+        """Return the value as the schema has it; ``around`` are the ids of the value's schemas that led to this one."""
+        schema = _resolved(schema, self.root)
+        if not isinstance(schema, Mapping) or id(schema) in around:
+            return value
+        around = (*around, id(schema))
+        for branch in schema.get("allOf", ()):
+            value = self.read(value, branch, around)
+        for branches in (schema.get("anyOf"), schema.get("oneOf")):
+            if isinstance(branches, list):
+                value = self._read_by_branch(value, branches, around)
+        if isinstance(value, dict):
+            return self._read_object(value, schema)
+        if isinstance(value, list):
+            first = schema.get("prefixItems") or ()
+            return [
+                self.read(one, first[at] if at < len(first) else schema.get("items")) for at, one in enumerate(value)
+            ]
+        value = _converted(value, schema)
+        return _spelled(value, schema) if self.formats and isinstance(value, str) else value
+
+    def _read_object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
+        properties, others = schema.get("properties"), schema.get("additionalProperties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        full = {key: self.read(one, properties.get(key, others)) for key, one in value.items()}
+        for key, of in properties.items() if self.defaults else ():
+            for holder in (of, _resolved(of, self.root)):
+                if key not in full and isinstance(holder, Mapping) and "default" in holder:
+                    full[key] = deepcopy(holder["default"])
+        return full
+
+    def _read_by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
+        """Return the value as the first branch has it that it fits as it is, else as the first that can read it."""
+        branches = [_resolved(branch, self.root) for branch in branches]
+        if self.formats and any(map(_is_decimal, branches)) and any(_fits(0.5, branch) for branch in branches):
+            value = _number(value)
+        for branch in branches:
+            if _fits(value, branch):
+                return self.read(value, branch, around)
+        converted = (_converted(value, branch) for branch in branches if isinstance(branch, Mapping))
+        return next((one for one in converted if any(_fits(one, branch) for branch in branches)), value)
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+    """Return what a reference within the schema leads to, one after the other; a schema without one as it is."""
+    for _ in range(_LONGEST_CHAIN):
+        if not isinstance(schema, Mapping) or not isinstance(path := schema.get("$ref"), str):
+            return schema
+        if not path.startswith("#"):
+            return {}
+        schema = root
+        for key in path.split("/")[1:]:
+            schema = schema.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(schema, Mapping) else None
+    return {}
+
+
+def _types_of(schema: Mapping[str, Any]) -> list[str]:
+    kinds = schema.get("type")
+    return [str(kind) for kind in kinds] if isinstance(kinds, list) else [kinds] if isinstance(kinds, str) else []
+
+
+def _is_of(value: Any, types: list[str]) -> bool:
+    if isinstance(value, bool):
+        return "boolean" in types
+    if isinstance(value, float) and "integer" in types and value.is_integer():
+        return True
+    return any(isinstance(value, _TYPES.get(name, ())) for name in types)
+
+
+def _fits(value: Any, schema: Any) -> bool:
+    """Return whether a value is of the schema's type, and has what it requires."""
+    if not isinstance(schema, Mapping):
+        return bool(schema)
+    if "const" in schema or "enum" in schema:
+        return value in ([schema["const"]] if "const" in schema else schema["enum"])
+    if isinstance(value, dict) and not set(schema.get("required", ())) <= value.keys():
+        return False
+    return not (types := _types_of(schema)) or _is_of(value, types)
+
+
+def _converted(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Return the value as the schema's type has it, where it can be read as such; else as it is."""
+    types = _types_of(schema)
+    if not _is_of(value, types):
+        for name in types:
+            with suppress(KeyError, ValidationError):
+                return _READERS[name].validate_python(value)
+    return value
+
+
+def _spelled(text: str, schema: Mapping[str, Any]) -> str:
+    """Return the one spelling of a string in its schema's format; as it is where it has none, or is none."""
+    if _is_decimal(schema) and _DECIMAL.fullmatch(text):
+        return str(Decimal(text).normalize(Context(prec=len(text))))
+    adapter = _FORMATS.get(str(schema.get("format")))
+    if adapter is None or _FINER.search(text):
+        return text
+    try:
+        value = adapter.validate_python(text)
+    except ValidationError:
+        return text
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC)
+    return str(adapter.dump_python(value, mode="json"))
+
+
+def _is_decimal(schema: Any) -> bool:
+    """Return whether the strings that a schema allows are decimal numbers."""
+    if not isinstance(schema, Mapping) or "string" not in _types_of(schema):
+        return False
+    return schema.get("format") == "decimal" or str(schema.get("pattern")).startswith(_PATTERN_OF_DECIMALS)
+
+
+def _number(value: Any) -> Any:
+    """Return the number that a string is, where that loses no digit; anything else as it is."""
+    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) and Decimal(repr(number)) == Decimal(value) else value

@@ -1,19 +1,20 @@
-"""What a response votes for: a property of the whole message, not of its text alone."""
+"""What a response votes for, a property of the whole message; and where in its text that stands."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import islice
+from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers.ending import ending_of, is_refusal
-from langchain_reasc.answers.extraction import Extractor
-from langchain_reasc.answers.json_objects import last_object
-from langchain_reasc.answers.objects import REFUSED_OBJECT
-from langchain_reasc.answers.reasoning import without_reasoning
-from langchain_reasc.answers.tool_calls import Schemas, ToolVotes
+from langchain_reasc.answers.endings import ending_of, is_refusal, without_reasoning
+from langchain_reasc.answers.extractors import Extractor
+from langchain_reasc.answers.json_values import last_object
+from langchain_reasc.answers.schemas import Schemas
+from langchain_reasc.answers.structured import REFUSED_OBJECT, ToolVotes
 
-__all__ = ["Vote", "spoken_text", "vote_of"]
+__all__ = ["Places", "Vote", "places_of", "vote_of"]
 
 CUT_OFF = "cut off before an explicit answer"
 FILTERED = "stopped by a content filter"
@@ -51,7 +52,7 @@ _EVERY_CALL = ToolVotes()
 def vote_of(
     message: AIMessage, extract: Extractor, tools: ToolVotes = _EVERY_CALL, schemas: Schemas | None = None
 ) -> Vote:
-    """The vote of a response, by the rules of :mod:`langchain_reasc.answers`.
+    """Return the vote of a response, by the rules of :mod:`langchain_reasc.answers`.
 
     Args:
         message: the response.
@@ -76,33 +77,31 @@ def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: 
         return Vote(None, why_none=FILTERED)
     malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
     calls = malformed or bool(message.tool_calls)
-    text = without_reasoning(spoken_text(message))
+    text = without_reasoning(_spoken_text(message))
+    vote = Vote(None, cut_off, CUT_OFF if cut_off else UNENDED)
     if text is not None and (extract.over_tool_calls or not calls):
         vote = _vote_of_text(text, extract, cut_off)
-        if vote.answer is not None or not calls:
-            return vote
-    if malformed:
-        return Vote(None, cut_off, INVALID_CALLS)
-    if calls:
-        return _vote_of_calls(message, extract, tools, schemas, cut_off)
-    return Vote(None, cut_off, CUT_OFF if cut_off else UNENDED)
+    if vote.answer is not None or not calls:
+        return vote
+    return (
+        Vote(None, cut_off, INVALID_CALLS) if malformed else _vote_of_calls(message, extract, tools, schemas, cut_off)
+    )
 
 
 def _vote(answer: str | None, cut_off: bool) -> Vote:
-    if answer is not None:
-        return Vote(answer, cut_off)
-    return Vote(None, cut_off, CUT_OFF if cut_off else NO_ANSWER)
+    why_none = None if answer is not None else CUT_OFF if cut_off else NO_ANSWER
+    return Vote(answer, cut_off, why_none)
 
 
 def _vote_of_text(text: str, extract: Extractor, cut_off: bool) -> Vote:
-    vote = _vote(extract.from_cut_off(text) if cut_off else extract(text), cut_off)
-    if vote.answer is None and not extract.texts_vote and text.strip() and not cut_off:
-        return replace(vote, why_none=REFUSED_OBJECT)
-    if extract.objects is None:
-        return vote
-    if vote.answer is None and last_object(text, cut_off=cut_off) is not None:
-        return replace(vote, why_none=REFUSED_OBJECT)
-    return _by_field(vote, extract)
+    vote = _vote(extract(text, cut_off=cut_off), cut_off)
+    if vote.answer is not None:
+        return _by_field(vote, extract)
+    if extract.texts_vote:
+        refused = extract.objects is not None and last_object(text, cut_off=cut_off) is not None
+    else:
+        refused = bool(text.strip()) and not cut_off
+    return replace(vote, why_none=REFUSED_OBJECT) if refused else vote
 
 
 def _vote_of_calls(
@@ -113,22 +112,14 @@ def _vote_of_calls(
         return Vote(None, cut_off, CUT_OFF)
     if why := tools.refused(calls, schemas):
         return Vote(None, why_none=why)
-    if extract.objects and extract.objects.in_calls(message.tool_calls) is not None:
-        kind = None if extract.objects.name else tools.kind(calls)
-        return _vote_of_object(tools.read(calls[0], schemas), extract, kind)
-    answer = tools.answer(calls, schemas)
-    if answer is None:
-        return Vote(None, why_none=INVALID_CALLS)
-    return Vote(answer, kind=tools.kind(calls), calls=True)
-
-
-def _vote_of_object(value: Mapping[str, Any], extract: Extractor, kind: str | None) -> Vote:
-    """The vote of structured output by function calling."""
-    assert extract.objects is not None
-    answer = extract.objects.answer(value)
+    objects = extract.objects
+    if objects is None or objects.in_calls(message.tool_calls) is None:
+        answer = tools.answer(calls, schemas)
+        return Vote(answer, kind=tools.kind(calls), calls=True) if answer else Vote(None, why_none=INVALID_CALLS)
+    answer = objects.answer(tools.read(calls[0], schemas))  # structured output by function calling
     if answer is None:
         return Vote(None, why_none=REFUSED_OBJECT)
-    return _by_field(Vote(answer, kind=kind, calls=True), extract)
+    return _by_field(Vote(answer, kind=None if objects.name else tools.kind(calls), calls=True), extract)
 
 
 def _by_field(vote: Vote, extract: Extractor) -> Vote:
@@ -137,13 +128,126 @@ def _by_field(vote: Vote, extract: Extractor) -> Vote:
     return replace(vote, fields=extract.objects.fields(vote.answer))
 
 
-def spoken_text(message: AIMessage) -> str:
-    """The text of the message, without what it says on the way to its answer."""
-    if isinstance(message.content, list) and any(map(_is_commentary, message.content)):
-        said = [block for block in message.content if not _is_commentary(block)]
-        return str(AIMessage(said).text)
-    return str(message.text)
+def _spoken_text(message: AIMessage) -> str:
+    """Return the text of the message, without what it says on the way to its answer."""
+    if isinstance(message.content, str):
+        return str(message.text)
+    spoken = [one for one in message.content if not (isinstance(one, dict) and one.get("phase") == "commentary")]
+    return str((message if len(spoken) == len(message.content) else AIMessage(spoken)).text)
 
 
-def _is_commentary(block: object) -> bool:
-    return isinstance(block, dict) and block.get("phase") == "commentary"
+# Where the answer stands
+
+Place = tuple[int, int]
+"""A range of characters, half-open."""
+
+_TRIED: Final = 8
+"""Places at which the answer may be spelled, counted from the end of the response; each asks the extractor again."""
+_LONGEST: Final = 100
+"""Characters up to which an answer is also looked for in another spelling."""
+_TAIL: Final = 4000
+"""Characters before the answer's end in which the last step begins."""
+_OTHER = str.maketrans(
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "1234567890bcdefghijklmnopqrstuvwxyzaBCDEFGHIJKLMNOPQRSTUVWXYZA",
+)
+_RUN = re.compile(r"[^\W_]+")
+_BETWEEN = r"(?:\\[a-zA-Z]+|[\W_]){0,6}"
+_STEP_END = re.compile(r"[.!?][\"'”)*_\]$]*\s+(?=[^\s\da-z])|[。！？]\s*|\n\s*|</?[\w:]{1,20}>\s*")
+
+
+class Places(NamedTuple):
+    """Ranges of characters in a response, half-open.
+
+    Attributes:
+        text: the response's text, in which they are.
+        answer: where its answer is spelled; None where that cannot be told, and where it has no answer.
+        last_step: from the beginning of the last line or sentence before the one in which the answer stands, up to the
+            answer; without such a one, from the beginning of its own. The answer itself where it is all there is. Of a
+            response whose answer has no place, its last two lines or sentences.
+    """
+
+    text: str
+    answer: Place | None
+    last_step: Place | None
+
+
+def places_of(message: AIMessage, extract: Extractor, vote: Vote) -> Places:
+    """Return where the answer of a response stands in its text.
+
+    An extractor gives an answer, not a place, and any function can be one. So the place is found by experiment: where
+    the answer is spelled, other letters and digits are put in its stead, and the extractor is asked again. If it then
+    finds something else, it read this place. The extractor is asked twice as a rule, nine times at most. Nothing is
+    found of an answer that is not in the text as it was found (calls of tools, the sum of what stands there, what a
+    :func:`message_extractor` makes of a message).
+
+    Args:
+        message: the response.
+        extract: what found its answer.
+        vote: what it votes for.
+    """
+    text = _spoken_text(message)
+    in_text = vote.answer is not None and not vote.calls and not extract.reads_message
+    answer = _place_of_answer(text, extract, cut_off=vote.cut_off) if in_text else None
+    return Places(text, answer, _last_step(text, answer))
+
+
+def _place_of_answer(text: str, extract: Extractor, *, cut_off: bool) -> Place | None:
+    found = spelled = _found(text, extract, cut_off=cut_off)
+    if extract.objects:  # whose answer is canonical, not as it is written
+        said = without_reasoning(text) or ""
+        written = last_object(said, cut_off=cut_off)
+        spelled = written and said[written.start : written.end]
+    if not spelled:
+        return None
+    for begin, end in islice(_spellings(spelled, text), _TRIED):
+        altered = "".join(map(_other, text[begin:end]))
+        if _found(text[:begin] + altered + text[end:], extract, cut_off=cut_off) != found:
+            return begin, end
+    return None
+
+
+def _found(text: str, extract: Extractor, *, cut_off: bool) -> str | None:
+    said = without_reasoning(text)
+    try:
+        return None if said is None else extract.raw(said, cut_off=cut_off)
+    except Exception:  # a user's function may raise over a text that no model wrote
+        return None
+
+
+def _other(character: str) -> str:
+    """Return another character of its kind; what is neither letter nor digit stays."""
+    other = character.translate(_OTHER)
+    return "x" if other == character and character.isalnum() else other
+
+
+def _spellings(answer: str, text: str) -> Iterator[Place]:
+    """Yield where an answer is spelled, the last first: as it is, else with other marks between its parts."""
+    at, exact = len(text), False
+    while (at := text.rfind(answer, 0, at + len(answer) - 1)) >= 0:
+        if _stands_alone(text, at, at + len(answer)):
+            exact = True
+            yield at, at + len(answer)
+    runs = _RUN.findall(answer)
+    if exact or not runs or len(answer) > _LONGEST:
+        return
+    spans = [found.span() for found in re.finditer(_BETWEEN.join(map(re.escape, runs)), text)]
+    yield from (span for span in reversed(spans) if _stands_alone(text, *span))
+
+
+def _stands_alone(text: str, begin: int, end: int) -> bool:
+    """Return whether it is no part of a longer number or word."""
+    around = (text[begin - 1 : begin + 1] if begin else "", text[end - 1 : end + 1])
+    cased = (all(letter.isalpha() and letter.swapcase() != letter for letter in both) for both in around)
+    return not any(len(both) > 1 and (both.isdigit() or words) for both, words in zip(around, cased, strict=True))
+
+
+def _last_step(text: str, answer: Place | None) -> Place | None:
+    end = answer[0] if answer else len(text)
+    start = max(end - _TAIL, 0)
+    between = list(_STEP_END.finditer(text, start, end))
+    begins = [start, *(found.end() for found in between)]
+    stops = [*(found.start() for found in between), end]
+    steps = [a for a, b in zip(begins, stops, strict=True) if _RUN.search(text, a, b)]
+    before = [step for step in steps if step < begins[-1]]
+    return ((before or steps)[-1], end) if steps else answer  # which is all there is

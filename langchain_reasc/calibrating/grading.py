@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.answers import Extractor, ToolVotes, vote_of
-from langchain_reasc.answers.tool_calls import Schemas
+from langchain_reasc.answers import Extractor, Schemas, ToolVotes, vote_of
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.daemons import DaemonExecutor

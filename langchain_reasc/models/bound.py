@@ -14,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_reasc.answers.ending import says_how_it_ended
+from langchain_reasc.answers import says_how_it_ended
 from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.usage import tokens_of_text
 

@@ -16,7 +16,7 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from langchain_reasc.answers.ending import says_how_it_ended
+from langchain_reasc.answers import says_how_it_ended
 from langchain_reasc.models.bound import ResponseBound, abounded, bounded, token_limit
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.cutoff import CUTOFF, Cutoff, aread, read

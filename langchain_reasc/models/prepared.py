@@ -18,9 +18,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 from pydantic import ValidationError
 
-from langchain_reasc.answers import schemas_of
-from langchain_reasc.answers.objects import Schema
-from langchain_reasc.answers.tool_schemas import text_schema_of
+from langchain_reasc.answers import Schema, schemas_of, text_schema_of
 from langchain_reasc.calibration.asked import FixedPrompt, confidence_part
 from langchain_reasc.calibration.fingerprint import fingerprint_of
 from langchain_reasc.calibration.schema import Fingerprint

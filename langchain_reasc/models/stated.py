@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
-from langchain_reasc.answers.ending import ending_of
-from langchain_reasc.answers.reasoning import without_reasoning
+from langchain_reasc.answers import ending_of, without_reasoning
 from langchain_reasc.models.contract import RECEIVED_TOKENS, VERBALIZED_CONFIDENCE
 from langchain_reasc.models.usage import counted_tokens, reported_usage
 

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import EXTRACTION_VERSION, Extractor, Vote, extractor, vote_of
-from langchain_reasc.answers.vote import TOO_SLOW
+from langchain_reasc.answers import EXTRACTION_VERSION, TOO_SLOW, Extractor, Vote, extractor, vote_of
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import SPAN_SCORES
 from langchain_reasc.models.logprobs import token_lengths

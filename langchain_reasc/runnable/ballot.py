@@ -12,10 +12,20 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from langchain_reasc.answers import Classes, Extractor, ToolVotes, Vote, can_refuse, vote_of, with_answer
-from langchain_reasc.answers.objects import REASONING, ObjectVotes
-from langchain_reasc.answers.tool_calls import Schemas, arguments_of
-from langchain_reasc.answers.vote import TOO_SLOW
+from langchain_reasc.answers import (
+    REASONING,
+    TOO_SLOW,
+    Classes,
+    Extractor,
+    ObjectVotes,
+    Schemas,
+    ToolVotes,
+    Vote,
+    arguments_of,
+    can_refuse,
+    vote_of,
+    with_answer,
+)
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, is_control_flow
 from langchain_reasc.method.hopeless import Hopeless
 from langchain_reasc.method.stopping import Decision, Response, StoppingRule

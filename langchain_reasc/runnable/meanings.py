@@ -9,8 +9,7 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
-from langchain_reasc.answers.equivalence import Classes, Equivalence, Unclear
-from langchain_reasc.answers.free_text import spelling
+from langchain_reasc.answers import Classes, Equivalence, Unclear, spelling
 from langchain_reasc.exceptions import is_control_flow
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.usage import estimated_usage, is_estimated, reported_usage, tokens_of_text

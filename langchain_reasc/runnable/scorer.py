@@ -4,8 +4,7 @@ from collections import Counter
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import Extractor, Vote, places_of
-from langchain_reasc.answers.places import Places
+from langchain_reasc.answers import Extractor, Places, Vote, places_of
 from langchain_reasc.calibration import Calibration, check_made_of
 from langchain_reasc.exceptions import ConfidenceError, FingerprintMismatch, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure

@@ -9,8 +9,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes
-from langchain_reasc.answers.extractors import held_to
+from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, held_to
 from langchain_reasc.calibration import (
     Calibration,
     Fingerprint,

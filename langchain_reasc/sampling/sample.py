@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
-from langchain_reasc.answers.ending import says_how_it_ended
+from langchain_reasc.answers import says_how_it_ended
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.merging import message_of
 

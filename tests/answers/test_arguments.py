@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 from answers.calling import MESSAGE, SCHEMAS, answer, call, vote
 from langchain_reasc.answers import ToolVotes, Vote, extractor, kind_of, vote_of
 from langchain_reasc.answers.schemas import read, refuses
-from langchain_reasc.answers.tool_calls import REFUSED_CALLS, UNKNOWN_TOOL
+from langchain_reasc.answers.structured import REFUSED_CALLS, UNKNOWN_TOOL
 from langchain_reasc.answers.vote import INVALID_CALLS
 
 

@@ -12,9 +12,7 @@ from langchain_core.runnables import RunnableLambda
 from runnable.fakes import saying
 from runnable.judges import Vectors
 
-from langchain_reasc.answers import boxed, extractor, free_text, vote_of
-from langchain_reasc.answers.equivalence import Classes, Same, Unclear
-from langchain_reasc.answers.free_text import spelling
+from langchain_reasc.answers import Classes, Same, Unclear, boxed, extractor, free_text, spelling, vote_of
 from langchain_reasc.calibration import answer_name
 from langchain_reasc.exceptions import ConfigurationError
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers.judge import JUDGE_PROMPT, filled, verdict_of
+from langchain_reasc.answers.equivalence import JUDGE_PROMPT, filled, verdict_of
 
 VERDICTS = {
     True: (

@@ -69,10 +69,10 @@ def test_votes_of_whole_responses() -> None:
 
 def test_many_threads_may_ask_at_once() -> None:
     formulas = [f"\\frac{{{n}}}{{\\sqrt{{2}}}}" for n in range(1, 17)]
-    mathematics._key.cache_clear()
+    mathematics._read_formula.cache_clear()
     with ThreadPoolExecutor(8) as threads:
         at_once = list(threads.map(canonical_mathematics, formulas))
-    mathematics._key.cache_clear()
+    mathematics._read_formula.cache_clear()
     assert at_once == [canonical_mathematics(formula) for formula in formulas]
     assert len(set(at_once)) == len(formulas)
 

@@ -14,8 +14,7 @@ from typing_extensions import TypedDict
 
 from answers.trips import TRIP, Even, Trip, called, text, voted
 from langchain_reasc.answers import ToolVotes, Vote, extractor, json_object, vote_of, with_answer
-from langchain_reasc.answers.objects import REFUSED_OBJECT, ObjectVotes
-from langchain_reasc.answers.tool_calls import REFUSED_CALLS, UNKNOWN_TOOL
+from langchain_reasc.answers.structured import REFUSED_CALLS, REFUSED_OBJECT, UNKNOWN_TOOL, ObjectVotes
 from langchain_reasc.answers.vote import CUT_OFF, NO_ANSWER
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.stopping import ASC, Cap, Decision, Response, decide
@@ -151,7 +150,6 @@ def test_numbers_within_the_tolerance_are_the_same() -> None:
     assert votes.same('{"price": 1}', '{"price": 2}') and not votes.same('{"price": 1}', '{"price": 3}')
     assert votes.same('{"a": {"b": 1}}', '{"a": {"b": 1.5}}') and not votes.same('{"b": 1}', '{"b": 1.5}')
     assert not votes.same('{"price": true}', '{"price": 1}') and not votes.same("text", '{"price": 1}')
-    assert not votes.exact and ObjectVotes().exact and ObjectVotes(by_field=True, tolerance={"price": 1}).exact
 
 
 def test_a_vote_by_field() -> None:

@@ -11,9 +11,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field
 
 from langchain_reasc.answers import ToolVotes, can_refuse, extractor, schemas, schemas_of, vote_of
-from langchain_reasc.answers.schemas import read, refuses
-from langchain_reasc.answers.tool_calls import REFUSED_CALLS, UNKNOWN_TOOL
-from langchain_reasc.answers.tool_schemas import ANY_TOOL
+from langchain_reasc.answers.schemas import ANY_TOOL, read, refuses
+from langchain_reasc.answers.structured import REFUSED_CALLS, UNKNOWN_TOOL
 
 
 class search(BaseModel):

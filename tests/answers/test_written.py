@@ -8,8 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 
 from answers.trips import Even, Trip, called, text, voted
-from langchain_reasc.answers import Vote, with_answer
-from langchain_reasc.answers.objects import ObjectVotes
+from langchain_reasc.answers import ObjectVotes, Vote, with_answer
 from langchain_reasc.method.stopping import Cap, Response, decide
 
 BLOCKS: dict[str, AIMessage] = {

@@ -128,7 +128,7 @@ def test_the_answer_asked_for_is_the_answer_found(name: str) -> None:
     find = extractor(preset.answer)
     assert [find(said) for said, _ in SAID[name]] == [answer for _, answer in SAID[name]]
     unfinished = SAID[name][0][0].rpartition("\\boxed" if name != "letter" else "Answer")[0]
-    assert find.from_cut_off(unfinished) is None
+    assert find(unfinished, cut_off=True) is None
 
 
 FAMILIES: dict[str | None, list[str | None]] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_reasc.answers.equivalence import Same
+from langchain_reasc.answers import Same
 
 from .fakes import Reply, Scripted
 

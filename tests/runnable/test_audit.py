@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers.extractors import last_number
-from langchain_reasc.answers.tool_calls import ToolVotes
+from langchain_reasc.answers import ToolVotes, last_number
 from langchain_reasc.method.stopping import ASC
 from langchain_reasc.runnable.ballot import Ballot
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator

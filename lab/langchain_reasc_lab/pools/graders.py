@@ -10,10 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final, Protocol
 
-from langchain_reasc.answers import choice, kind_of, normalize
-from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
-from langchain_reasc.answers.normalize import without_unit
-from langchain_reasc.answers.numbers import read_quantity
+from langchain_reasc.answers import (
+    canonical_mathematics,
+    choice,
+    kind_of,
+    normalize,
+    read_quantity,
+    require_math_verify,
+    without_unit,
+)
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["GRADERS", "Alias", "Choice", "Exact", "Grader", "Mathematical", "Numeric", "grader"]

@@ -13,10 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.answers.ending import ending_of, is_refusal
-from langchain_reasc.answers.free_text import name_of_judge
-from langchain_reasc.answers.judge import filled
-from langchain_reasc.answers.reasoning import without_reasoning
+from langchain_reasc.answers import filled, name_of_judge, reply_of_judge
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.usage import estimated_usage, is_estimated, reported_usage, tokens_of_text
 from langchain_reasc_lab.pools.judged_file import JudgedFile
@@ -139,11 +136,9 @@ def correctness_of(reply: AIMessage) -> bool | None:
     ``not correct`` is none. A reply that was cut off counts only where it is nothing but the verdict, as where the
     judge may write a single word.
     """
-    ending = ending_of(reply)
-    if is_refusal(reply) or ending not in ("whole", "cut off") or reply.tool_calls or reply.invalid_tool_calls:
-        return None
-    lines = (without_reasoning(str(reply.text)) or "").strip().splitlines() or [""]
-    if ending == "cut off" and len(lines) > 1:
+    text, cut_off = reply_of_judge(reply) or ("", False)
+    lines = text.strip().splitlines() or [""]
+    if cut_off and len(lines) > 1:
         return None
     verdicts = {found[1].lower() for line in (lines[0], lines[-1]) if (found := _VERDICT.fullmatch(line[:_LINE]))}
     return verdicts == {"correct"} if len(verdicts) == 1 else None

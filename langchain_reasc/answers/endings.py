@@ -1,0 +1,121 @@
+"""How a response ended, what it thought aloud, and what it then said, in the words and marks of all providers."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage
+
+__all__ = ["Ending", "ending_of", "is_refusal", "says_how_it_ended", "without_reasoning"]
+
+Ending = Literal["whole", "cut off", "filtered", "refused", "malformed call"]
+
+_WORDS: dict[Ending, str] = {
+    "refused": "refusal refused",
+    "filtered": """content_filter content_filtered content-filter safety image_safety recitation blocklist
+        prohibited_content spii language guardrail_intervened error_toxic model_armor sensitive moderation""",
+    "malformed call": """malformed_function_call malformed_tool_call malformed_tool_use malformed_model_output
+        unexpected_tool_call""",
+    "cut off": """length max_tokens max_output_tokens max_new_tokens max_length model_length
+        model_context_window_exceeded context_length_exceeded token_limit time_limit limit time incomplete pause_turn
+        error error_limit abort aborted cancelled canceled""",
+}
+"""The providers' words for each ending; where a response has several endings, the first of these counts."""
+_ENDINGS = [(ending, frozenset(words.split())) for ending, words in _WORDS.items()]
+_FIELDS = (
+    "finish_reason",
+    "stop_reason",
+    "done_reason",
+    "stopReason",
+    "finishReason",
+    "native_finish_reason",
+    "status",  # OpenAI's Responses API, whose streams have no other word for their end
+)
+_BLOCKED = "prompt_feedback"  # Gemini, in place of a response
+
+
+def ending_of(message: AIMessage) -> Ending:
+    """Return whether a response came to its end, and if not, what ended it."""
+    reasons = set(_reasons(message.response_metadata))
+    whole: Ending = "whole"
+    return next((ending for ending, words in _ENDINGS if not words.isdisjoint(reasons)), whole)
+
+
+def says_how_it_ended(metadata: Mapping[str, Any]) -> bool:
+    """Return whether the metadata of a response, or of a part of its stream, has the provider's word for its end."""
+    return any(metadata.get(field) for field in (*_FIELDS, _BLOCKED))
+
+
+def is_refusal(message: AIMessage) -> bool:
+    """Return whether the model, or its provider, says that it declines: in a block or field of its own."""
+    blocks = message.content if isinstance(message.content, list) else ()
+    refused = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
+    return refused or bool(message.additional_kwargs.get("refusal"))
+
+
+def _reasons(metadata: Mapping[str, Any]) -> Iterator[str]:
+    for field in _FIELDS:
+        if (reason := metadata.get(field)) is not None:
+            yield _once(str(getattr(reason, "value", reason)).rpartition(".")[2].lower())
+    for field, key in (("incomplete_details", "reason"), (_BLOCKED, "block_reason")):
+        details = metadata.get(field)
+        if isinstance(details, dict) and (reason := details.get(key)):
+            yield str(getattr(reason, "value", reason)).lower()
+
+
+def _once(reason: str) -> str:
+    """``STOPSTOP`` is ``STOP``: LangChain joins strings where two chunks of a stream say the same."""
+    half, odd = divmod(len(reason), 2)
+    return _once(reason[:half]) if half and not odd and reason[:half] == reason[half:] else reason
+
+
+# Reasoning in the text, where a server has no parser for it. Known are the marks of vLLM's and SGLang's parsers: tags
+# in pairs, Harmony's channels, and Granite's two headings.
+
+_TAGS = "think thinking thought thoughts reasoning seed:think reflection scratchpad analysis inner_monologue"
+_OPENINGS = {f"<{name}>": f"</{name}>" for name in _TAGS.split()} | {
+    "[think]": "[/think]",
+    "◁think▷": "◁/think▷",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|start_thinking|>": "<|end_thinking|>",
+    "<|inner_prefix|>": "<|inner_suffix|>",
+    "<|channel>": "<channel|>",
+}
+_TAG = re.compile("|".join(map(re.escape, (*_OPENINGS, *_OPENINGS.values()))), re.IGNORECASE)
+_LONE = {"</think>", "</thinking>", "</seed:think>", "[/think]", "◁/think▷", "<|end_thinking|>"}
+"""Closed without having been opened where the chat template opens it, at the end of the prompt."""
+_CHANNEL = "<|channel|>"
+_FINAL = re.compile(r"<\|channel\|>\s*final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>")
+_HEADINGS = re.compile(r"\s*here(?:'s| is) my thought process:", re.IGNORECASE)
+_RESPONSE = re.compile(r"here(?:'s| is) my response:", re.IGNORECASE)
+_FRAMES = re.compile(r"</?response>|<\|(?:begin|end)_of_solution\|>|<\|(?:start|end)_response\|>", re.IGNORECASE)
+
+
+def without_reasoning(text: str) -> str | None:
+    """Return a text without what was thought aloud; None where the thinking never ended.
+
+    A closing tag alone ends thinking that the prompt began: all before it is reasoning.
+    """
+    if _CHANNEL in text:
+        ends = [channel.end() for channel in _FINAL.finditer(text)]
+        return re.split(r"<\|\w+\|>", text[ends[-1] :], maxsplit=1)[0] if ends else None
+    if _HEADINGS.match(text):
+        answer = _RESPONSE.search(text)
+        return text[answer.end() :] if answer else None
+    return _outside_tags(text) if any(mark in text for mark in "<[◁") else text
+
+
+def _outside_tags(text: str) -> str | None:
+    kept: list[str] = []
+    closing, at = "", 0
+    for tag in _TAG.finditer(text):
+        mark = tag[0].lower()
+        if closing:
+            if mark == closing:
+                closing, at = "", tag.end()
+        elif mark in _OPENINGS:
+            kept.append(text[at : tag.start()])
+            closing = _OPENINGS[mark]
+        elif mark in _LONE:
+            kept, at = [], tag.end()
+    return None if closing else _FRAMES.sub("\n", "".join([*kept, text[at:]]))
