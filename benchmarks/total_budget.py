@@ -24,7 +24,7 @@ from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import ASC, Cap, decide
 from langchain_reasc.pools.pool import Pool
-from langchain_reasc.runnable.total_budget import Total, TotalBudget
+from langchain_reasc.runnable.total_budget import TotalBudget
 
 __all__ = ["at_equal_cost", "main", "shared"]
 
@@ -48,7 +48,7 @@ class Recorded:
         return self.drawn
 
     @property
-    def room(self) -> int:
+    def remaining(self) -> int:
         return len(self.responses) - self.drawn
 
     @property
@@ -56,7 +56,7 @@ class Recorded:
         return self.drawn
 
     @property
-    def standing(self) -> Decision:
+    def current_decision(self) -> Decision:
         if self.drawn not in self._decided:
             self._decided[self.drawn] = decide(self._rule, self.responses[: self.drawn])
         return self._decided[self.drawn]
@@ -69,13 +69,13 @@ class Recorded:
 def shared(questions: Sequence[Sequence[Response]], total: int, *, together: int | None = None) -> list[Decision]:
     """What one budget of ``total`` samples comes to, in rounds of ``together`` (None: an eighth of the questions)."""
     asked = [Recorded(responses) for responses in questions]
-    budget = TotalBudget(Total(None, total), inputs=len(asked), together=together, concurrency=4)
+    budget = TotalBudget(None, total, inputs=len(asked), together=together, concurrency=4)
     while sampled := budget.next():
         for index in sampled:
             asked[index].drawn += 1
-            ended = asked[index].standing.stop or asked[index].room == 0
+            ended = asked[index].current_decision.stop or asked[index].remaining == 0
             budget.sampled(index, asked[index], ended=ended)
-    return [one.standing for one in asked]
+    return [one.current_decision for one in asked]
 
 
 def at_equal_cost(pool: Pool, shuffles: int, seed: int = 0) -> dict[str, Array]:

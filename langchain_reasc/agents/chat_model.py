@@ -39,8 +39,8 @@ from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.wrappers import leaves
-from langchain_reasc.runnable.ballot import DeservesVote
-from langchain_reasc.runnable.question import Question, SpendingListener
+from langchain_reasc.runnable.loop import asolve, astream, solve, stream
+from langchain_reasc.runnable.question import DeservesVote, Question, SpendingListener
 from langchain_reasc.runnable.result import ReASCResult
 
 __all__ = ["ChatReASC"]
@@ -191,7 +191,7 @@ class ChatReASC(StandIn):
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
         passed = PassedOn(logprobs=question.model.logprobs_wanted)
-        with _the_model_s_own_error(), closing(self._solver.stream(question, below)) as parts:
+        with _the_model_s_own_error(), closing(stream(question)) as parts:
             for part in parts:
                 if isinstance(part, ReASCResult):
                     for last in passed.last(_told(part, question)):
@@ -219,7 +219,7 @@ class ChatReASC(StandIn):
         question = self._question(messages, stop, below, kwargs)
         passed = PassedOn(logprobs=question.model.logprobs_wanted)
         with _the_model_s_own_error():
-            async with aclosing(self._solver.astream(question, below)) as parts:
+            async with aclosing(astream(question)) as parts:
                 async for part in parts:
                     if isinstance(part, ReASCResult):
                         for last in passed.last(_told(part, question)):
@@ -233,7 +233,7 @@ class ChatReASC(StandIn):
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
         with _the_model_s_own_error():
-            return _told(self._solver.solve(question, below), question)
+            return _told(solve(question), question)
 
     async def _aanswered(
         self,
@@ -245,7 +245,7 @@ class ChatReASC(StandIn):
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
         with _the_model_s_own_error():
-            return _told(await self._solver.asolve(question, below), question)
+            return _told(await asolve(question), question)
 
     def _question(
         self, messages: Messages, stop: list[str] | None, below: RunnableConfig, kwargs: dict[str, Any]
@@ -254,7 +254,8 @@ class ChatReASC(StandIn):
         if stop is not None:
             arguments["stop"] = stop
         deserves_vote = self._deserves_vote(arguments)
-        question = self._solver.question(
+        question = Question(
+            self._setup,
             messages,
             below,
             arguments,
@@ -270,7 +271,7 @@ class ChatReASC(StandIn):
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
         if self.when is not None:
             return self.when
-        if self._solver.extract.texts_vote or wants_structure({**self._solver.model.kwargs, **arguments}):
+        if self._setup.extract.texts_vote or wants_structure({**self._setup.model.kwargs, **arguments}):
             return None
         return _calls_tools
 

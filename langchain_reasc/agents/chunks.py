@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.utils.utils import LC_ID_PREFIX
 
-from langchain_reasc.runnable.result import kept_metadata
+from langchain_reasc.runnable.account import kept_metadata
 
 __all__ = ["PassedOn", "chunks_of", "given_id", "without_token_usage"]
 

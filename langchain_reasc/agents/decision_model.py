@@ -23,10 +23,10 @@ from langchain_reasc.agents.decision_types import (
 from langchain_reasc.answers import Extractor
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.prepared import ModelOrName, model_of
-from langchain_reasc.runnable.face import VoteFields
-from langchain_reasc.runnable.options import prepared_solver
+from langchain_reasc.runnable.loop import asolve, solve
+from langchain_reasc.runnable.options import DecisionOptions, Options
+from langchain_reasc.runnable.question import Question as Asked
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.runnable.solver import Solver
 from langchain_reasc.sampling.runs import AsyncRun, Run
 
 __all__ = ["DecisionResponse", "ReASCDecisionModel"]
@@ -39,7 +39,7 @@ class DecisionResponse(ClassifierResponse):
     """Question id -> what was decided and spent: what ``response_metadata["reasc"]`` holds elsewhere."""
 
 
-class ReASCDecisionModel(VoteFields, BaseDecisionModel):
+class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
     """Answers choices, yes/no questions and scores by what a chat model says when it thinks about them several times.
 
     Stands wherever LangChain takes a decision model, as ``ModelRouterMiddleware(classifier=...)`` does. Each question
@@ -79,11 +79,11 @@ class ReASCDecisionModel(VoteFields, BaseDecisionModel):
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
-        options = {option: getattr(self, option) for option in VoteFields.model_fields}
+        options = {option: getattr(self, option) for option in DecisionOptions.model_fields}
         llm = model_of(self.llm)
-        self._solver = prepared_solver(model=llm, answer=self.answer, **options)
-        name = self.model or self._solver.model.fingerprint().model or llm.get_name()
-        self.__dict__.update(model=name, calibrator=self._solver.calibrator)
+        self._setup = Options(model=llm, answer=self.answer, **options)._setup
+        name = self.model or self._setup.model.fingerprint().model or llm.get_name()
+        self.__dict__.update(model=name, calibrator=self._setup.calibrator)
         return self
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
@@ -142,23 +142,22 @@ class ReASCDecisionModel(VoteFields, BaseDecisionModel):
     def _answered(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
         found: _Found = {}
         for asked in asked_questions(request):
-            below, solver = asked.config(config), self._solver_of(asked)
             with _noted(asked, found):
-                result = solver.solve(solver.question(asked.messages, below, kwargs), below)
+                result = solve(self._question(asked, config, kwargs))
                 found[asked.id] = asked.answer(result), result
         return self._response(found)
 
     async def _aanswered(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
         found: _Found = {}
         for asked in asked_questions(request):
-            below, solver = asked.config(config), self._solver_of(asked)
             with _noted(asked, found):
-                result = await solver.asolve(solver.question(asked.messages, below, kwargs), below)
+                result = await asolve(self._question(asked, config, kwargs))
                 found[asked.id] = asked.answer(result), result
         return self._response(found)
 
-    def _solver_of(self, asked: AskedQuestion) -> Solver:
-        return replace(self._solver, extract=asked.labels.extractor)
+    def _question(self, asked: AskedQuestion, config: RunnableConfig, kwargs: Any) -> Asked:
+        setup = replace(self._setup, extract=asked.labels.extractor)
+        return Asked(setup, asked.messages, asked.config(config), kwargs)
 
     def _response(self, found: "_Found") -> DecisionResponse:
         bill: UsageMetadata | None = None

@@ -21,7 +21,7 @@ from langchain_reasc.calibration import Calibration, MixtureCalibrator
 from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
-from langchain_reasc.runnable.options import LEARNING
+from langchain_reasc.runnable.setup import LEARNING
 
 try:
     from langchain.agents.middleware.types import (

@@ -15,7 +15,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
-from langchain_reasc.runnable.options import LEARNING
+from langchain_reasc.runnable.setup import LEARNING
 
 __all__ = ["VoteOptions", "checked_names", "checked_options"]
 

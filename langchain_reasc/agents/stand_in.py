@@ -14,12 +14,12 @@ from langchain_reasc.answers import ToolVotes
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.wrappers import is_configurable
-from langchain_reasc.runnable.face import Face
+from langchain_reasc.runnable.options import Options
 
 __all__ = ["StandIn"]
 
 
-class StandIn(Face, BaseChatModel):
+class StandIn(Options, BaseChatModel):
     """A chat model that stands in for the one inside: its name, its capabilities, its handlers, its way to count."""
 
     model_config = ConfigDict(extra="forbid")
@@ -38,7 +38,7 @@ class StandIn(Face, BaseChatModel):
     def _set_model_profile(self) -> Self:
         """Stand in for the model inside; in place of LangChain's own step of this name, which would find no profile."""
         inside = chat_model_inside(self.sampled)
-        if inside is None and not is_configurable(self.sampled) and not isinstance(self.sampled, Face):
+        if inside is None and not is_configurable(self.sampled) and not isinstance(self.sampled, Options):
             raise ConfigurationError(
                 f"ChatReASC stands around a chat model, and there is none in {type(self.sampled).__name__}; give the "
                 "chat model itself, or use ReASCRunnable, which takes any Runnable that returns an AIMessage"
@@ -66,7 +66,12 @@ class StandIn(Face, BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         inside = chat_model_inside(self.sampled)
-        names = {*Face.model_fields, *StandIn.__annotations__, "when"} - {"model", "calibrator", "advised", "streaming"}
+        names = {*Options.model_fields, *StandIn.__annotations__, "when"} - {
+            "model",
+            "calibrator",
+            "advised",
+            "streaming",
+        }
         options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
         told = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
         told["tool_votes"] = str(_plain_votes(self.tool_votes))

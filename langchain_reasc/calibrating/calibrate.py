@@ -17,7 +17,7 @@ from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.prepared import ModelOrName
 from langchain_reasc.models.waiting import as_they_end
-from langchain_reasc.runnable.progress import Progress, shown
+from langchain_reasc.runnable.batch import Progress, shown
 from langchain_reasc.sampling import Sample
 
 __all__ = ["LabelledInput", "acalibrate", "calibrate"]

@@ -12,7 +12,7 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.waiting import as_they_end
-from langchain_reasc.runnable.meanings import Meanings
+from langchain_reasc.runnable.votes import Meanings
 from langchain_reasc.sampling.time_limit import QuestionClock
 
 __all__ = ["Graded", "graded"]

@@ -24,11 +24,12 @@ from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import ModelOrName, to_messages
+from langchain_reasc.runnable.loop import asolve, solve
 from langchain_reasc.runnable.observing import Finished, observed
-from langchain_reasc.runnable.options import prepared_solver
+from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.runnable.solver import Solver
+from langchain_reasc.runnable.setup import Setup
 
 __all__ = ["Drawn", "QuestionInput", "Questions", "Unlabelled"]
 
@@ -64,7 +65,7 @@ class Unlabelled:
     """The questions, and how they are asked.
 
     Attributes:
-        solver: what asks them, counting votes.
+        setup: how they are asked, counting votes.
         prompts: the questions.
         references: the right answers; None where one is not known.
         config: callbacks, tags and metadata of the calls.
@@ -73,7 +74,7 @@ class Unlabelled:
         checkpoint: keeps what each question leaves to learn from; None keeps nothing.
     """
 
-    solver: Solver
+    setup: Setup
     prompts: Sequence[list[BaseMessage]]
     references: Sequence[str | None]
     config: RunnableConfig
@@ -108,25 +109,22 @@ class Unlabelled:
             raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
         if options["max_samples"] < 2:
             raise ConfigurationError(f"max_samples must be 2 or more, got {options['max_samples']}: one agrees alone")
-        solver = prepared_solver(
+        setup = Options(
             model=model,
             calibration="online",  # which asks for logprobs, and while it learns counts votes
             measure=None if measure == "auto" else measure,
-            calibrator=None,
             on_missing_confidence="count",
-            allow_fingerprint_mismatch=False,
             concurrency=_AT_ONCE,
             confidence=DEFAULT_CONFIDENCE,
             sample_timeout=None,
-            timeout=None,
             **options,
-        )
+        )._setup
         measures = candidate_measures([*SIGNALS, VERBALIZED]) if measure == "auto" else [measure]
         prompts, references = [to_messages(value) for value, _ in pairs], [right for _, right in pairs]
-        asked = cls(solver, prompts, references, config, concurrency, measures)
+        asked = cls(setup, prompts, references, config, concurrency, measures)
         if checkpoint is None:
             return asked
-        holds_for = f"{asked._fingerprint().model_dump_json()} {solver.max_samples}"
+        holds_for = f"{asked._fingerprint().model_dump_json()} {setup.options.max_samples}"
         return replace(asked, checkpoint=Checkpoint(checkpoint, holds_for, measures))
 
     @property
@@ -142,8 +140,7 @@ class Unlabelled:
         """The responses to a question, in a thread of a pool; or why there are none."""
         finished: list[Finished] = []
         try:
-            question = self._question(self.prompts[at], finished, cutoff)
-            result = self.solver.solve(question, self.config)
+            result = solve(self._question(self.prompts[at], finished, cutoff))
         except Exception as error:
             return _left_out(error)
         self._keep(at, finished[0])
@@ -153,8 +150,7 @@ class Unlabelled:
         """The same in an event loop."""
         finished: list[Finished] = []
         try:
-            question = self._question(self.prompts[at], finished, Cutoff())
-            result = await self.solver.asolve(question, self.config)
+            result = await asolve(self._question(self.prompts[at], finished, Cutoff()))
         except Exception as error:
             return _left_out(error)
         await asyncio.to_thread(self._keep, at, finished[0])
@@ -175,11 +171,10 @@ class Unlabelled:
         made_of: MadeOf = {}
         questions = [observed(one.finished, self.measures, made_of) for _, one in came]
         known = [self.checkpoint.observed(prompt, made_of) for prompt in held] if self.checkpoint else []
-        solver = self.solver
         calibration = calibrate_observed(
             [*known, *self._labelled(came, questions, cutoff)],
             self.measures,
-            budget=solver.max_samples,
+            budget=self.setup.options.max_samples,
             made_of=made_of,
             fingerprint=self._fingerprint(),
             **options,
@@ -189,8 +184,8 @@ class Unlabelled:
         return calibration
 
     def _fingerprint(self) -> Fingerprint:
-        model = self.solver.model.resolved(self.config)
-        return model.fingerprint(self.prompts[0], prompt=self.solver.fixed_prompt, answer=self.solver.answer)
+        model, options = self.setup.model.resolved(self.config), self.setup.options
+        return model.fingerprint(self.prompts[0], prompt=options.fixed_prompt, answer=options.answer)
 
     def _keep(self, at: int, finished: Finished) -> None:
         if self.checkpoint and self.references[at] is None:
@@ -208,10 +203,10 @@ class Unlabelled:
                         to_grade.setdefault((at, number), Graded(self.prompts[at], message, [reference]))
         told = graded(
             list(to_grade.values()),
-            self.solver.extract,
+            self.setup.extract,
             self.config,
-            tools=self.solver.tool_votes,
-            schemas=self.solver.model.schemas,
+            tools=self.setup.options.tool_votes,
+            schemas=self.setup.model.schemas,
             concurrency=self.concurrency,
             cutoff=cutoff,
         )
@@ -224,9 +219,7 @@ class Unlabelled:
                 yield replace(question, right=grades)
 
     def _question(self, prompt: list[BaseMessage], finished: list[Finished], cutoff: Cutoff) -> Question:
-        question = self.solver.question(prompt, self.config, {}, cutoff=cutoff)
-        question.on_finished = finished.append
-        return question
+        return Question(self.setup, prompt, self.config, cutoff=cutoff, on_finished=finished.append)
 
 
 def _paired(one: Any) -> tuple[LanguageModelInput, str | None]:

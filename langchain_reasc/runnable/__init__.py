@@ -1,6 +1,6 @@
 """The LangChain face of the method: :class:`ReASCRunnable` and what it answers with."""
 
-from langchain_reasc.runnable.parser import ReASCAnswerParser
+from langchain_reasc.runnable.account import ReASCAnswerParser
 from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 from langchain_reasc.runnable.runnable import ReASCRunnable
 

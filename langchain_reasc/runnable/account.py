@@ -10,17 +10,107 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import BaseGenerationOutputParser
+from langchain_core.outputs import ChatGeneration, Generation
 
 from langchain_reasc.answers import extractor, kind_of, vote_of
 from langchain_reasc.method.stopping import Decision
+from langchain_reasc.models.contract import (
+    FAILED_ATTEMPTS,
+    GENERATED_TEXT,
+    LOGPROBS_REFUSED,
+    TOKEN_SIGNALS,
+    TOKEN_SIGNALS_INFO,
+)
+from langchain_reasc.runnable.result import Likelihood, SampledResponse, Usage
 
-__all__ = ["abridged", "account_of", "whole_answer"]
+__all__ = ["ReASCAnswerParser", "abridged", "account_of", "accounted", "kept_metadata", "whole_answer"]
 
 _LARGEST: Final = 4096 - 256
 """Bytes of an account as JSON, without what is said of an abstention."""
-
 _SHORTENED: Final = re.compile(r" … \[\d+ characters, sha256 ([0-9a-f]{12})\] … ")
+_DROPPED: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED, FAILED_ATTEMPTS})
+_LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
+
+
+class ReASCAnswerParser(BaseGenerationOutputParser[str | None]):
+    """``prompt | ReASCRunnable(...) | ReASCAnswerParser()`` gives the winning answer; None where there was none.
+
+    Where ReASC abstains, there is none. A long answer is whole here, also where the account has it shortened.
+    """
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> str | None:
+        """Return the answer that the account of a decision names.
+
+        Raises:
+            OutputParserException: the message is not one of ReASC's, or was changed since.
+        """
+        first = result[0] if result else None
+        message: Any = first.message if isinstance(first, ChatGeneration) else None
+        if message is None or not isinstance(message.response_metadata.get("reasc"), dict):
+            raise OutputParserException(
+                "ReASCAnswerParser reads response_metadata['reasc'], which this message does not have; put it right "
+                "behind a ReASCRunnable"
+            )
+        try:
+            return whole_answer(message)
+        except LookupError as error:
+            raise OutputParserException(
+                "the answer is read from the message, as its account has it shortened, and the message was changed: "
+                f"{error}"
+            ) from error
+
+
+def accounted(
+    winner: AIMessage,
+    responses: Sequence[SampledResponse],
+    decision: Decision,
+    usage: Usage,
+    notices: Sequence[str],
+    *,
+    method: str,
+    without_confidence: int = 0,
+    keep_logprobs: bool = True,
+    likelihoods: Mapping[str, Likelihood] | None = None,
+    guarantee: str | None = None,
+) -> AIMessage:
+    """Return the winning response, carrying the account of the decision and the bill."""
+    judge = usage.judge
+    figures = {
+        "method": method,
+        "samples": decision.samples,
+        "launched": len(responses),
+        "failed": sum(response.status == "failed" for response in responses),
+        "without_confidence": without_confidence,
+        **(likelihoods or {}),
+        **({"guarantee": guarantee} if guarantee else {}),
+        "tokens": {
+            "input": usage.input_tokens,
+            "output": usage.output_tokens,
+            "unused_output": usage.unused_output_tokens,
+            "estimated": usage.estimated,
+            **({"judge": {"input": judge["input_tokens"], "output": judge["output_tokens"]}} if judge else {}),
+        },
+    }
+    account = account_of(decision, winner, notices, figures)
+    kept = kept_metadata(winner, logprobs=keep_logprobs)
+    return winner.model_copy(update={"response_metadata": {**kept, "reasc": account}, "usage_metadata": usage.bill})
+
+
+def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
+    """Return the metadata of a response without figures of single tokens, and requests that failed.
+
+    Those stay in ReASCResult.responses: a message lives on in histories, traces and checkpoints, and the logprobs of
+    1,000 tokens with 20 alternatives each are 0.9 MB.
+
+    Args:
+        message: the response.
+        logprobs: whether the provider's logprobs are kept, since the user asked for them.
+    """
+    dropped = _DROPPED if logprobs else _DROPPED | _LOGPROBS
+    return {key: value for key, value in message.response_metadata.items() if key not in dropped}
 
 
 class _Detail(NamedTuple):
@@ -37,11 +127,9 @@ class _Detail(NamedTuple):
     entries: int
 
 
-_DETAILS: Final = (
-    _Detail(240, 1000, 64),
-    _Detail(128, 500, 32),
-    *(_Detail(96, 250, entries) for entries in (32, 16, 8)),
-    *(_Detail(96, 96, entries) for entries in (4, 2)),
+_DETAILS: Final = tuple(
+    _Detail(*sizes)
+    for sizes in ((240, 1000, 64), (128, 500, 32), (96, 250, 32), (96, 250, 16), (96, 250, 8), (96, 96, 4), (96, 96, 2))
 )
 """From most to least; the least fits, whatever is said."""
 
@@ -49,7 +137,7 @@ _DETAILS: Final = (
 def account_of(
     decision: Decision, message: AIMessage, notices: Sequence[str], figures: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The account of a decision as JSON, of 4 KB at most.
+    """Return the account of a decision as JSON, of 4 KB at most.
 
     Long answers are shortened, with a hash by which equal ones are recognised. Where the winner's own cannot be read
     from its message again, it is here in full, beside these 4 KB.
@@ -72,7 +160,7 @@ def account_of(
 
 
 def whole_answer(message: AIMessage) -> str | None:
-    """The winning answer that a message with an account was given for; None where it abstains or has none.
+    """Return the winning answer that a message with an account was given for; None where it abstains or has none.
 
     Raises:
         LookupError: the account has it shortened, and the message was changed, so that it cannot be read from there.
@@ -91,7 +179,7 @@ def whole_answer(message: AIMessage) -> str | None:
 
 
 def abridged(text: str, size: int = 240) -> str:
-    """A text that is longer than this as its beginning, its length, a hash and its end.
+    """Shorten a text that is longer than this to its beginning, its length, a hash and its end.
 
     Args:
         text: any text.
@@ -100,9 +188,9 @@ def abridged(text: str, size: int = 240) -> str:
     if _size(text) <= size:
         return text
     mark = f" … [{len(text)} characters, sha256 {_digest(text)}] … "
-    room = size - _size(mark)
-    end = _fitting(text[: -room - 1 : -1], room // 3)[::-1]
-    return _fitting(text[:room], room - room // 3) + mark + end
+    left = size - _size(mark)
+    end = _fitting(text[: -left - 1 : -1], left // 3)[::-1]
+    return _fitting(text[:left], left - left // 3) + mark + end
 
 
 def _account(decision: Decision, notices: Sequence[str], figures: Mapping[str, Any], detail: _Detail) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from langchain_reasc.method.stopping import Decision, Response
-from langchain_reasc.runnable.ballot import Ballot
+from langchain_reasc.runnable.votes import Votes
 from langchain_reasc.sampling import Sample
 
 __all__ = ["Audit"]
@@ -33,16 +33,16 @@ class Audit:
         """It is the sample of this index."""
         self._index = index
 
-    def take(self, sample: Sample, decision: Decision, ballot: Ballot, seen: Sequence[Response]) -> None:
+    def take(self, sample: Sample, decision: Decision, votes: Votes, seen: Sequence[Response]) -> None:
         """Read a sample, if it is the one."""
         if sample.index != self._index:
             return
-        self._before = ballot.told(seen)
+        self._before = votes.notices(seen)
         self._notice = "one more response was paid for to audit this answer, and came to nothing"
         if sample.status != "complete" or sample.message is None:
             return
         try:
-            self.answer = ballot.answer(ballot.vote(sample.message))
+            self.answer = votes.answer(sample.message)
         except Exception as error:  # of a response that nothing rests on
             self._notice += f": {error!r}"
             return
@@ -50,7 +50,7 @@ class Audit:
         agrees = "agrees with it" if self.answer == decision.answer else "does not agree with it"
         self._notice = f"one more response was paid for to audit this answer: it {agrees}"
 
-    def told(self, ballot: Ballot, seen: Sequence[Response]) -> list[str]:
+    def told(self, votes: Votes, seen: Sequence[Response]) -> list[str]:
         """Notices of the responses that were decided on, and of this one."""
-        before = ballot.told(seen) if self._before is None else self._before
+        before = votes.notices(seen) if self._before is None else self._before
         return [*before, self._notice] if self._notice else before

@@ -1,219 +1,350 @@
 """Many inputs at once, bounded together, and given up together."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar, cast
+from importlib import import_module
+from typing import Any, Final, cast
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
-from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.answers import Vote, places_of, vote_of
+from langchain_reasc.calibration import calibrate_mixture
+from langchain_reasc.exceptions import (
+    CalibrationDataError,
+    ConfidenceError,
+    ConfigurationError,
+    LogprobsUnavailable,
+    SamplingError,
+)
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.cutoff import Cutoff
-from langchain_reasc.models.daemons import DaemonExecutor
-from langchain_reasc.models.waiting import as_they_end
-from langchain_reasc.runnable.mixture_batch import starts
-from langchain_reasc.runnable.progress import Progress, shown
+from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
+from langchain_reasc.runnable.concurrency import Concurrency, Each
+from langchain_reasc.runnable.loop import answer, begin, draw, draw_first, finish
 from langchain_reasc.runnable.question import Question, Start
-from langchain_reasc.runnable.solver import Solver
+from langchain_reasc.runnable.setup import Setup
+from langchain_reasc.runnable.total_budget import TotalBudget
 from langchain_reasc.sampling import Sample
-from langchain_reasc.sampling.runs import AsyncRun, Run
 from langchain_reasc.sampling.slots import checked_limit
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "Outcome", "Progress", "shown"]
 
 Outcome = tuple[int, AIMessage | Exception]
-T = TypeVar("T")
-RunT = TypeVar("RunT", Run, AsyncRun)
+Progress = bool | Callable[[int, int], None] | None
+"""Whether a bar is shown, on stderr in a terminal or below the cell of a notebook; or a function that is called with
+(inputs answered, inputs)."""
+_PAUSE: Final = 0.1  # seconds between two pictures in a notebook
 
 
-@dataclass(slots=True)
-class _Begun:
-    """An input whose run is open and whose first sample is drawn."""
+@dataclass(slots=True, eq=False)
+class _Input:
+    """An input, its traced run once that is open, and what came of it: its answer or error, once it has one."""
 
-    run: Any
-    question: Question
-    sample: Sample
+    index: int
+    run: Any = None
+    question: Question | None = None
+    first: Sample | None = None
+    start: Start | None = None
+    outcome: AIMessage | Exception | None = None
 
 
 class Batch:
     """The inputs of one call.
 
-    ``max_concurrency`` of the first config bounds the inputs at work, and the samples in flight of all together.
-    To learn a mixture the first sample of every input is drawn, below its own run, before any is decided (Algorithm 2).
+    ``max_concurrency`` of the first config bounds the inputs at work, and the samples in flight of all together. To
+    learn a mixture the first sample of every input is drawn, below its own run, before any is decided (Algorithm 2).
+    With a total budget it is decided anew after each round which inputs are sampled.
 
     Args:
-        solver: what answers each of them.
+        setup: how each is answered.
         name: the name of each input's run, where its config has none.
         inputs: whatever the chat model takes.
         config: one config for all inputs, or one for each.
         kwargs: passed to every call of the model.
         return_exceptions: whether an input that fails comes out with its error; else the error ends the batch, and
             nothing more is paid for.
-        progress: see :class:`~langchain_reasc.runnable.progress.Progress`.
+        progress: see :data:`Progress`.
+        total_tokens: what all inputs may cost together.
+        total_samples: samples that all inputs may take together.
+
+    Raises:
+        ConfigurationError: the budget is too small, or the first responses to all inputs are to calibrate.
     """
 
     def __init__(
         self,
-        solver: Solver,
+        setup: Setup,
         name: str,
         inputs: Sequence[LanguageModelInput],
         config: RunnableConfig | Sequence[RunnableConfig] | None,
         kwargs: Mapping[str, Any],
         *,
-        return_exceptions: bool,
-        progress: Progress,
+        return_exceptions: bool = False,
+        progress: Progress = None,
+        total_tokens: int | None = None,
+        total_samples: int | None = None,
     ) -> None:
-        self._solver, self._name, self._inputs, self._kwargs = solver, name, inputs, kwargs
+        self._setup, self._name, self._values, self._kwargs = setup, name, inputs, kwargs
         configs = get_config_list(config, len(inputs))
         self._limit = checked_limit(configs[0]) if configs else None
         self._configs = [cast(RunnableConfig, {**one, "max_concurrency": self._limit}) for one in configs]
         self._return_exceptions, self._progress = return_exceptions, progress
         self._cutoff = Cutoff()
-        self._runs: list[Any] = []
+        self._inputs = [_Input(index) for index in range(len(inputs))]
+        self._budget: TotalBudget | None = None
+        if total_tokens is not None or total_samples is not None:
+            if setup.calibrator is not None:
+                raise ConfigurationError(
+                    "total_tokens and total_samples go with a calibration that is there before the batch, or with "
+                    "none: calibration='mixture' decides on each input from the first responses to all"
+                )
+            self._budget = TotalBudget(
+                total_tokens,
+                total_samples,
+                inputs=len(inputs),
+                together=self._limit,
+                concurrency=setup.options.concurrency,
+            )
 
-    def completed(self) -> Iterator[Outcome]:
-        """(index, winning response) in order of completion."""
-        if not self._configs:
+    async def completed(self, io: Concurrency) -> AsyncGenerator[Outcome]:
+        """Yield (index, winning response) in order of completion."""
+        if not self._inputs:
             return
-        begun = self._nothing_begun()
         try:
-            with DaemonExecutor(self._limit) as threads, shown(self._progress, len(begun)) as move:
-                try:
-                    if self._solver.mixture:
-                        beginning = [threads.submit(self._begin, index) for index in range(len(begun))]
-                        for _ in as_they_end(beginning):
-                            pass
-                        begun = [one.result() for one in beginning]
-                    pairs = enumerate(zip(begun, self._starts(begun), strict=True))
-                    running = {threads.submit(self._decide, index, *pair): index for index, pair in pairs}
-                    for done in as_they_end(running):
-                        move()
-                        yield running[done], done.result()
-                finally:  # after a failure, or Ctrl-C, nothing more is begun, and what runs is cut off
-                    self._cutoff.give_up()
-                    threads.shutdown(wait=False, cancel_futures=True)
+            with shown(self._progress, len(self._inputs)) as advance:
+                async with io.workers(self._limit, self._cutoff) as each:
+                    method = self._in_rounds if self._budget else self._one_by_one
+                    async with aclosing(method(io, each)) as done:
+                        async for one in done:
+                            advance()
+                            assert one.outcome is not None
+                            yield one.index, one.outcome
         finally:
-            for run in self._runs:
-                run.fail(unanswered())
+            unanswered = SamplingError("not answered, because the batch was interrupted or another input of it failed")
+            for one in self._inputs:
+                if one.run:
+                    await io.fail(one.run, unanswered)
 
-    async def acompleted(self) -> AsyncGenerator[Outcome]:
-        """The asynchronous :meth:`completed`."""
-        if not self._configs:
-            return
-        begun = self._nothing_begun()
-        gate = asyncio.Semaphore(self._limit or len(begun))
-        tasks: list[asyncio.Task[Outcome]] = []
-        with shown(self._progress, len(begun)) as move:
-            try:
-                if self._solver.mixture:
-                    beginning = (_gated(gate, partial(self._abegin, index)) for index in range(len(begun)))
-                    begun = await _all([asyncio.ensure_future(one) for one in beginning])
-                starts = await asyncio.to_thread(self._starts, begun)  # fits mixtures
-                tasks = [
-                    asyncio.create_task(_gated(gate, partial(self._adecide, index, *pair)))
-                    for index, pair in enumerate(zip(begun, starts, strict=True))
-                ]
-                for done in asyncio.as_completed(tasks):
-                    outcome = await done
-                    move()
-                    yield outcome
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                for run in self._runs:
-                    await run.fail(unanswered())
+    async def _one_by_one(self, io: Concurrency, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
+        if self._setup.mixture:
+            async with aclosing(each(partial(self._begin, io), self._inputs)) as begun:
+                async for _ in begun:
+                    pass
+            await io.in_thread(self._calibrate)
+        async with aclosing(each(partial(self._answer, io), self._inputs)) as answered:
+            async for one in answered:
+                yield one
 
-    def _nothing_begun(self) -> list[_Begun | Exception | None]:
-        return [None] * len(self._inputs)
+    async def _in_rounds(self, io: Concurrency, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
+        budget = self._budget
+        assert budget is not None
+        while indices := budget.next():
+            async with aclosing(each(partial(self._sample, io), [self._inputs[index] for index in indices])) as sampled:
+                async for one in sampled:
+                    budget.sampled(one.index, one.question, ended=one.outcome is not None)
+                    if one.outcome is not None:
+                        yield one
+        for one in self._inputs:
+            if one.outcome is None:  # what is undecided when the budget is spent has its best answer so far
+                if one.index in budget.waiting:
+                    one.outcome = self._kept(budget.unaffordable())
+                else:
+                    await self._end(io, one)
+                yield one
 
-    def _starts(self, begun: Sequence[_Begun | Exception | None]) -> Sequence[Start | None]:
-        """Algorithm 2 on the first samples that came; inputs that could not be begun are left out."""
-        samples = {index: one.sample for index, one in enumerate(begun) if isinstance(one, _Begun)}
-        if not samples or self._solver.mixture is None:
-            return [None] * len(begun)
-        made = dict(zip(samples, starts(list(samples.values()), self._solver), strict=True))
-        return [made.get(index) for index in range(len(begun))]
+    async def _begin(self, io: Concurrency, one: _Input) -> _Input:
+        """Draw the first sample of an input."""
 
-    def _begin(self, index: int) -> _Begun | Exception:
-        run = self._opened(Run, index)
+        async def first(config: RunnableConfig) -> Sample:
+            one.question = self._question(one, config)
+            return await draw_first(one.question, io)
+
+        self._open(io, one)
         try:
-            question = run.step(partial(self._question, index))
-            return _Begun(run, question, run.step(lambda config: self._solver.first(question, config)))
+            one.first = await io.step(one.run, first)
         except Exception as error:
+            one.outcome = error
+        return one
+
+    def _calibrate(self) -> None:
+        """Algorithm 2 on the first samples that came."""
+        begun = [(one, one.first) for one in self._inputs if one.first]
+        for (one, _), start in zip(begun, starts([first for _, first in begun], self._setup), strict=True):
+            one.start = start
+
+    async def _answer(self, io: Concurrency, one: _Input) -> _Input:
+        async def answered(config: RunnableConfig) -> AIMessage:
+            question = one.question or self._question(one, config)
+            return (await answer(question, io, start=one.start)).message
+
+        if isinstance(one.outcome, Exception):  # it could not be begun
+            one.outcome = self._kept(one.outcome)
+        else:
+            await self._finish(io, one, answered)
+        return one
+
+    async def _sample(self, io: Concurrency, one: _Input) -> _Input:
+        """Draw a sample of an input, and end it where that decides."""
+
+        async def sampled(config: RunnableConfig) -> bool:
+            if one.question is None:
+                question = self._question(one, config)
+                await begin(question, io)
+                one.question = question
+            one.question.clock.resume()  # it has waited for the others of its round
+            async with aclosing(draw(one.question, 1, io)) as chunks:
+                async for _ in chunks:
+                    pass
+            one.question.clock.pause()
+            return one.question.samples_to_launch == 0
+
+        self._open(io, one)
+        try:
+            decided = await io.step(one.run, sampled)
+        except Exception as error:
+            one.outcome = self._kept(error)
+        else:
+            if decided:
+                await self._end(io, one)
+        return one
+
+    async def _end(self, io: Concurrency, one: _Input) -> None:
+        """Answer an input by what was sampled."""
+
+        async def answered(_: RunnableConfig) -> AIMessage:
+            assert one.question is not None
+            return (await finish(one.question, io)).message
+
+        await self._finish(io, one, answered)
+
+    async def _finish(self, io: Concurrency, one: _Input, answered: Callable[[RunnableConfig], Any]) -> None:
+        self._open(io, one)
+        try:
+            one.outcome = await io.step(one.run, answered, last=True)
+        except Exception as error:
+            one.outcome = self._kept(error)
+
+    def _open(self, io: Concurrency, one: _Input) -> None:
+        one.run = one.run or io.new_run(self._name, self._values[one.index], self._configs[one.index])
+
+    def _question(self, one: _Input, config: RunnableConfig) -> Question:
+        return Question(self._setup, self._values[one.index], config, self._kwargs, cutoff=self._cutoff)
+
+    def _kept(self, error: Exception) -> Exception:
+        if self._return_exceptions:
             return error
-
-    async def _abegin(self, index: int) -> _Begun | Exception:
-        run = self._opened(AsyncRun, index)
-        try:
-            question, sample = await run.step(partial(self._afirst, index))
-            return _Begun(run, question, sample)
-        except Exception as error:
-            return error
-
-    async def _afirst(self, index: int, config: RunnableConfig) -> tuple[Question, Sample]:
-        question = self._question(index, config)
-        return question, await self._solver.afirst(question, config)
-
-    def _decide(self, index: int, begun: _Begun | Exception | None, start: Start | None) -> Any:
-        def answer(config: RunnableConfig) -> AIMessage:
-            question = begun.question if isinstance(begun, _Begun) else self._question(index, config)
-            return self._solver.solve(question, config, start=start).message
-
-        try:
-            if isinstance(begun, Exception):
-                raise begun
-            run = begun.run if begun else self._opened(Run, index)
-            return run.last(answer)
-        except Exception as error:
-            if not self._return_exceptions:
-                raise
-            return error
-
-    async def _adecide(self, index: int, begun: _Begun | Exception | None, start: Start | None) -> Outcome:
-        async def answer(config: RunnableConfig) -> AIMessage:
-            question = begun.question if isinstance(begun, _Begun) else self._question(index, config)
-            return (await self._solver.asolve(question, config, start=start)).message
-
-        try:
-            if isinstance(begun, Exception):
-                raise begun
-            run = begun.run if begun else self._opened(AsyncRun, index)
-            return index, await run.last(answer)
-        except Exception as error:
-            if not self._return_exceptions:
-                raise
-            return index, error
-
-    def _opened(self, kind: type[RunT], index: int) -> RunT:
-        run = kind(self._name, self._inputs[index], self._configs[index])
-        self._runs.append(run)
-        return run
-
-    def _question(self, index: int, config: RunnableConfig) -> Question:
-        return self._solver.question(self._inputs[index], config, self._kwargs, cutoff=self._cutoff)
+        raise error
 
 
-async def _gated(gate: asyncio.Semaphore, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What a coroutine gives that begins when there is room; one that is cancelled before was never made."""
-    async with gate:
-        return await begin()
-
-
-async def _all(tasks: "list[asyncio.Future[Any]]") -> list[Any]:
-    """The results of tasks; where one is cancelled, so are the others."""
+def starts(firsts: Sequence[Sample], setup: Setup) -> list[Start]:
+    """Algorithm 2 on the first samples of a batch; where it is not possible, every input counts votes and says why."""
+    assert setup.mixture is not None
+    measure = setup.mixture.measure
+    scores, shorter, made_of = _first_scores(firsts, setup, measure)
+    notices: tuple[str, ...] = ()
+    if measure.windowed and measure.signal != VERBALIZED and 2 * shorter > len(scores) > 0:
+        notices = (
+            f"{shorter} of {len(scores)} first responses are shorter than the window ({measure.window} tokens) and are "
+            "scored by their plain mean; pass a measure with a smaller window",
+        )
+    calibration = None
     try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
+        calibration = calibrate_mixture(scores, measure=measure, fingerprint=setup.fingerprint, **made_of)
+        notices += calibration.notices(setup.options.safeguard)
+    except CalibrationDataError as error:
+        notices += (f"counting votes (ASC), because calibrating by mixture was not possible: {error}",)
+    return [Start(sample, calibration, notices) for sample in firsts]
 
 
-def unanswered() -> SamplingError:
-    return SamplingError("not answered, because the batch was interrupted or another input of it failed")
+def _first_scores(firsts: Sequence[Sample], setup: Setup, measure: Measure) -> tuple[list[float], int, Provenance]:
+    """The scores, how many responses are shorter than the window, and the k and V that most scores were made of.
+
+    Scores made of another k or V cannot be compared with them and are left out; their own decisions report that.
+    """
+    scored: list[tuple[float, bool, Provenance]] = []
+    for sample in firsts:
+        if sample.status != "complete" or sample.message is None:
+            continue
+        with suppress(LogprobsUnavailable, ConfidenceError):  # its own decision reports that
+            reading = _first_reading(sample.message, setup, measure)
+            short = len(reading.signals.get(measure.signal, ())) < measure.window
+            scored.append((reading.score(measure), short, reading.provenance(measure.signal)))
+    k = _most_common(made_of["top_k"] for *_, made_of in scored)
+    size = _most_common(made_of["vocabulary_size"] for *_, made_of in scored)
+    kept = [
+        (score, short)
+        for score, short, made_of in scored
+        if made_of["top_k"] in (None, k) and made_of["vocabulary_size"] in (None, size)
+    ]
+    return [score for score, _ in kept], sum(short for _, short in kept), Provenance(top_k=k, vocabulary_size=size)
+
+
+def _first_reading(message: AIMessage, setup: Setup, measure: Measure) -> SignalReading:
+    """The signals of a response; its vote is looked for only where they depend on it."""
+    vote = Vote(None)
+    if message.tool_calls or measure.of_span:
+        with suppress(Exception):  # the user's extractor: its own decision reports that
+            vote = vote_of(message, setup.extract, setup.options.tool_votes, setup.model.schemas)
+    places = places_of(message, setup.extract, vote) if measure.of_span else None
+    return read_signals(message, of_calls=vote.calls, places=places)
+
+
+def _most_common(values: Iterable[int | None]) -> int | None:
+    known = Counter(value for value in values if value is not None)
+    return max(known, key=known.__getitem__, default=None)
+
+
+@contextmanager
+def shown(progress: Progress, total: int) -> Iterator[Callable[[], None]]:
+    """Show how far a batch has come; yield what is called for each input that has been answered."""
+    if progress is True:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        console = Console(stderr=True)
+        if not console.is_jupyter:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
+                task = bar.add_task("Answering", total=total)
+                yield lambda: bar.advance(task)
+            return
+        progress = _notebook_bar(total)
+    done = 0
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if callable(progress):
+            progress(done, total)
+
+    yield advance
+
+
+def _notebook_bar(total: int) -> Callable[[int, int], None]:
+    """Show a bar below the cell, by HTML alone: rich's own needs ipywidgets, and is not kept with the notebook."""
+    display = import_module("IPython.display").display
+    began = last = time.monotonic()
+
+    def picture(done: int) -> dict[str, str]:
+        text = f"Answering {done}/{total} {timedelta(seconds=round(time.monotonic() - began))}"
+        return {"text/plain": text, "text/html": f"<progress value='{done}' max='{total}'></progress> {text}"}
+
+    handle: Any = display(picture(0), raw=True, display_id=True)
+
+    def update(done: int, total: int) -> None:
+        nonlocal last
+        if done == total or time.monotonic() - last >= _PAUSE:
+            last = time.monotonic()
+            handle.update(picture(done), raw=True)
+
+    return update

@@ -1,197 +1,222 @@
-"""What the options of a :class:`~langchain_reasc.ReASCRunnable` stand for, checked before anything is paid for."""
+"""The options, each declared once: the runnable, the chat model, the middleware and the decision model share them."""
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from langchain_reasc.answers import AnswerSpec, extractor
-from langchain_reasc.calibration import Calibration, Fingerprint, MixtureCalibrator, Safeguard, load_calibration
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.runnables import Runnable
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, model_validator
+
+from langchain_reasc.answers import AnswerSpec, ToolVotes
+from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguard
 from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.complaints import Checked
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import StoppingRule
-from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc.models.event_loop import import_deferred, in_event_loop
-from langchain_reasc.models.prepared import ModelOrName, PreparedModel
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
+from langchain_reasc.models.prepared import ModelOrName, model_of
+from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
-from langchain_reasc.runnable.solver import Solver
+from langchain_reasc.runnable.setup import Setup
 
-__all__ = ["LEARNING", "prepared_solver", "refuse_swallowed"]
-
-LEARNING: Final = ("online", "mixture")
-"""Calibrations that are learned from what is answered."""
+__all__ = ["DecisionOptions", "Options"]
 
 
-def prepared_solver(
-    *,
-    model: ModelOrName,
-    calibration: Calibration | str | Path | None,
-    answer: AnswerSpec,
-    measure: Measure | None,
-    calibrator: MixtureCalibrator | ConsensusCalibrator | None,
-    on_missing_confidence: Literal["error", "count"],
-    allow_fingerprint_mismatch: bool,
-    fixed_prompt: FixedPrompt | None = None,
-    rule: StoppingRule | None = None,
-    ask_confidence: bool = False,
-    online_state: str | Path | None = None,
-    safeguard: Safeguard = "default",
-    quiet: bool = False,
-    **limits: Any,
-) -> Solver:
-    """What answers questions under the options of the same names.
+class DecisionOptions(Checked):
+    """The options of everything that decides by votes.
 
-    With ``quiet``, samples are parts of one model call: see :mod:`langchain_reasc.sampling.quiet`.
-
-    Raises:
-        ConfigurationError: options that contradict each other, or the model.
-        CalibrationFileError: the calibration's file cannot be read.
-        FingerprintMismatch: the calibration was measured on something else.
-        LogprobsUnavailable: the model is known to give no confidence where one is needed.
+    ``model_copy(update=...)`` checks and prepares everything anew. Pickling keeps the options.
     """
-    scored = rule is not None and rule.reads_scores
-    if rule is not None and calibration in LEARNING:
-        raise ConfigurationError(
-            f"calibration={calibration!r} makes its rule of what it learns, and takes no other: leave out the rule "
-            f"{rule.name}, or the calibration"
-        )
-    if measure is not None and calibration not in LEARNING and (calibration is not None or not scored):
-        raise ConfigurationError(
-            f"measure={str(measure)!r} goes with calibration='online' or 'mixture', or with a rule that reads scores; "
-            "a calibration brings its own, and else no confidence is read"
-        )
-    if online_state is not None and calibration != "online":
-        raise ConfigurationError(f"online_state={str(online_state)!r} goes with calibration='online'")
-    known = _calibration(calibration)
-    reading = measure or (known.measure if known else None)
-    if rule is not None and scored and reading is None:
-        raise ConfigurationError(
-            f"the rule {rule.name} reads the scores of responses, and nothing says how they are scored: give it "
-            "measure=Measure(...), or a calibration that has a measure"
-        )
-    wanted = scored if rule is not None else calibration in LEARNING or reading is not None
-    read = wanted and not _is_stated(reading)
-    counted = on_missing_confidence == "count" or calibration == "online" or bool(known and known.counts(safeguard))
-    asking: dict[str, Any] = {"required": not counted, "quiet": quiet, "ask_confidence": ask_confidence}
-    prepared = PreparedModel.of(model, logprobs=read, **asking)
-    if calibration == "mixture" and measure is None and _is_stated(measure := _measure_of(prepared)):
-        prepared = PreparedModel.of(model, **asking)
-    if rule is not None and measure is not None:
-        _require_given(measure, prepared, counted=on_missing_confidence == "count")
-    running = prepared.fingerprint(prompt=fixed_prompt, answer=answer)
-    solver = Solver(
-        model=prepared,
-        extract=extractor(answer),
-        answer=answer,
-        fixed_prompt=fixed_prompt,
-        calibration=known,
-        calibrator=_calibrator(prepared, running, measure, calibrator, counted=on_missing_confidence == "count")
-        if calibration == "mixture"
-        else _online(
-            running.unbound() if quiet else running,
-            measure,
-            calibrator,
-            online_state,
-            budget=limits["max_samples"],
-            any_model=allow_fingerprint_mismatch,
-        )
-        if calibration == "online"
-        else None,
-        rule=rule,
-        measure=None if rule is None else measure,
-        on_missing_confidence=on_missing_confidence,
-        allow_fingerprint_mismatch=allow_fingerprint_mismatch,
-        safeguard=safeguard,
-        **limits,
-    )
-    solver.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made
-    solver.require_confidence(prepared)
-    solver.require_correctness()
-    solver.misnamed(prepared)
-    if not in_event_loop():  # else a thread of the first call does it
-        import_deferred()
-    return solver
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", use_attribute_docstrings=True)
+
+    calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
+    """A calibration, the path of one, or None to count votes. ``"online"`` learns without labels, from how far the
+    responses to each question agree: it counts votes (ASC) for 32 questions, then its own rule decides while it goes on
+    learning. It needs no logprobs, and uses them if they come. ``"mixture"`` is the paper's Algorithm 2."""
+    rule: StoppingRule | None = None
+    """When to stop. None leaves it to the calibration (ReASC, or the agreement rule of one made without labels), and
+    without a calibration to ``FiniteHorizon(budget=max_samples)``, which counts votes and stops when the samples left
+    would hardly change the answer. A given rule decides up to ``max_samples``, whatever a calibration advises; give a
+    rule that looks ahead the same budget. A rule that reads scores needs a calibration with a measure, or ``measure``.
+    ``"online"`` and ``"mixture"`` make their own rule, and take no other."""
+    max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
+    """Samples per question at most."""
+    concurrency: int = Field(default=4, ge=1)
+    """Samples launched at once (a wave). 1 spends the fewest tokens, ``max_samples`` takes the least time. While an
+    open gate may accept the first response, that one is launched alone. ``config["max_concurrency"]`` bounds the
+    samples in flight of a whole call, over all inputs of a batch and all branches of a chain; calls that draw from one
+    model under the same number at the same time share it, and wait for each other."""
+    confidence: float | None = Field(default=None, gt=0.5, lt=1)
+    """C_threshold of the Beta rules, ReASC and ASC: the posterior at which the evidence is sufficient; None for 0.95.
+    Without a calibration, a given value, be it 0.95, asks for the Beta rule on counts, ``ASC(confidence)``. It has no
+    effect with ``rule``."""
+    on_missing_confidence: Literal["error", "count"] = "error"
+    """What to do with a response without logprobs where a calibration needs them: raise, or count it as one vote."""
+    sample_timeout: float | None = Field(default=3600.0, gt=0)
+    """Seconds a sample may take from its launch; None for no limit. A sample that takes longer fails, at no cost to the
+    others. Only this limit ends a response whose server keeps sending and never finishes."""
+    timeout: float | None = Field(default=None, gt=0)
+    """Seconds a question may take, not counting those in which it waits for others of its batch; None for no limit.
+    Then what still runs is cut off, and the responses that have ended decide."""
+    allow_fingerprint_mismatch: bool = False
+    """Use a calibration that was measured on another model, prompt or sampling."""
+    measure: Measure | None = None
+    """How a response is scored, for a ``rule`` that reads scores without a calibration. With ``calibration="online"``
+    it is the only candidate; None tries all that can be had. With ``"mixture"``, None is the paper's (self-certainty,
+    bottom 10 %, W = 128), or the same score of a signal that the model gives; with ``ask_confidence``, the stated
+    confidence of a model that gives none."""
+    online_state: str | Path | None = None
+    """The file in which ``calibration="online"`` keeps what it has learned. It is read at the start (in an event loop,
+    by a thread of the first call), and written every few seconds while it learns and when the process ends. It holds
+    scores, and answers as numbers, but no text. A file of another model is refused. Processes that share one learn
+    together."""
+    audit: float = Field(default=0.05, ge=0, le=1)
+    """The share of the questions decided by ``calibration="online"`` for which one more response is drawn, and paid
+    for, to check that what was learned still holds. Where it does not, it counts votes (ASC) and learns again."""
+    calibrator: MixtureCalibrator | ConsensusCalibrator | None = Field(default=None, repr=False, exclude=True)
+    """What ``calibration="online"`` or ``"mixture"`` learns with; made if None. Runnables that share one learn
+    together, as those do that LangChain makes of one with configurable fields."""
+    advised: SkipValidation[set[str]] = Field(default_factory=set, repr=False, exclude=True)
+    """The arguments and fields for which the advice to leave them out of the vote was given; copies share it."""
+
+    _learns_of: ClassVar[frozenset[str]] = frozenset({"model", "calibration", "measure", "online_state"})
+    """The options that what was learned depends on."""
+    _setup: Setup = PrivateAttr()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """List the options in the docstring, where ``help()`` shows them."""
+        super().__pydantic_init_subclass__(**kwargs)
+        listed = []
+        for name, field in cls.model_fields.items():
+            default = "required" if field.is_required() else f"default {field.get_default(call_default_factory=True)!r}"
+            text = " ".join(f"{name} ({default}): {field.description or 'see LangChain.'}".split())
+            listed.append(textwrap.fill(text, 116, initial_indent=" " * 4, subsequent_indent=" " * 8))
+        cls.__doc__ = "\n".join([(cls.__doc__ or "").rstrip(), "", "Options:", *listed, ""])
+
+    @property
+    def learned(self) -> Calibration | None:
+        """The calibration in use; one that was learned can be saved, and given to the next process."""
+        return self._setup.learned
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other options, checked like a new one. It shares the model and what has been learned."""
+        changed = dict(update or {})
+        kept = self.model_fields_set | {"calibrator", "advised"}
+        if changed.keys() & self._learns_of:
+            kept -= {"calibrator"}  # which learned of something else
+        return self._recreated({name: getattr(self, name) for name in kept} | changed)
+
+    def _recreated(self, fields: dict[str, Any]) -> Self:
+        return type(self)(**fields)
+
+    def __copy__(self) -> Self:
+        return self.model_copy()
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Return a copy that shares the model and what has been learned."""
+        return self.model_copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the options only; save :attr:`learned`, or give ``online_state``, to keep what was learned."""
+        kept = self.model_fields_set - {"calibrator", "advised"}
+        return _remade, (type(self), {name: getattr(self, name) for name in kept})
 
 
-def refuse_swallowed(kwargs: Mapping[str, Any]) -> None:
-    """Refuse arguments that would go to the model and do nothing there.
+class Options(DecisionOptions):
+    """The options of the runnable, the chat model and the middleware.
 
-    Raises:
-        ConfigurationError: ``on_response`` where the caller gets no responses; a batch's budget where there is none.
+    Assigning to one, and ``model_copy(update=...)``, check and prepare everything anew. Pickling keeps the options.
     """
-    if budgets := kwargs.keys() & {"total_tokens", "total_samples"}:
-        raise ConfigurationError(
-            f"{' and '.join(sorted(budgets))} bound a whole batch(); for one input, set token_budget or max_samples"
-        )
-    if "on_response" in kwargs:
-        raise ConfigurationError(
-            "on_response goes with solve() and asolve(), one input at a time; batch() takes progress=..., and "
-            "batch_as_completed() gives each answer as it is found"
-        )
+
+    model: ModelOrName = Field(kw_only=False)
+    """A chat model (or a binding of one), or its name as LangChain's ``init_chat_model`` takes it
+    (``"openai:gpt-4o-mini"``; needs ``langchain-reasc[agents]``). Best is one that returns logprobs; it must sample
+    (temperature above 0)."""
+    answer: AnswerSpec = "auto"
+    """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
+    tool_votes: ToolVotes = ToolVotes()
+    """How calls of tools are compared: which arguments do not count, which numbers agree."""
+    fixed_prompt: FixedPrompt | None = None
+    """Which part of a prompt is the same for every question, if that is more than its system messages: the number of
+    its first messages, those messages themselves (``{question}`` stands for what changes), or the prompt template. A
+    calibration measured with another such part is refused. What a conversation has said is never part of it."""
+    safeguard: Safeguard = "default"
+    """``"default"`` trusts a calibration on labels only as far as its data support it: a gate that holds with 95 %,
+    weights where the score separates the responses to one question, and votes counted where it does not separate right
+    from wrong. ``"paper"`` takes the paper's rule as it stands."""
+    on_undecided: Literal["answer", "raise", "abstain"] = "answer"
+    """What to do when the budget or the time is spent and the evidence is not sufficient: give the best answer so far,
+    raise :class:`~langchain_reasc.exceptions.Undecided`, or give an empty message with ``reasc["abstained"]``."""
+    abstain_below: float | None = Field(default=None, gt=0, lt=1)
+    """The probability, in (0, 1), below which an empty message is given in place of an answer, with
+    ``reasc["abstained"]`` and ``reasc["abstained_because"]``; with ``on_undecided="raise"``, an error. With a
+    calibration on labels it is the probability that the answer is right (``reasc["p_correct"]``). With one without
+    labels it is the probability that further responses agree with it (``reasc["p_agree"]``), which promises nothing
+    where the model errs the same way each time. A calibration that gives neither is refused."""
+    token_budget: int | None = Field(default=None, ge=1)
+    """Tokens, prompt and generated, that the samples of a question may cost. No sample is launched once they are spent;
+    what a wave has in flight then may exceed it."""
+    time_budget: float | None = Field(default=None, gt=0)
+    """Seconds in which the samples of a question may be launched. Unlike with ``timeout``, what a wave has in flight
+    then is waited for, so this alone never leaves a question without a response."""
+    ask_confidence: bool = False
+    """Ask the model to end each response with a line such as ``Confidence: 85%``, for models without logprobs: stated
+    (verbalised) confidence, as the measure ``Measure("verbalized", "mean")``. The line is no part of the answer, nor of
+    the winning message's text; its number is in ``response_metadata["verbalized_confidence"]``, None where none was
+    stated. A calibration holds either for models that are asked or for models that are not."""
+
+    _quiet: ClassVar[bool] = False
+    """Whether the samples are parts of one model call, the only one that handlers are told of."""
+    _made: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
+    """The model that was made of a name."""
+
+    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+
+        def __init__(self, model: Any = None, **fields: Any) -> None:
+            super().__init__(**({} if model is None else {"model": model}), **fields)
+
+    @property
+    def sampled(self) -> Runnable[LanguageModelInput, Any]:
+        """The model itself, also where its name was given."""
+        if not isinstance(self.model, str):
+            return self.model
+        self._made = self._made or model_of(self.model)
+        return self._made
+
+    @model_validator(mode="after")
+    def _prepare(self) -> Self:
+        model = self.sampled
+        if any(isinstance(leaf.model, Options) for leaf in leaves(model, {})) or isinstance(model, Options):
+            raise ConfigurationError(
+                f"the model is ReASC already ({model.get_name()}): votes on votes would take up to "
+                f"{self.max_samples} times its samples; give the model inside it"
+            )
+        self._setup = Setup.of(BaseModel.__copy__(self), model, quiet=self._quiet)
+        # Not by assignment, which prepares anew; the constructor that LangChain calls again takes it from here.
+        self.__dict__["calibrator"] = self._setup.calibrator
+        return self
+
+    def _recreated(self, fields: dict[str, Any]) -> Self:
+        if self._made is None or fields["model"] != self.model:
+            return super()._recreated(fields)
+        copy = super()._recreated(fields | {"model": self._made})  # one model made of a name is enough
+        copy.__dict__["model"], copy._made = self.model, self._made
+        return copy
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in Options.model_fields:
+            changed = self.model_copy(update={name: value})
+            self.__dict__.clear()  # of what was cached, too
+            self.__dict__.update(changed.__dict__)
+            self.__pydantic_fields_set__.update(changed.model_fields_set)
+            self._setup, self._made = changed._setup, changed._made
+        else:
+            super().__setattr__(name, value)
 
 
-def _calibration(given: Calibration | str | Path | None) -> Calibration | None:
-    if given is None or given in LEARNING:
-        return None
-    return given if isinstance(given, Calibration) else load_calibration(given)
-
-
-def _calibrator(
-    model: PreparedModel,
-    running: Fingerprint,
-    measure: Measure | None,
-    given: MixtureCalibrator | ConsensusCalibrator | None,
-    *,
-    counted: bool,
-) -> MixtureCalibrator:
-    measure = measure or _measure_of(model)
-    _require_given(measure, model, counted=counted)
-    if isinstance(given, ConsensusCalibrator):
-        raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
-    if given is not None and given.goes_with(measure, running):
-        return given
-    return MixtureCalibrator(measure=measure, fingerprint=running)
-
-
-def _online(
-    running: Fingerprint,
-    measure: Measure | None,
-    given: MixtureCalibrator | ConsensusCalibrator | None,
-    path: str | Path | None,
-    *,
-    budget: int,
-    any_model: bool,
-) -> ConsensusCalibrator:
-    if isinstance(given, MixtureCalibrator):
-        raise ConfigurationError("a MixtureCalibrator goes with calibration='mixture'")
-    if given is not None and given.goes_with(measure, running, path):
-        return given
-    return ConsensusCalibrator(measure=measure, budget=budget, fingerprint=running, path=path, any_model=any_model)
-
-
-def _require_given(measure: Measure, model: PreparedModel, *, counted: bool) -> None:
-    """Refuse a measure of what the model is known not to give, unless responses without it are counted."""
-    if counted:
-        return
-    if _is_stated(measure):
-        if not model.ask_confidence:
-            raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
-    elif model.signals is not None and measure.signal not in model.signals:
-        raise ConfigurationError(
-            f"the measure {measure} needs the signal {measure.signal!r}, which the model does not give (it gives: "
-            f"{', '.join(model.signals) or 'none'}); name another measure, or with calibration='mixture' none"
-        )
-
-
-def _is_stated(measure: Measure | None) -> bool:
-    return measure is not None and measure.signal == VERBALIZED
-
-
-def _measure_of(model: PreparedModel) -> Measure:
-    """The paper's measure, or the same score of the first signal that the model gives; else what it states."""
-    paper = Measure()
-    if model.ask_confidence and (model.no_logprobs or model.unasked or model.signals == ()):
-        return Measure(VERBALIZED, "mean")
-    if model.signals is None or not model.signals or paper.signal in model.signals:
-        return paper
-    return Measure(model.signals[0], paper.score, paper.window)
+def _remade(kind: type[DecisionOptions], fields: dict[str, Any]) -> DecisionOptions:
+    return kind(**fields)

@@ -1,30 +1,27 @@
 """What a question came to: the decision, every response behind it, and what was spent."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypedDict
+from typing import Literal, TypedDict
 
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
+from langchain_reasc.exceptions import ReASCError, SamplingError, explains_itself, root_of
 from langchain_reasc.method.stopping import Decision
-from langchain_reasc.models.contract import (
-    FAILED_ATTEMPTS,
-    GENERATED_TEXT,
-    LOGPROBS_REFUSED,
-    RECEIVED_TOKENS,
-    TOKEN_SIGNALS,
-    TOKEN_SIGNALS_INFO,
+from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS
+from langchain_reasc.models.usage import (
+    estimated_usage,
+    is_estimated,
+    output_tokens,
+    reported_usage,
+    tokens_of_text,
 )
-from langchain_reasc.models.usage import estimated_usage, is_estimated, output_tokens, reported_usage
-from langchain_reasc.runnable.account import account_of
-from langchain_reasc.runnable.summary import as_html, as_text, sentence, shortened
+from langchain_reasc.runnable.summary import PROBABILITIES, as_html, as_text, sentence, shortened
 from langchain_reasc.sampling import Sample
 
 __all__ = ["Likelihood", "ReASCResult", "SampledResponse", "Usage"]
-
-_DROPPED: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED, FAILED_ATTEMPTS})
-_LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class SampledResponse:
     error: Exception | None = None
 
     def __repr__(self) -> str:
-        """One line, without the token signals of the message, which are thousands of numbers."""
+        """Return one line, without the token signals of the message, which are thousands of numbers."""
         said = self.error if self.message is None else self.message.text
         score = "None" if self.score is None else f"{self.score:.4g}"
         return (
@@ -70,17 +67,45 @@ class Usage:
 
     Attributes:
         bill: the sum as LangChain has it: prompt tokens as often as the model was given the prompt, generated tokens of
-            unused and cancelled samples too, and of both what providers tell in detail (cached, reasoning, audio).
+            unused and cancelled samples too, and of both the details that providers report (cached, reasoning, audio).
         unused_output_tokens: generated tokens of samples that the decision does not rest on.
         estimated: whether some sample, or the judge, came without usage and its tokens were counted from what arrived.
-        judge: the tokens of a judge that told which answers mean the same, which are no part of the bill: it is another
-            model. None where no judge is asked.
+        judge: the tokens of a judge that compares answers; not part of the bill, since it is another model. None
+            where no judge is asked.
     """
 
     bill: UsageMetadata
     unused_output_tokens: int = 0
     estimated: bool = False
     judge: UsageMetadata | None = None
+
+    @classmethod
+    def of(
+        cls,
+        samples: Sequence[Sample],
+        used: Collection[int],
+        *,
+        lost: Sequence[Sample] = (),
+        judged: Sequence[tuple[str, AIMessage]] | None = None,
+    ) -> "Usage":
+        """Add up what a question cost.
+
+        Args:
+            samples: its samples.
+            used: indices of those that the decision rests on.
+            lost: others that were drawn for it and are paid for.
+            judged: prompts of a judge, and its replies; None where there is none.
+        """
+        drawn = [one.message for one in (*samples, *lost) if one.message is not None]
+        # All samples had the same prompt, so one that came without usage cost what the others did.
+        prompt = max((usage["input_tokens"] for one in drawn if (usage := reported_usage(one))), default=0)
+        unused = [one.message for one in samples if one.index not in used] + [one.message for one in lost]
+        return cls(
+            _sum((message, prompt) for message in drawn),
+            sum(map(output_tokens, unused)),
+            estimated=any(map(is_estimated, [*drawn, *(reply for _, reply in judged or ())])),
+            judge=None if judged is None else _sum((reply, tokens_of_text(len(asked))) for asked, reply in judged),
+        )
 
     @property
     def input_tokens(self) -> int:
@@ -115,7 +140,7 @@ class ReASCResult:
         responses: every sample launched, in launch order.
         usage: what was spent.
         notices: what the caller should know, such as that votes were counted for want of a calibration.
-        doubt: why the answer is not taken for one, where ``p_correct`` or ``p_agree`` is below ``abstain_below``.
+        doubt: why the answer is not trusted, where ``p_correct`` or ``p_agree`` is below ``abstain_below``.
     """
 
     message: AIMessage
@@ -126,15 +151,15 @@ class ReASCResult:
     doubt: str | None = None
 
     def __repr__(self) -> str:
-        """Some ten lines; the attributes have everything."""
+        """Return some ten lines; the attributes have everything."""
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        """The same in a notebook, with the votes as a small table."""
+        """Return the same for a notebook, with the votes as a small table."""
         return as_html(self)
 
     def summary(self) -> str:
-        """Whether the answer is decided, how many responses gave it, and how sure that is, in one sentence."""
+        """Say in one sentence whether the answer is decided, how many responses gave it, and how sure that is."""
         return sentence(self)
 
     @property
@@ -144,18 +169,18 @@ class ReASCResult:
 
     @property
     def p_correct(self) -> float | None:
-        """How likely the answer is right; None where no calibration on labels tells that."""
-        return self._likelihood("p_correct")
+        """How likely the answer is right; None without a calibration on labels that tells it."""
+        return self._probability("p_correct")
 
     @property
     def p_agree(self) -> float | None:
         """How likely further responses agree with the answer, which does not make it right.
 
-        None where no calibration without labels tells that.
+        None without a calibration without labels that tells it.
         """
-        return self._likelihood("p_agree")
+        return self._probability("p_agree")
 
-    def _likelihood(self, name: str) -> float | None:
+    def _probability(self, name: str) -> float | None:
         likelihood: Likelihood | None = self.message.response_metadata["reasc"].get(name)
         return likelihood["value"] if likelihood else None
 
@@ -164,8 +189,19 @@ class ReASCResult:
         """Whether the evidence was not sufficient when budget or time was spent, never will be, or is doubted."""
         return self.decision.reason in ("budget", "timeout", "hopeless") or self.doubt is not None
 
+    def doubt_below(self, probability: float) -> str | None:
+        """Say why the answer is not to be trusted, where its probability is below this; None otherwise."""
+        if self.decision.reason == "alone":  # what was not voted on is not doubted
+            return None
+        if self.answer is None:
+            return "no response gave an answer"
+        for name, meaning in PROBABILITIES.items():
+            if (value := self._probability(name)) is not None and value < probability:
+                return f"the answer {meaning} with a probability of {value:.3g}, below {probability:g}"
+        return None
+
     def abstained(self) -> "ReASCResult":
-        """The same with an empty message in place of the winning one, with its account and its bill."""
+        """Return the same with an empty message in place of the winning one, with its account and its bill."""
         message = self.message
         account = {**message.response_metadata["reasc"], "abstained": True}
         if self.doubt is not None:
@@ -180,47 +216,46 @@ class ReASCResult:
         return tuple(response.error for response in self.responses if response.error is not None)
 
 
-def failures_told(samples: Sequence[Sample]) -> list[str]:
+def failure_notices(samples: Sequence[Sample]) -> list[str]:
     """Notices of samples that failed, and of requests that a backend had to make again (``failed_attempts``)."""
     failed = sum(sample.status == "failed" for sample in samples)
-    told = [f"{failed} of {len(samples)} samples failed"] if failed else []
+    notices = [f"{failed} of {len(samples)} samples failed"] if failed else []
     metadata = [sample.message.response_metadata for sample in samples if sample.message]
     attempts = [attempt for one in metadata for attempt in one.get(FAILED_ATTEMPTS, ())]
     if attempts:
         lost = sum(attempt.get(RECEIVED_TOKENS, 0) for attempt in attempts)
-        told.append(f"{len(attempts)} requests failed and were made again; {lost} tokens that had come were lost")
-    return told
+        notices.append(f"{len(attempts)} requests failed and were made again; {lost} tokens that had come were lost")
+    return notices
 
 
-def total_usage(samples: Sequence[Sample], used: Collection[int], *, lost: Sequence[Sample] = ()) -> Usage:
-    """Add up what a question cost.
-
-    Args:
-        samples: its samples.
-        used: indices of those that the decision rests on.
-        lost: others that were drawn for it and are paid for.
-    """
-    unused = [sample.message for sample in (*samples, *lost) if sample.index not in used or sample in lost]
-    drawn = [sample.message for sample in (*samples, *lost) if sample.message is not None]
-    # All samples had the same prompt, so one that came without usage cost what the others did.
-    prompt = max((usage["input_tokens"] for one in drawn if (usage := reported_usage(one))), default=0)
-    bill = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
-    for message in drawn:
-        bill = add_usage(bill, reported_usage(message) or estimated_usage(message, prompt_tokens=prompt))
-    return Usage(bill, sum(map(output_tokens, unused)), estimated=any(map(is_estimated, drawn)))
+def error_without_response(samples: Sequence[Sample]) -> Exception:
+    """The error of a question of which no sample gave a response."""
+    errors = [sample.error for sample in samples if sample.error is not None]
+    if not errors:
+        return SamplingError(f"all {len(samples)} samples were given up before they had ended")
+    first = errors[0]
+    if isinstance(first, ReASCError) and type(first) is not SamplingError:  # which says it of one sample
+        return first.with_traceback(None)  # the way through a sample's thread says nothing more
+    if all(isinstance(error, ContextOverflowError) for error in errors):  # LangChain's summarizing waits for it
+        return first
+    because = "" if (root := root_of(first)) is first else f" ({type(root).__name__}: {root})"
+    failure = SamplingError(f"all {len(samples)} samples failed; the first: {first!r}{because}", errors)
+    if not explains_itself(first):  # a fault in somebody's code, which a traceback shows
+        failure.__cause__ = first
+    return failure
 
 
 def winner_of(
     responses: Sequence[SampledResponse],
     decision: Decision,
-    written: Callable[[AIMessage, str], AIMessage | None],
+    write: Callable[[AIMessage, str], AIMessage | None],
 ) -> tuple[AIMessage, Decision]:
-    """The most trusted response that gives the winning answer, and the decision it stands for.
+    """Return the most trusted response that gives the winning answer, and the decision it stands for.
 
     Args:
         responses: every sample.
         decision: what was decided.
-        written: writes an answer that was put together from several into one of them; None where it is refused. Then
+        write: writes an answer that was put together from several into one of them; None where it is refused. Then
             the best answer that one response gave as a whole has won.
     """
     used = [response for response in responses if response.used and response.message is not None]
@@ -229,62 +264,15 @@ def winner_of(
     winner = max(agreeing or used, key=lambda response: response.weight).message
     assert winner is not None
     if given != decision.answer and decision.answer is not None:
-        if (together := written(winner, decision.answer)) is not None:
+        if (together := write(winner, decision.answer)) is not None:
             return together, decision
         decision = replace(decision, answer=given)
     return winner, decision
 
 
-def accounted(
-    winner: AIMessage,
-    responses: Sequence[SampledResponse],
-    decision: Decision,
-    usage: Usage,
-    notices: Sequence[str],
-    *,
-    method: str,
-    without_confidence: int = 0,
-    keep_logprobs: bool = True,
-    likelihoods: Mapping[str, Likelihood] | None = None,
-    guarantee: str | None = None,
-) -> AIMessage:
-    """The winning response, carrying the account of the decision."""
-    figures = {
-        "method": method,
-        "samples": decision.samples,
-        "launched": len(responses),
-        "failed": sum(response.status == "failed" for response in responses),
-        "without_confidence": without_confidence,
-        **(likelihoods or {}),
-        **({"guarantee": guarantee} if guarantee else {}),
-        "tokens": {
-            "input": usage.input_tokens,
-            "output": usage.output_tokens,
-            "unused_output": usage.unused_output_tokens,
-            "estimated": usage.estimated,
-            **_told_of(usage.judge),
-        },
-    }
-    account = account_of(decision, winner, notices, figures)
-    kept = kept_metadata(winner, logprobs=keep_logprobs)
-    return winner.model_copy(update={"response_metadata": {**kept, "reasc": account}, "usage_metadata": usage.bill})
-
-
-def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
-    """The metadata of a response but for figures of single tokens, and requests that failed.
-
-    Those stay in ReASCResult.responses: a message lives on in histories, traces and checkpoints, and the logprobs of
-    1,000 tokens with 20 alternatives each are 0.9 MB.
-
-    Args:
-        message: the response.
-        logprobs: whether the provider's logprobs are kept, since the user asked for them.
-    """
-    dropped = _DROPPED if logprobs else _DROPPED | _LOGPROBS
-    return {key: value for key, value in message.response_metadata.items() if key not in dropped}
-
-
-def _told_of(judge: UsageMetadata | None) -> dict[str, Any]:
-    if judge is None:
-        return {}
-    return {"judge": {"input": judge["input_tokens"], "output": judge["output_tokens"]}}
+def _sum(messages: Iterable[tuple[AIMessage, int]]) -> UsageMetadata:
+    """The usage of messages, each with its prompt tokens where it came without usage."""
+    bill = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+    for message, prompt in messages:
+        bill = add_usage(bill, reported_usage(message) or estimated_usage(message, prompt_tokens=prompt))
+    return bill

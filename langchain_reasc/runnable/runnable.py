@@ -8,20 +8,19 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict
 
-from langchain_reasc.runnable.batch import Batch, Outcome
-from langchain_reasc.runnable.face import Face
-from langchain_reasc.runnable.options import refuse_swallowed
-from langchain_reasc.runnable.progress import Progress
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.runnable.batch import Batch, Outcome, Progress
+from langchain_reasc.runnable.concurrency import EventLoop, Threads, blocking_items
+from langchain_reasc.runnable.loop import asolve, solve
+from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.question import Question, ResponseListener
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.runnable.session import ResponseListener
-from langchain_reasc.runnable.shared_batch import SharedBatch
-from langchain_reasc.runnable.total_budget import Total
 from langchain_reasc.sampling.runs import AsyncRun, Run
 
 __all__ = ["ReASCRunnable"]
 
 
-class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
+class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]):
     """Samples a chat model until the evidence for one answer is sufficient (ReASC).
 
     Stands where the model stood: ``prompt | ReASCRunnable(model=llm, calibration="calibration.json") | parser``. The
@@ -41,7 +40,7 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
     model_config = ConfigDict(extra="forbid")  # which LangChain's base would loosen
 
     def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:
-        """The winning response.
+        """Return the winning response.
 
         Args:
             input: whatever the chat model takes: a string, messages, a prompt value.
@@ -53,19 +52,20 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             FingerprintMismatch: the calibration was made with other system messages.
         """
-        refuse_swallowed(kwargs)
-        return self._run(input, config).last(lambda below: self._solved(input, below, None, kwargs).message)
+        _refuse_ignored(kwargs)
+        run = Run(self.get_name(), input, config)
+        return run.last(lambda below: solve(Question(self._setup, input, below, kwargs)).message)
 
     async def ainvoke(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AIMessage:
-        """The asynchronous :meth:`invoke`."""
-        refuse_swallowed(kwargs)
+        """Return the winning response, asynchronously."""
+        _refuse_ignored(kwargs)
 
         async def answered(below: RunnableConfig) -> AIMessage:
-            return (await self._asolved(input, below, None, kwargs)).message
+            return (await asolve(Question(self._setup, input, below, kwargs))).message
 
-        return await self._arun(input, config).last(answered)
+        return await AsyncRun(self.get_name(), input, config).last(answered)
 
     def solve(
         self,
@@ -75,7 +75,7 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         on_response: ResponseListener | None = None,
         **kwargs: Any,
     ) -> ReASCResult:
-        """:meth:`invoke` with everything behind the answer.
+        """Do the same as :meth:`invoke`, and return everything behind the answer.
 
         Args:
             input: whatever the chat model takes.
@@ -83,7 +83,8 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             on_response: called with each response and the decision after it, in launch order.
             **kwargs: passed to every call of the model.
         """
-        return self._run(input, config).last(lambda below: self._solved(input, below, on_response, kwargs))
+        run = Run(self.get_name(), input, config)
+        return run.last(lambda below: solve(Question(self._setup, input, below, kwargs, on_response=on_response)))
 
     async def asolve(
         self,
@@ -93,8 +94,12 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         on_response: ResponseListener | None = None,
         **kwargs: Any,
     ) -> ReASCResult:
-        """The asynchronous :meth:`solve`."""
-        return await self._arun(input, config).last(lambda below: self._asolved(input, below, on_response, kwargs))
+        """Do the same as :meth:`solve`, asynchronously."""
+
+        async def answered(below: RunnableConfig) -> ReASCResult:
+            return await asolve(Question(self._setup, input, below, kwargs, on_response=on_response))
+
+        return await AsyncRun(self.get_name(), input, config).last(answered)
 
     def batch(
         self,
@@ -107,7 +112,9 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         total_samples: int | None = None,
         **kwargs: Any,
     ) -> list[AIMessage]:
-        """One winning response per input; ``calibration="mixture"`` calibrates on all first responses (Algorithm 2).
+        """Return one winning response per input.
+
+        ``calibration="mixture"`` calibrates on all first responses (Algorithm 2).
 
         Args:
             inputs: whatever the chat model takes.
@@ -115,15 +122,17 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             return_exceptions: whether an input that fails gives its error; else the first error ends the batch, and
                 what runs beside it is cut off.
             progress: True for a bar (in a terminal or a notebook), or a function called with (inputs answered, inputs).
-            total_tokens: prompt and generated tokens that all inputs together may cost. Each is sampled once, then
-                round by round those are that gain most by it, until the tokens are spent or nothing is undecided; what
-                is undecided then has its best answer so far. A round is ``max_concurrency`` samples, else an eighth of
-                the inputs. What is in flight when the tokens are spent may go beyond them.
+            total_tokens: prompt and generated tokens that all inputs together may cost. Each is sampled once; then,
+                round by round, those are that gain most, until the tokens are spent or nothing is undecided; what is
+                undecided then has its best answer so far. A round is ``max_concurrency`` samples, else an eighth of
+                the inputs. What is in flight when the tokens are spent may exceed them.
             total_samples: samples that all inputs together may take, likewise.
             **kwargs: passed to every call of the model.
         """
-        batch = self._batch(inputs, config, return_exceptions, progress, Total(total_tokens, total_samples), kwargs)
-        outcomes = dict(batch.completed())
+        options: Any = {"total_tokens": total_tokens, "total_samples": total_samples, **kwargs}
+        outcomes = dict(
+            self.batch_as_completed(inputs, config, return_exceptions=return_exceptions, progress=progress, **options)
+        )
         return [cast(AIMessage, outcomes[index]) for index in range(len(inputs))]
 
     async def abatch(
@@ -137,9 +146,12 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         total_samples: int | None = None,
         **kwargs: Any,
     ) -> list[AIMessage]:
-        """The asynchronous :meth:`batch`."""
-        batch = self._batch(inputs, config, return_exceptions, progress, Total(total_tokens, total_samples), kwargs)
-        outcomes = dict([outcome async for outcome in batch.acompleted()])
+        """Do the same as :meth:`batch`, asynchronously."""
+        options: Any = {"total_tokens": total_tokens, "total_samples": total_samples, **kwargs}
+        completed = self.abatch_as_completed(
+            inputs, config, return_exceptions=return_exceptions, progress=progress, **options
+        )
+        outcomes = dict([outcome async for outcome in completed])
         return [cast(AIMessage, outcomes[index]) for index in range(len(inputs))]
 
     def batch_as_completed(  # type: ignore[override]
@@ -153,9 +165,10 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         total_samples: int | None = None,
         **kwargs: Any,
     ) -> Iterator[Outcome]:
-        """(index, winning response) in order of completion; arguments as those of :meth:`batch`."""
-        batch = self._batch(inputs, config, return_exceptions, progress, Total(total_tokens, total_samples), kwargs)
-        return batch.completed()
+        """Yield (index, winning response) in order of completion; arguments as those of :meth:`batch`."""
+        limits: Any = {"total_tokens": total_tokens, "total_samples": total_samples}
+        batch = self._batch(inputs, config, kwargs, return_exceptions=return_exceptions, progress=progress, **limits)
+        return blocking_items(batch.completed(Threads))
 
     def abatch_as_completed(  # type: ignore[override]
         self,
@@ -168,40 +181,28 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         total_samples: int | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[Outcome]:
-        """The asynchronous :meth:`batch_as_completed`."""
-        batch = self._batch(inputs, config, return_exceptions, progress, Total(total_tokens, total_samples), kwargs)
-        return batch.acompleted()
+        """Do the same as :meth:`batch_as_completed`, asynchronously."""
+        limits: Any = {"total_tokens": total_tokens, "total_samples": total_samples}
+        batch = self._batch(inputs, config, kwargs, return_exceptions=return_exceptions, progress=progress, **limits)
+        return batch.completed(EventLoop)
 
-    def _solved(
-        self, input: LanguageModelInput, below: RunnableConfig, on_response: ResponseListener | None, kwargs: Any
-    ) -> ReASCResult:
-        question = self._solver.question(input, below, kwargs, on_response=on_response)
-        return self._solver.solve(question, below)
+    def _batch(self, inputs: Any, config: Any, kwargs: dict[str, Any], **options: Any) -> Batch:
+        _refuse_ignored(kwargs)
+        return Batch(self._setup, self.get_name(), inputs, config, kwargs, **options)
 
-    async def _asolved(
-        self, input: LanguageModelInput, below: RunnableConfig, on_response: ResponseListener | None, kwargs: Any
-    ) -> ReASCResult:
-        question = self._solver.question(input, below, kwargs, on_response=on_response)
-        return await self._solver.asolve(question, below)
 
-    def _run(self, input: LanguageModelInput, config: RunnableConfig | None) -> Run:
-        return Run(self.get_name(), input, config)
+def _refuse_ignored(kwargs: dict[str, Any]) -> None:
+    """Refuse arguments that would go to the model and do nothing there.
 
-    def _arun(self, input: LanguageModelInput, config: RunnableConfig | None) -> AsyncRun:
-        return AsyncRun(self.get_name(), input, config)
-
-    def _batch(
-        self,
-        inputs: Sequence[LanguageModelInput],
-        config: RunnableConfig | Sequence[RunnableConfig] | None,
-        return_exceptions: bool,
-        progress: Progress,
-        total: Total,
-        kwargs: dict[str, Any],
-    ) -> Batch:
-        refuse_swallowed(kwargs)
-        asked = (self._solver, self.get_name(), inputs, config, kwargs)
-        options: Any = {"return_exceptions": return_exceptions, "progress": progress}
-        if total == Total(None, None):
-            return Batch(*asked, **options)
-        return SharedBatch(*asked, **options, total=total)
+    Raises:
+        ConfigurationError: ``on_response`` where the caller gets no responses; a batch's budget where there is none.
+    """
+    if budgets := kwargs.keys() & {"total_tokens", "total_samples"}:
+        raise ConfigurationError(
+            f"{' and '.join(sorted(budgets))} bound a whole batch(); for one input, set token_budget or max_samples"
+        )
+    if "on_response" in kwargs:
+        raise ConfigurationError(
+            "on_response goes with solve() and asolve(), one input at a time; batch() takes progress=..., and "
+            "batch_as_completed() gives each answer as it is found"
+        )

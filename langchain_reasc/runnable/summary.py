@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from langchain_reasc.runnable.result import ReASCResult
 
-__all__ = ["PROMISES", "as_html", "as_text", "cost", "sentence", "shortened", "votes"]
+__all__ = ["PROBABILITIES", "as_html", "as_text", "cost", "sentence", "shortened", "votes"]
 
-PROMISES: Final = {"p_correct": "is right", "p_agree": "agrees with further responses"}
-"""What a probability is one of, by its name: agreement is not correctness."""
+PROBABILITIES: Final = {"p_correct": "is right", "p_agree": "agrees with further responses"}
+"""What each probability is of; agreement is not correctness."""
 HOPELESS: Final = "agreement is hopeless"
 """What the notice of it begins with."""
 _SHOWN: Final = 5  # answers, and notices
@@ -22,7 +22,9 @@ def sentence(result: "ReASCResult") -> str:
     if result.doubt is not None:
         return f"doubted: {result.doubt}; {ending}"
     likely = {"p_correct": result.p_correct, "p_agree": result.p_agree}
-    told = [f"the answer {PROMISES[name]} with a probability of {p:.2f}" for name, p in likely.items() if p is not None]
+    told = [
+        f"the answer {PROBABILITIES[name]} with a probability of {p:.2f}" for name, p in likely.items() if p is not None
+    ]
     return "; ".join([ending, *told])
 
 

@@ -1,47 +1,35 @@
 """One budget for all inputs of a batch: which of them are sampled next, until it is spent."""
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.method.allocation import most_gain_first
 from langchain_reasc.method.decision import Decision
 
-__all__ = ["Sampled", "Total", "TotalBudget"]
+__all__ = ["Sampled", "TotalBudget"]
 
 _ROUNDS = 8  # in which as many samples are drawn as there are inputs; with fewer, too many go where they do no good
 
 
-class Total(NamedTuple):
-    """What all inputs of a call may cost together; None for any number.
-
-    Attributes:
-        tokens: prompt and generated tokens.
-        samples: samples, failed ones too.
-    """
-
-    tokens: int | None
-    samples: int | None
-
-
 class Sampled(Protocol):
-    """What a budget needs to know of an input: a :class:`~.session.Session` tells it, and so do recorded responses.
+    """What a budget needs to know of an input: a question tells it, and so do recorded responses.
 
     Attributes:
-        standing: what the responses so far come to.
+        current_decision: the decision by the responses so far.
         launched: samples so far.
-        room: samples that may still be launched.
+        remaining: samples that may still be launched.
         tokens: what the samples have cost.
     """
 
     @property
-    def standing(self) -> Decision: ...
+    def current_decision(self) -> Decision: ...
 
     @property
     def launched(self) -> int: ...
 
     @property
-    def room(self) -> int: ...
+    def remaining(self) -> int: ...
 
     @property
     def tokens(self) -> int: ...
@@ -54,7 +42,9 @@ class TotalBudget:
     :mod:`langchain_reasc.method.allocation`), one sample each.
 
     Args:
-        total: what they may cost. Tokens in flight may go beyond, as nobody knows before how long a response is.
+        tokens: prompt and generated tokens that all inputs may cost together; None for any number. Those in flight may
+            exceed it, as nobody knows before how long a response is.
+        samples: samples, failed ones too, that all may take; None for any number.
         inputs: how many inputs share them.
         together: samples of a round at most; None for an eighth of the inputs.
         concurrency: inputs that are sampled first, to learn what a sample costs, where tokens count.
@@ -66,13 +56,15 @@ class TotalBudget:
         ConfigurationError: not even a sample, or a token, for each input.
     """
 
-    def __init__(self, total: Total, *, inputs: int, together: int | None, concurrency: int) -> None:
-        for name, given in (("total_samples", total.samples), ("total_tokens", total.tokens)):
+    def __init__(
+        self, tokens: int | None, samples: int | None, *, inputs: int, together: int | None, concurrency: int
+    ) -> None:
+        for name, given in (("total_samples", samples), ("total_tokens", tokens)):
             if given is not None and given < inputs:
                 raise ConfigurationError(
                     f"{name}={given} is not enough for {inputs} inputs, each of which takes one sample at least"
                 )
-        self._tokens, self._samples, self._inputs = total.tokens, total.samples, inputs
+        self._tokens, self._samples, self._inputs = tokens, samples, inputs
         self.waiting = range(inputs)
         self._together = together or max(concurrency, -(-inputs // _ROUNDS))
         self._concurrency = concurrency
@@ -80,57 +72,57 @@ class TotalBudget:
         self._paid: dict[int, int] = {}  # tokens
         self._open: dict[int, Decision] = {}
 
-    def sampled(self, index: int, session: Sampled | None, *, ended: bool) -> None:
-        """Take note of what became of an input.
+    def sampled(self, index: int, question: Sampled | None, *, ended: bool) -> None:
+        """Take note of a sample of an input.
 
         Args:
             index: which one.
-            session: what it was sampled in; None where it failed before.
+            question: what it was sampled for; None where it failed before.
             ended: whether it has its answer, or has failed, and takes no more samples.
         """
         self._open.pop(index, None)
-        if session is None:
+        if question is None:
             return
-        self._begun[index] = session
+        self._begun[index] = question
         if self._tokens is not None:
-            self._paid[index] = session.tokens
+            self._paid[index] = question.tokens
         if not ended:
-            self._open[index] = session.standing
+            self._open[index] = question.current_decision
 
     def next(self) -> list[int]:
-        """The inputs that are sampled now, once each; none when the budget is spent, or no sample would do any good."""
+        """Return the inputs to sample now, once each; none when the budget is spent, or no sample would help."""
         if not self.waiting:
-            return self._others()
-        count = self._firsts()
+            return self._most_gain_first()
+        count = self._inputs
+        if self._tokens is not None:
+            left = max(0, self._tokens - self._spent)
+            count = int(left // self._cost) if self._launched else self._concurrency
         sampled, self.waiting = list(self.waiting[:count]), self.waiting[count:]
         return sampled
 
     def unaffordable(self) -> SamplingError:
-        """Why an input was not even sampled once."""
+        """The error of an input that was not even sampled once."""
         return SamplingError(
             f"not answered: of total_tokens={self._tokens}, {self._spent} are spent and {len(self.waiting)} of "
             f"{self._inputs} inputs have not been sampled once, at about {self._cost:.0f} tokens each; allow more, or "
             "give fewer inputs"
         )
 
-    def _firsts(self) -> int:
-        if self._tokens is None:
-            return self._inputs
-        return max(0, int(self._tokens_left // self._cost)) if self._launched else self._concurrency
-
-    def _others(self) -> list[int]:
-        open_ = sorted(self._open)
-        costs = [self._cost_of(index) for index in open_]
-        samples, tokens = self._samples_left, self._tokens_left
+    def _most_gain_first(self) -> list[int]:
+        indices = sorted(self._open)
+        costs = [self._cost_of(index) for index in indices]
+        samples = math.inf if self._samples is None else self._samples - self._launched
+        tokens = math.inf if self._tokens is None else self._tokens - self._spent
         horizons = [
-            int(min(self._begun[index].room, samples, tokens / cost)) for index, cost in zip(open_, costs, strict=True)
+            int(min(self._begun[index].remaining, samples, tokens / cost))
+            for index, cost in zip(indices, costs, strict=True)
         ]
-        taken: list[int] = []
-        for at in most_gain_first([self._open[index] for index in open_], horizons, costs):
-            if len(taken) < min(samples, self._together) and costs[at] <= tokens:
-                taken.append(open_[at])
+        chosen: list[int] = []
+        for at in most_gain_first([self._open[index] for index in indices], horizons, costs):
+            if len(chosen) < min(samples, self._together) and costs[at] <= tokens:
+                chosen.append(indices[at])
                 tokens -= costs[at]
-        return taken
+        return chosen
 
     def _cost_of(self, index: int) -> float:
         """What a further sample of an input is expected to cost: tokens where they count, else 1."""
@@ -140,7 +132,7 @@ class TotalBudget:
 
     @property
     def _launched(self) -> int:
-        return sum(session.launched for session in self._begun.values())
+        return sum(question.launched for question in self._begun.values())
 
     @property
     def _spent(self) -> int:
@@ -150,11 +142,3 @@ class TotalBudget:
     def _cost(self) -> float:
         """Tokens of a sample, so far."""
         return max(1.0, self._spent / max(1, self._launched))
-
-    @property
-    def _tokens_left(self) -> float:
-        return math.inf if self._tokens is None else self._tokens - self._spent
-
-    @property
-    def _samples_left(self) -> float:
-        return math.inf if self._samples is None else self._samples - self._launched

@@ -31,7 +31,7 @@ from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.agents.options import VoteOptions
 from langchain_reasc.answers import ToolVotes
 from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError, MissingExtraError
-from langchain_reasc.runnable.face import Face
+from langchain_reasc.runnable.options import Options
 
 
 def test_calls_of_tools_are_voted_on_and_text_is_passed_on(agents: Agents) -> None:
@@ -234,7 +234,7 @@ def test_a_calibration_that_cannot_be_read_is_refused_when_the_middleware_is_mad
 
 
 def test_it_takes_every_option_of_the_chat_model() -> None:
-    assert VoteOptions.__annotations__.keys() == Face.model_fields.keys() - {"model", "advised"}
+    assert VoteOptions.__annotations__.keys() == Options.model_fields.keys() - {"model", "advised"}
     assert not VoteOptions.__required_keys__
 
 

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.models.usage import is_estimated, output_tokens
-from langchain_reasc.runnable.result import failures_told, total_usage
+from langchain_reasc.runnable.result import Usage, failure_notices
 from langchain_reasc.sampling import Sample
 from models.logprobs.payloads import SHAPES, TEXT
 
@@ -44,7 +44,7 @@ def test_true_usage_is_taken_as_it_is() -> None:
 
 def test_a_bill_with_nonsense_in_it_is_estimated() -> None:
     messages = [AIMessage(TEXT, usage_metadata=one) for one in (usage(7, 3), usage(-100, -50), usage(7, 0))]
-    bill = total_usage([Sample(at, message) for at, message in enumerate(messages)], used=[0])
+    bill = Usage.of([Sample(at, message) for at, message in enumerate(messages)], used=[0])
     assert (bill.input_tokens, bill.output_tokens, bill.unused_output_tokens, bill.estimated) == (21, 7, 4, True)
 
 
@@ -52,11 +52,11 @@ def test_requests_made_again_are_told_with_what_was_lost() -> None:
     attempts = [{"server": "a", "error": "cut", "received_tokens": 7}, {"server": "b", "error": "cut"}]
     moved = AIMessage("it is 1", response_metadata={"failed_attempts": attempts})
     samples = [Sample(0, moved), Sample(1, None, "failed", RuntimeError("gone")), Sample(2, AIMessage("it is 1"))]
-    assert failures_told(samples) == [
+    assert failure_notices(samples) == [
         "1 of 3 samples failed",
         "2 requests failed and were made again; 7 tokens that had come were lost",
     ]
-    assert failures_told(samples[2:]) == []
+    assert failure_notices(samples[2:]) == []
 
 
 def test_a_cut_off_sample_costs_the_tokens_its_backend_received() -> None:
@@ -70,7 +70,7 @@ def test_usage_that_is_no_number_of_tokens_never_reaches_the_bill(odd: Any) -> N
     missing = AIMessage("twelve bytes").model_copy(update={"usage_metadata": {"total_tokens": 9}})
     for message in (broken, missing):
         assert tokens(message) == (3, True)
-        spent = total_usage([Sample(0, message), Sample(1, AIMessage("7", usage_metadata=usage(5, 2)))], {0, 1})
+        spent = Usage.of([Sample(0, message), Sample(1, AIMessage("7", usage_metadata=usage(5, 2)))], {0, 1})
         assert (spent.bill["input_tokens"], spent.bill["output_tokens"]) == (10, 5) and spent.estimated
 
 
@@ -80,6 +80,6 @@ def test_details_that_cannot_be_true_are_left_out() -> None:
         "input_token_details": {"cache_read": 10**30, "cache_creation": 2},
         "output_token_details": {"reasoning": -1},
     }
-    bill = total_usage([Sample(0, AIMessage("7", usage_metadata=told))], {0}).bill
+    bill = Usage.of([Sample(0, AIMessage("7", usage_metadata=told))], {0}).bill
     assert bill["total_tokens"] == 10 and bill["input_token_details"] == {"cache_creation": 2}
     assert not bill.get("output_token_details")

@@ -1,15 +1,11 @@
 """What calibration="online" has learned is audited with one more response, and forgotten where it fails."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import ToolVotes, last_number
-from langchain_reasc.method.stopping import ASC
-from langchain_reasc.runnable.ballot import Ballot
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
-from langchain_reasc.runnable.session import Session
+from langchain_reasc.runnable.question import Question
 from langchain_reasc.sampling import Sample
 
 from .fakes import Reply, failing
@@ -94,22 +90,16 @@ def test_audits_alone_tell_where_first_responses_are_accepted(runner: Any, fits:
     assert "asc" in {account["method"] for account in answered(runner, reasc, [f"x{i}" for i in range(20)])}
 
 
-def test_an_audit_takes_the_place_of_no_sample_that_was_paid_for() -> None:
-    """Of five samples in flight the decision falls after two; the third never came, the fourth was cut off."""
-    session = Session(
-        ASC(0.8),
-        ballot=Ballot(last_number(), ToolVotes()),
-        measure=None,
-        max_samples=16,
-        concurrency=5,
-        required=False,
-        audit=True,
-    )
-    assert list(session.launch(5)) == [0, 1, 2, 3, 4]
-    for index in (0, 1):
-        session.add(Sample(index, AIMessage("The answer is 7.")))
-    for index in (3, 4):
-        session.add(Sample(index, AIMessage("The"), "cancelled"))
-    assert session.decision is not None
-    assert session.wanted == 1
-    assert list(session.launch(1)) == [5]
+def test_an_audit_takes_the_place_of_no_sample_that_was_paid_for(runner: Any, fits: Any) -> None:
+    """Of five samples in flight the decision falls after one; one never came, and the others were cut off."""
+    reasc = online(audit=1.0, max_samples=16)
+    answered(runner, reasc)
+    question = Question(reasc._setup, "q100", {})
+    question.begin()
+    assert [*question.launch(5)] == [0, 1, 2, 3, 4]
+    response = runner.solve(reasc, "q100").responses[0]
+    for index, status in {0: "complete", 1: "cancelled", 3: "cancelled", 4: "cancelled"}.items():
+        question.add(Sample(index, response.message, cast(Any, status)))
+    assert question.decision is not None
+    assert question.samples_to_launch == 1
+    assert [*question.launch(1)] == [5]

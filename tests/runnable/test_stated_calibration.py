@@ -39,7 +39,7 @@ def test_a_surer_response_counts_for_more(runner: Any) -> None:
         signal="verbalized",
         mean=0.6,
         std=0.1,
-        fingerprint=ReASCRunnable(model=model, ask_confidence=True)._solver.fingerprint,
+        fingerprint=ReASCRunnable(model=model, ask_confidence=True)._setup.fingerprint,
     )
     result = runner.solve(ReASCRunnable(model=model, calibration=made, ask_confidence=True, max_samples=3), "q")
     assert (result.answer, result.decision.samples) == ("1", 2)
@@ -103,7 +103,7 @@ def test_a_calibration_holds_for_models_that_are_asked_or_for_those_that_are_not
 def test_what_is_asked_beside_tools_is_something_else() -> None:
     model = stating("pong")
     runnables = [ReASCRunnable(model=one, ask_confidence=True) for one in (model, model.bind(tools=[PING]))]
-    alone, beside = (one._solver.fingerprint.ask_confidence for one in runnables)
+    alone, beside = (one._setup.fingerprint.ask_confidence for one in runnables)
     assert alone and beside and alone.sha256 != beside.sha256
 
 

@@ -75,7 +75,7 @@ def test_logprobs_are_no_stand_in(runner: Any, calibrated: Any) -> None:
 
 def test_a_measure_of_tokens_says_what_it_misses(runner: Any) -> None:
     model = stating("it is 1.\nConfidence: 30%")
-    made = calibration(fingerprint=ReASCRunnable(model=model, ask_confidence=True)._solver.fingerprint)
+    made = calibration(fingerprint=ReASCRunnable(model=model, ask_confidence=True)._setup.fingerprint)
     with pytest.raises(LogprobsUnavailable, match="no 'top_k' signal: the response carries no token logprobs"):
         runner.invoke(ReASCRunnable(model=model, calibration=made, ask_confidence=True), "q")
 
@@ -85,7 +85,7 @@ def test_models_without_logprobs_can_be_calibrated(calibrated: Any) -> None:
     model = anthropic.ChatAnthropic(model="claude-sonnet-4-5", api_key="sk-nothing")
     options = {"model": model, "allow_fingerprint_mismatch": True}
     ReASCRunnable(**options, calibration=calibrated, ask_confidence=True)
-    assert ReASCRunnable(model=model, calibration="mixture", ask_confidence=True)._solver.calibrator.measure == STATED
+    assert ReASCRunnable(model=model, calibration="mixture", ask_confidence=True)._setup.calibrator.measure == STATED
     for refused in ({"calibration": calibration()}, {"calibration": calibration(), "ask_confidence": True}):
         with pytest.raises(LogprobsUnavailable, match="ChatAnthropic returns no logprobs"):
             ReASCRunnable(**options, **refused)

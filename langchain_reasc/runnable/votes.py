@@ -1,0 +1,366 @@
+"""What the responses to one question vote for, and with what confidence."""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import merge_configs
+
+from langchain_reasc.answers import (
+    REASONING,
+    TOO_SLOW,
+    Classes,
+    Equivalence,
+    Extractor,
+    ObjectVotes,
+    Schemas,
+    ToolVotes,
+    Unclear,
+    Vote,
+    arguments_of,
+    can_refuse,
+    places_of,
+    spelling,
+    vote_of,
+    with_answer,
+)
+from langchain_reasc.calibration import Calibration, check_made_of
+from langchain_reasc.exceptions import (
+    ConfidenceError,
+    FingerprintMismatch,
+    LogprobsUnavailable,
+    ReASCError,
+    is_control_flow,
+)
+from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.hopeless import Hopeless
+from langchain_reasc.method.stopping import Decision, Response, StoppingRule
+from langchain_reasc.models.contract import LOGPROBS_REFUSED
+from langchain_reasc.models.cutoff import Cutoff
+from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
+from langchain_reasc.runnable.summary import HOPELESS
+from langchain_reasc.sampling.time_limit import QuestionClock, within
+
+__all__ = ["Meanings", "Votes"]
+
+logger = logging.getLogger(__name__)
+_PATIENCE: Final = 3  # comparisons that failed in a row, after which a judge is asked no more
+_LATE: Final = 0.1  # seconds for the answer of a response that came just before the question's time was over
+
+
+class Votes:
+    """Reads the responses to one question, in launch order.
+
+    Args:
+        extract: finds the answer in a response.
+        tools: how calls of tools are compared.
+        schemas: tool -> schema of its arguments; None where the tools are not known.
+        meanings: sorts answers in free text by what they mean; None compares their spelling.
+        measure: how responses are scored; None reads no confidence.
+        calibration: what the scores will be compared with. A first response whose scores are made of another signal, k
+            or V is refused; a later one is without confidence. None compares nothing.
+        required: whether a response without confidence is an error.
+        learning: whether the token signals of all responses are kept, to learn from. Then none is refused.
+        clock: how long the question may take, to find answers too.
+        cutoff: tells when the whole call is given up.
+        advised: the arguments and fields for which the advice to leave them out of the vote was given.
+
+    Attributes:
+        readings: the token signals of each response, None where it has none; empty unless they are kept.
+        made_of: the ``top_k`` and ``vocabulary_size`` that the first score was made of.
+    """
+
+    def __init__(
+        self,
+        extract: Extractor,
+        tools: ToolVotes,
+        schemas: Schemas | None = None,
+        *,
+        meanings: "Meanings | None" = None,
+        measure: Measure | None = None,
+        calibration: Calibration | None = None,
+        required: bool = False,
+        learning: bool = False,
+        clock: QuestionClock | None = None,
+        cutoff: Cutoff | None = None,
+        advised: set[str] | None = None,
+    ) -> None:
+        self._extract, self._tools, self._schemas, self._meanings = extract, tools, schemas, meanings
+        self._measure, self._calibration, self._required, self._learning = measure, calibration, required, learning
+        self._clock, self._cutoff = clock, cutoff or Cutoff()
+        self._advised = set() if advised is None else advised
+        self._parts: dict[str, Mapping[str, str] | None] = {}  # of each answer
+        self._near = Classes(self._is_near)
+        self._failures: dict[str, None] = {}  # notices, in order, each once
+        self._no_vote: Counter[str] = Counter()  # why -> responses
+        self._odd: Counter[str] = Counter()  # what was odd about log-probabilities -> responses
+        self._missing: list[str] = []  # why votes have no confidence
+        self._refused: str | None = None  # why the server gives no logprobs
+        self._scored = False
+        self.readings: list[SignalReading | None] = []
+        self.made_of = Provenance(top_k=None, vocabulary_size=None)
+
+    def rule(self, rule: StoppingRule, budget: int) -> StoppingRule:
+        """Return the rule as it decides on such answers: by field or as a whole, and not on what can never agree."""
+        rule = Hopeless(rule, self._parts_of, budget)
+        return self._extract.objects.rule(rule) if self._extract.objects else rule
+
+    def read(self, message: AIMessage) -> Response:
+        """Read a response.
+
+        Raises:
+            LogprobsUnavailable: it has no usable log-probabilities, and they are required.
+            ConfidenceError: its signals are empty or not finite, and they are required.
+            FingerprintMismatch: the calibration was made of another signal, k or V.
+        """
+        vote = self._vote(message)
+        score = self._score(message, vote) if self._measure or self._learning else None
+        return Response(self._class_of(vote), score, cut_off=vote.cut_off, kind=vote.kind, fields=vote.fields)
+
+    def answer(self, message: AIMessage) -> str | None:
+        """Return what a response votes for, without its confidence."""
+        return self._class_of(self._vote(message))
+
+    def fail(self, notice: str) -> None:
+        """Keep a notice of something that failed; the same one is given once."""
+        self._failures[notice] = None
+
+    def write(self, message: AIMessage, answer: str) -> AIMessage | None:
+        """Return a response with an object in it that was put together from several; None where that cannot be."""
+        return with_answer(message, answer, self._extract.objects) if self._extract.objects else None
+
+    @property
+    def judged(self) -> Sequence[tuple[str, AIMessage]] | None:
+        """What a judge of free text was asked, and its replies; None where no judge is asked."""
+        return self._meanings.judged if self._meanings and self._meanings.has_judge else None
+
+    @property
+    def without_confidence(self) -> int:
+        """Votes that have no confidence, and count as one each."""
+        return len(self._missing)
+
+    def notices(self, responses: Sequence[Response]) -> list[str]:
+        """Notices of responses that cast no vote, or one that alone would not have been enough."""
+        seen, notices = len(responses), list(self._failures)
+        if without := self._no_vote.total():
+            reasons = "; ".join(f"{why} ({count})" for why, count in self._no_vote.most_common())
+            notices.append(f"{without} of {seen} responses cast no vote: {reasons}")
+        if cut := sum(response.cut_off and response.answer is not None for response in responses):
+            notices.append(
+                f"{cut} of {seen} responses were cut off after they had said their answer: it counts as a vote, but is "
+                "never accepted alone; allow the model more tokens"
+            )
+        return [*notices, *(self._meanings.notices if self._meanings else ())]
+
+    def confidence_notices(self, responses: int) -> list[str]:
+        """Notices of the confidences of this many responses."""
+        notices = [f"{what} (in {count} of {responses} responses)" for what, count in self._odd.items()]
+        if self._missing:
+            missing = f"{len(self._missing)} of {responses} responses carry no confidence and count as one vote each"
+            notices.insert(0, f"{missing}: {self._missing[0]}")
+        elif self._refused:
+            notices.append(f"asked without logprobs, which the model's server refuses: {self._refused}")
+        return notices
+
+    def hopeless_notices(self, decision: Decision) -> list[str]:
+        """What never agrees, and the first time how to leave it out of the vote."""
+        if not (names := decision.hopeless):
+            return []
+        differ = f"{' and '.join(names)} {'differs' if len(names) == 1 else 'differ'}"
+        notice = f"{HOPELESS}: {differ} from response to response"
+        if not self._advised.issuperset(names):
+            self._advised.update(names)
+            notice = f"{notice}; to leave that out of the vote: {self._advice(decision)}"
+            logger.warning("%s", notice)
+        return [notice]
+
+    def _vote(self, message: AIMessage) -> Vote:
+        """The vote in the response's own words, found while the question has time: a user's function may take long."""
+        read = partial(vote_of, message, self._extract, self._tools, self._schemas)
+        left = self._clock.left if self._clock else None
+        vote = Vote(None)
+        try:
+            vote = read() if left is None else within(max(left, _LATE), read, self._cutoff)
+        except TimeoutError:
+            vote = Vote(None, why_none=TOO_SLOW)
+        except Exception as error:  # the user's extractor: one odd response must not lose the others
+            if isinstance(error, ReASCError) or is_control_flow(error):
+                raise
+            self.fail(f"the answer extractor failed on a response: {error!r}")
+        if vote.why_none:
+            self._no_vote[vote.why_none] += 1
+        if vote.calls and self._schemas and self._tools.check_schema and not can_refuse():
+            self.fail("calls are not checked against the schemas of their tools: jsonschema is not installed")
+        return vote
+
+    def _class_of(self, vote: Vote) -> str | None:
+        """The first answer that says the same in other words, or with numbers near to these."""
+        if vote.answer is None:
+            return None
+        if vote.calls or self._extract.objects:
+            return self._near.of(vote.answer)
+        return self._meanings.of(vote.answer) if self._meanings else vote.answer
+
+    def _score(self, message: AIMessage, vote: Vote) -> float | None:
+        """S(y); None where no confidence is asked for or can be read. Without an answer there is no vote to weigh."""
+        reading = None
+        self._refused = self._refused or message.response_metadata.get(LOGPROBS_REFUSED)
+        try:
+            places = places_of(message, self._extract, vote) if self._measure and self._measure.of_span else None
+            reading = read_signals(message, of_calls=vote.calls, places=places)
+            return self._score_by(self._measure, reading) if self._measure else None
+        except (LogprobsUnavailable, ConfidenceError) as error:
+            if self._measure and vote.answer is not None:
+                if self._required:
+                    raise
+                self._missing.append(str(error))
+            return None
+        finally:
+            if self._learning:
+                self.readings.append(None if vote.answer is None else reading)
+
+    def _score_by(self, measure: Measure, reading: SignalReading) -> float:
+        if self._calibration and (signal := self._calibration.signal):
+            carried, made_of = [*reading.signals, *reading.withheld], reading.provenance(signal)
+            try:
+                check_made_of(self._calibration, carried=carried, **made_of)
+            except FingerprintMismatch as error:
+                if not (self._scored or self._learning):
+                    raise
+                raise LogprobsUnavailable(str(error)) from error
+        score = reading.score(measure)
+        self._odd.update(reading.notices)
+        if not self._scored:
+            self._scored, self.made_of = True, reading.provenance(measure.signal)
+        return score
+
+    def _parts_of(self, answer: str) -> Mapping[str, str] | None:
+        """The arguments of calls, or the fields of an object; None of an answer that is one thing."""
+        if answer not in self._parts:
+            objects = self._extract.objects or (None if self._extract.texts_vote else ObjectVotes())
+            fields = objects.fields(answer) if objects else None
+            if not fields:  # what is decided by field is one thing, too
+                fields = {"": answer} if objects and objects.by_field else None
+            arguments = arguments_of(answer)
+            self._parts[answer] = fields if arguments is None else arguments
+        return self._parts[answer]
+
+    def _is_near(self, one: str, other: str) -> bool:
+        objects = self._extract.objects
+        return self._tools.same(one, other) or (objects is not None and objects.same(one, other))
+
+    def _advice(self, decision: Decision) -> str:
+        """The option that leaves out of the vote what never agrees."""
+        names, objects = decision.hopeless, self._extract.objects
+        if arguments_of(decision.answer or "") is None:
+            kept = list(objects.leave_out) if objects and set(objects.leave_out) != set(REASONING) else []
+            by_field = "by_field=True, " if objects and objects.by_field else ""
+            return f"answer=json_object({by_field}leave_out={json.dumps([*kept, *names])})"
+        called, excluded = [name.split(".", 1) for name in names], self._tools.exclude_args
+        if isinstance(excluded, Mapping):
+            given = {tool: list(arguments) for tool, arguments in excluded.items()}
+            for tool, argument in called:
+                given.setdefault(tool, []).append(argument)
+            return f"tool_votes=ToolVotes(exclude_args={json.dumps(given)})"
+        kept = [] if set(excluded) == set(REASONING) else list(excluded)
+        kept = list(dict.fromkeys([*kept, *(argument for _, argument in called)]))
+        return f"tool_votes=ToolVotes(exclude_args={json.dumps(kept)})"
+
+
+class Meanings:
+    """Sorts the answers to one question into classes; see :func:`langchain_reasc.answers.free_text`.
+
+    Each comparison runs in a thread of its own. It ends with its own time limit, with that of the question, or when the
+    call is given up.
+
+    Args:
+        equivalence: tells whether two answers mean the same.
+        messages: the question.
+        config: the config of the question's run, below which a judge is asked.
+        clock: how long the question may take.
+        cutoff: tells when the whole call is given up.
+
+    Attributes:
+        judged: the prompts of a judge, and its replies.
+    """
+
+    def __init__(
+        self,
+        equivalence: Equivalence,
+        messages: Sequence[BaseMessage],
+        config: RunnableConfig,
+        *,
+        clock: QuestionClock,
+        cutoff: Cutoff,
+    ) -> None:
+        self._equivalence, self._config, self._clock, self._cutoff = equivalence, config, clock, cutoff
+        self._same = equivalence.between(_question(messages), self._ask)
+        self._classes = Classes(self._compared, spelling=spelling)
+        self._comparisons = self._failed = self._in_a_row = 0
+        self._first_failure: Exception | None = None
+        self.judged: list[tuple[str, AIMessage]] = []
+
+    def of(self, answer: str) -> str:
+        """Return the first answer that means the same; a comparison that fails counts as different."""
+        return self._classes.of(answer)
+
+    def same(self, one: str, other: str) -> bool:
+        """Return whether two answers mean the same.
+
+        Raises:
+            Exception: the comparison failed; TimeoutError where it took too long.
+        """
+        if spelling(one) == spelling(other):
+            return True
+        seconds = [limit for limit in (self._equivalence.timeout, self._clock.left) if limit is not None]
+        return within(min(seconds, default=None), partial(self._same, one, other), self._cutoff)
+
+    @property
+    def has_judge(self) -> bool:
+        """Whether another model is asked, and paid for."""
+        return self._equivalence.kind == "judge"
+
+    @property
+    def notices(self) -> list[str]:
+        """What the caller should know."""
+        if not self._failed:
+            return []
+        return [
+            f"{self._failed} of {self._comparisons} comparisons of answers by {self._equivalence.name} failed, and "
+            f"count as not the same; the first: {self._first_failure!r}"
+        ]
+
+    def _compared(self, one: str, other: str) -> bool:
+        self._comparisons += 1
+        if self._in_a_row < _PATIENCE:
+            try:
+                same = self.same(one, other)
+                self._in_a_row = 0
+                return same
+            except Exception as error:  # whatever a judge or a user's function may raise: no sample is lost for it
+                if is_control_flow(error):
+                    raise
+                self._first_failure = self._first_failure or error
+                self._in_a_row += self._equivalence.kind != "same" and not isinstance(error, Unclear)
+        self._failed += 1
+        return False
+
+    def _ask(self, judge: Runnable[Any, Any], prompt: str) -> AIMessage:
+        # LangGraph shows no tokens of runs tagged nostream.
+        own: RunnableConfig = {"tags": ["nostream", "reasc:judge"], "run_name": "reasc judge"}
+        reply = judge.invoke(prompt, merge_configs(self._config, own))
+        if not isinstance(reply, AIMessage):
+            raise TypeError(f"the judge must give an AIMessage, got {type(reply).__name__}")
+        self.judged.append((prompt, reply))
+        return reply
+
+
+def _question(messages: Sequence[BaseMessage]) -> str:
+    """The text of the last human message; without one, of the last."""
+    human = [message for message in messages if message.type == "human"]
+    return str((human or messages)[-1].text)
