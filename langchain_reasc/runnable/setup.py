@@ -78,11 +78,11 @@ class Setup:
             known = load_calibration(given)
         measure = options.measure or (known.measure if known else None)
         _check_combination(options, measure)
-        prepared = _prepared(options, model, known, measure, quiet=quiet)
+        prepared, measure = _prepared(options, model, known, measure, quiet=quiet)
         running = prepared.fingerprint(prompt=options.fixed_prompt, answer=options.answer)
         calibrator: MixtureCalibrator | ConsensusCalibrator | None = None
         if given == "mixture":
-            calibrator = _mixture_calibrator(options, prepared, running)
+            calibrator = _mixture_calibrator(options, measure or Measure(), prepared, running)
         elif given == "online":
             calibrator = _online_calibrator(options, running.unbound() if quiet else running)
         elif options.measure is not None:
@@ -274,8 +274,8 @@ def _prepared(
     measure: Measure | None,
     *,
     quiet: bool,
-) -> PreparedModel:
-    """The model, asked for logprobs where they are read."""
+) -> tuple[PreparedModel, Measure | None]:
+    """The model, asked for logprobs where they are read; and the measure, for ``"mixture"`` one that it gives."""
     if options.rule is not None:
         reads = options.rule.reads_scores
     else:
@@ -287,13 +287,17 @@ def _prepared(
         "ask_confidence": options.ask_confidence,
     }
     prepared = PreparedModel.of(model, logprobs=reads and not _is_stated(measure), **asking)
-    if options.calibration == "mixture" and options.measure is None and _is_stated(_default_measure(prepared)):
-        return PreparedModel.of(model, **asking)
-    return prepared
+    if options.calibration == "mixture" and measure is None:
+        measure = _default_measure(prepared)
+        if _is_stated(measure):
+            prepared = PreparedModel.of(model, **asking)
+    return prepared, measure
 
 
-def _mixture_calibrator(options: "Options", model: PreparedModel, running: Fingerprint) -> MixtureCalibrator:
-    given, measure = options.calibrator, options.measure or _default_measure(model)
+def _mixture_calibrator(
+    options: "Options", measure: Measure, model: PreparedModel, running: Fingerprint
+) -> MixtureCalibrator:
+    given = options.calibrator
     _require_signal(measure, model, counted=options.on_missing_confidence == "count")
     if isinstance(given, ConsensusCalibrator):
         raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
