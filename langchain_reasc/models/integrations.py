@@ -6,7 +6,7 @@ class, or corrects what is known of one.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, TypeVar
 
@@ -155,7 +155,9 @@ def _unknown(model: BaseChatModel) -> Integration:
 
 
 _GROUP: Final = "langchain_reasc.integrations"
-_registered: dict[str, Describe] = {}
+# Read on import, since that opens files, and a model may be prepared on an event loop.
+_plugins: Final = {found.name: found for found in entry_points(group=_GROUP)}
+_integrations: Final[dict[str, Integration | Describe | EntryPoint]] = {**KNOWN, **_plugins}
 
 
 def register_integration(*class_paths: str) -> Callable[[DescribeT], DescribeT]:
@@ -182,7 +184,8 @@ def register_integration(*class_paths: str) -> Callable[[DescribeT], DescribeT]:
         raise ConfigurationError(f"an integration is registered by class paths, package.Class; got {class_paths!r}")
 
     def register(describe: DescribeT) -> DescribeT:
-        _registered.update(dict.fromkeys(class_paths, describe))
+        _integrations.update(dict.fromkeys(class_paths, describe))
+        _known_path.cache_clear()
         return describe
 
     return register
@@ -197,10 +200,10 @@ def integration_of(model: BaseChatModel) -> Integration:
     path = _known_path(type(model))
     if path is None:
         return _unknown(model)
-    if path not in _registered and path not in _entry_points():
-        known = KNOWN[path]
-        return known if isinstance(known, Integration) else known(model)
-    describe = _registered.get(path) or _load(_entry_points()[path])
+    found = _integrations[path]
+    if isinstance(found, Integration):
+        return found
+    describe = _load(found) if isinstance(found, EntryPoint) else found
     try:
         integration = describe(model)
     except Exception as error:
@@ -217,24 +220,15 @@ def is_known(model: BaseChatModel) -> bool:
     return _known_path(type(model)) is not None
 
 
-def _known_path(kind: type) -> str | None:
-    known = (_registered, _entry_points(), KNOWN)
-    return next((path for path in _class_paths(kind) if any(path in table for table in known)), None)
-
-
 @lru_cache(maxsize=256)
-def _class_paths(kind: type) -> tuple[str, ...]:
-    """The paths of a class and of its bases, nearest first: modules move, and packages re-export their classes."""
-    named = [(base.__module__.split("."), base.__qualname__) for base in kind.__mro__]
-    return tuple(".".join([*parts[:depth], name]) for parts, name in named for depth in range(len(parts), 0, -1))
-
-
-@cache
-def _entry_points() -> dict[str, EntryPoint]:
-    return {found.name: found for found in entry_points(group=_GROUP)}
-
-
-_entry_points()  # on import: it reads files, and a model may be prepared on an event loop
+def _known_path(kind: type) -> str | None:
+    """The path under which a class or its nearest base is known: modules move, and packages re-export their classes."""
+    for base in kind.__mro__:
+        parts = base.__module__.split(".")
+        for depth in range(len(parts), 0, -1):
+            if (path := ".".join([*parts[:depth], base.__qualname__])) in _integrations:
+                return path
+    return None
 
 
 def _load(found: EntryPoint) -> Describe:

@@ -29,7 +29,7 @@ from langchain_reasc.models.cuttable import cuttable
 from langchain_reasc.models.integrations import is_known
 from langchain_reasc.models.own_copy import own_copy
 from langchain_reasc.models.refusal import AskedLogprobs, logprobs_memory
-from langchain_reasc.models.stated import asking, instruction
+from langchain_reasc.models.stated import ask_for_confidence, instruction
 from langchain_reasc.models.wrappers import (
     PASSED_ON,
     AnyRunnable,
@@ -247,25 +247,29 @@ class PreparedModel:
 
     def asked(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what it is really given for a prompt, to which the request to state a confidence may be added."""
-        return asking(messages, tools=self._has_tools) if self.ask_confidence else list(messages)
+        return ask_for_confidence(messages, tools=self._has_tools) if self.ask_confidence else list(messages)
 
     @property
     def _has_tools(self) -> bool:
         return bool(self.kwargs.get("tools"))
 
-    def call_kwargs(self, index: int) -> dict[str, Any]:
-        """Return the arguments of sample ``index``: a seed that is set is moved on, or all samples would be the same.
+    @cached_property
+    def _seed(self) -> int | None:
+        """The seed that is set, if it can be moved on.
 
-        Models that fall back on one another must call the seed the same, since they get the same arguments.
+        Models that fall back on one another must call it the same, since they get the same arguments.
         """
-        if len({leaf.integration.seed for leaf in self._leaves}) != 1 or not all(leaf.reached for leaf in self._leaves):
+        names = {leaf.integration.seed if leaf.reached else None for leaf in self._leaves}
+        seed = _seed_of(self._leaves[0]) if len(names) == 1 and None not in names else None
+        return seed if isinstance(seed, int) else None
+
+    def call_kwargs(self, index: int) -> dict[str, Any]:
+        """Return the arguments of sample ``index``: a set seed is moved on, or all samples would be the same."""
+        if self._seed is None:
             return {**self.kwargs}
-        first = self._leaves[0]
-        move, seed = first.integration.seed, _seed(first)
-        if move is None or not isinstance(seed, int):
-            return {**self.kwargs}
-        moved = {move: seed + index} if isinstance(move, str) else move(first.model, first.arguments, seed + index)
-        return {**self.kwargs, **moved}
+        first, seed = self._leaves[0], self._seed + index
+        move = first.integration.seed
+        return {**self.kwargs, **(move(first.model, first.arguments, seed) if callable(move) else {str(move): seed})}
 
     def call_config(self, config: RunnableConfig, index: int) -> RunnableConfig:
         """Return the config of sample ``index``. LangGraph shows no tokens of runs tagged ``nostream``."""
@@ -468,7 +472,7 @@ def _notices(found: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]:
         without = leaf.integration.no_logprobs if logprobs else None
         for notice in (*_sampling_notices(leaf), *([f"no confidence: {without}"] if without else [])):
             notices[f"{type(leaf.model).__name__}: {notice}"] = None
-    if len({leaf.integration.seed for leaf in found}) > 1 and any(_seed(leaf) is not None for leaf in found):
+    if len({leaf.integration.seed for leaf in found}) > 1 and any(_seed_of(leaf) is not None for leaf in found):
         mixed = "the seed is the same for every sample, since models that fall back on one another name it differently"
         notices[mixed] = None
     return tuple(notices)
@@ -488,12 +492,12 @@ def _sampling_notices(leaf: Leaf) -> Iterator[str]:
         yield f"n={n:g} was set aside; every sample is a request of its own, so that it can be cut off"
     body = leaf.arguments.get("extra_body", getattr(leaf.model, "extra_body", None))  # laid over what the call says
     fixed = isinstance(body, Mapping) and integration.seed is not None and integration.seed_name in body
-    seed = _seed(leaf)
+    seed = _seed_of(leaf)
     if seed is not None and (integration.seed is None or not leaf.reached or fixed):
         yield f"seed={seed} cannot be moved on from sample to sample, which makes them all the same; leave it out"
 
 
-def _seed(leaf: Leaf) -> Any:
+def _seed_of(leaf: Leaf) -> Any:
     return leaf.given(leaf.integration.seed_name)
 
 

@@ -72,14 +72,18 @@ class Leaf:
 
     def given(self, name: str) -> Any:
         """Return what the user set ``name`` to: for the call, on the model, or in the dicts it passes on unread."""
-        if name in self.arguments:
-            return self.arguments[name]
-        options = self.integration.options
-        if options and self.arguments.get(options) is not None:
-            return self.arguments[options].get(name)
-        holders = [self.arguments.get(holder, getattr(self.model, holder, None)) for holder in PASSED_ON]
-        in_kwargs, in_body = (holder.get(name) if isinstance(holder, Mapping) else None for holder in holders)
-        return next((value for value in (getattr(self.model, name, None), in_kwargs) if value is not None), in_body)
+        arguments, options = self.arguments, self.integration.options
+        if name in arguments:
+            return arguments[name]
+        if options and arguments.get(options) is not None:
+            return arguments[options].get(name)
+        if (value := getattr(self.model, name, None)) is not None:
+            return value
+        for holder in PASSED_ON:
+            held = arguments.get(holder, getattr(self.model, holder, None))
+            if isinstance(held, Mapping) and held.get(name) is not None:
+                return held[name]
+        return None
 
 
 def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:

@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.prepared import PreparedModel, to_messages
-from langchain_reasc.models.stated import heard
+from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.sampling.parallel import aparallel, parallel
 from langchain_reasc.sampling.quiet import asteps, steps
 from langchain_reasc.sampling.sample import Sample
@@ -106,7 +106,7 @@ async def _aasking(wave: Wave) -> AsyncGenerator[Sample]:
 
 
 def _heard(sample: Sample) -> Sample:
-    return sample if sample.message is None else replace(sample, message=heard(sample.message))
+    return sample if sample.message is None else replace(sample, message=read_stated_confidence(sample.message))
 
 
 def _batches(first: int, n: int, size: int) -> list[range]:

@@ -6,7 +6,13 @@ import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage
 
 from langchain_reasc.answers import extractor, vote_of
-from langchain_reasc.models.stated import asking, heard, instruction, stated_confidence, without_statement
+from langchain_reasc.models.stated import (
+    ask_for_confidence,
+    instruction,
+    read_stated_confidence,
+    stated_confidence,
+    without_statement,
+)
 
 STATED = {
     0.85: [
@@ -106,14 +112,14 @@ def test_odd_texts_take_no_time(text: str) -> None:
 
 def said(content: Any, **fields: Any) -> tuple[Any, float | None]:
     """What is left of a response's content, and the confidence that it stated."""
-    left = heard(AIMessage(content, **fields))
+    left = read_stated_confidence(AIMessage(content, **fields))
     return left.content, left.response_metadata["verbalized_confidence"]
 
 
 def test_the_number_is_never_the_answer() -> None:
     for text in ("It is 42.\nConfidence: 85%", "So 42, with 3 left over: 42\n**Confidence:** 85/100"):
         for spec in ("auto", "number"):
-            assert vote_of(heard(AIMessage(text)), extractor(spec)).answer == "42"
+            assert vote_of(read_stated_confidence(AIMessage(text)), extractor(spec)).answer == "42"
 
 
 def test_anthropics_blocks() -> None:
@@ -156,7 +162,7 @@ def test_a_refusal_states_nothing() -> None:
 def test_the_rest_of_the_message_stays() -> None:
     call = {"name": "ping", "args": {}, "id": "1", "type": "tool_call"}
     message = AIMessage("Confidence: 85%", tool_calls=[call], id="m", response_metadata={"model_name": "m"})
-    left = heard(message)
+    left = read_stated_confidence(message)
     assert (left.content, left.tool_calls, left.id) == ("", [call], "m")
     assert left.response_metadata["model_name"] == "m"
     assert message.content == "Confidence: 85%" and "verbalized_confidence" not in message.response_metadata
@@ -166,7 +172,7 @@ def test_tokens_that_only_the_text_tells_of_stay_on_the_bill() -> None:
     from langchain_reasc.models.usage import output_tokens
 
     message = AIMessage("It is 42.\nConfidence: 85%")
-    assert output_tokens(heard(message)) == output_tokens(message) > 3
+    assert output_tokens(read_stated_confidence(message)) == output_tokens(message) > 3
 
 
 # Prompts --------------------------------------------------------------------------------------------------------------
@@ -174,21 +180,21 @@ def test_tokens_that_only_the_text_tells_of_stay_on_the_bill() -> None:
 
 def test_the_wish_stands_in_the_one_system_message() -> None:
     wish, question = instruction(tools=False), HumanMessage("How many?")
-    assert asking([question], tools=False) == [SystemMessage(wish), question]
-    assert asking([SystemMessage("Be brief."), question], tools=False)[0].content == f"Be brief.\n\n{wish}"
-    assert asking([SystemMessage(""), question], tools=False)[0].content == wish
+    assert ask_for_confidence([question], tools=False) == [SystemMessage(wish), question]
+    assert ask_for_confidence([SystemMessage("Be brief."), question], tools=False)[0].content == f"Be brief.\n\n{wish}"
+    assert ask_for_confidence([SystemMessage(""), question], tools=False)[0].content == wish
     cached = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
-    [system, _] = asking([SystemMessage([cached]), question], tools=False)
+    [system, _] = ask_for_confidence([SystemMessage([cached]), question], tools=False)
     assert system.content == [cached, {"type": "text", "text": f"\n\n{wish}"}]
     developer = ChatMessage("Be brief.", role="developer")
-    assert [message.type for message in asking([developer, question], tools=False)] == ["chat", "human"]
-    later = asking([question, SystemMessage("Be brief."), question], tools=False)
+    assert [message.type for message in ask_for_confidence([developer, question], tools=False)] == ["chat", "human"]
+    later = ask_for_confidence([question, SystemMessage("Be brief."), question], tools=False)
     assert [message.type for message in later] == ["human", "system", "human"]
 
 
 def test_prompts_are_not_changed_in_place() -> None:
     given = [SystemMessage("Be brief."), HumanMessage("How many?")]
-    asking(given, tools=True)
+    ask_for_confidence(given, tools=True)
     assert given[0].content == "Be brief."
 
 

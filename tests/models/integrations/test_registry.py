@@ -1,7 +1,9 @@
 """Which integration a class goes by: what is known, what users register, what packages bring."""
 
+import os
+import re
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
-from runnable.fakes import calibration, openai_token, saying
+from runnable.fakes import calibration, openai_token
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.models import integrations
 from langchain_reasc.models.integrations import KNOWN, Integration, integration_of, register_integration
 from langchain_reasc.models.prepared import PreparedModel
 
@@ -125,45 +126,41 @@ def test_a_registration_that_is_wrong_is_named(described: Any, says: str) -> Non
         reasc(registered(described)())
 
 
-CODE = """
+PLUGIN = """
 from langchain_reasc import Integration
 
 def describe(model):
-    return Integration(logprobs="ranked", top_logprobs=None, max_top_logprobs=4)
+    return Integration(max_top_logprobs=4)
+"""
+USING_IT = """
+from langchain_core.language_models import FakeListChatModel
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.integrations import integration_of
+
+class Good(FakeListChatModel): ...
+class Bad(FakeListChatModel): ...
+
+print([integration_of(kind(responses=[])).max_top_logprobs for kind in (Good, FakeListChatModel)])
+try:
+    integration_of(Bad(responses=[]))
+except ConfigurationError as error:
+    print(error)
 """
 
 
-@pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
-    """Installs a package with this code, which brings an entry point for a class."""
-
-    def install(code: str) -> Any:
-        kind = derived()
-        (tmp_path / "reasc_plugin.py").write_text(code)
-        (found := tmp_path / "reasc_plugin-1.dist-info").mkdir()
-        (found / "METADATA").write_text("Metadata-Version: 2.1\nName: reasc-plugin\nVersion: 1\n")
-        points = f"[langchain_reasc.integrations]\n{path_of(kind)} = reasc_plugin:describe\n"
-        (found / "entry_points.txt").write_text(points)
-        monkeypatch.syspath_prepend(tmp_path)
-        integrations._entry_points.cache_clear()
-        return kind()
-
-    yield install
-    sys.modules.pop("reasc_plugin", None)
-    integrations._entry_points.cache_clear()
-
-
-def test_a_package_brings_an_entry_point(plugin: Any) -> None:
-    model = plugin(CODE)
-    assert reasc(model).invoke("q").response_metadata["reasc"]["answer"] == "42"
-    assert {kwargs["ranked"] for kwargs in model.calls} == {4}
-
-
-def test_an_entry_point_that_does_not_load_is_named(plugin: Any) -> None:
-    model = plugin("import not_there_at_all")
-    with pytest.raises(ConfigurationError, match=r"'reasc_plugin:describe' of group .* does not load: .*not_there"):
-        reasc(model)
-    assert integration_of(saying("1")) == Integration(logprobs=None, n=None)  # others do not suffer from it
+def test_a_package_brings_entry_points(tmp_path: Path) -> None:
+    (tmp_path / "reasc_plugin.py").write_text(PLUGIN)
+    (found := tmp_path / "reasc_plugin-1.dist-info").mkdir()
+    (found / "METADATA").write_text("Metadata-Version: 2.1\nName: reasc-plugin\nVersion: 1\n")
+    points = {"Good": "reasc_plugin:describe", "Bad": "not_there_at_all:describe"}
+    lines = [f"__main__.{name} = {value}" for name, value in points.items()]
+    (found / "entry_points.txt").write_text("\n".join(["[langchain_reasc.integrations]", *lines, ""]))
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-c", USING_IT]
+    said = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True)
+    known, error = said.stdout.splitlines()
+    assert known == "[4, 20]"
+    assert re.search(r"'not_there_at_all:describe' of group .* does not load: .*not_there", error)
 
 
 def test_unknown_classes_are_asked_by_openai_s_names_where_they_show_that_they_know_them(runner: Any) -> None:
