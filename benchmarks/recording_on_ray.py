@@ -16,36 +16,44 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from langchain_reasc_lab.pools.ray_workers import RayWorkers
 
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ContextOverflowError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import SignalReading
-from langchain_reasc.pools.asking import Answered, Asked, Asking, ReadResponse, each_question
-from langchain_reasc.pools.on_ray import RayWorkers
-from langchain_reasc.pools.record import Recording
-from langchain_reasc.pools.store import PoolStore, StoredMessage
+from langchain_reasc.pools import (
+    DrawnQuestion,
+    DrawnResponse,
+    Message,
+    PendingQuestion,
+    PoolResponse,
+    PoolStore,
+    QuestionSampler,
+    Recording,
+    sample_questions,
+)
 
 SIGNALS = ("self_certainty", "kl_uniform", "top_k", "token_logprob", "neg_entropy")
-Answers = Iterator[tuple[Asked, Answered | ContextOverflowError]]
+Answers = Iterator[tuple[PendingQuestion, DrawnQuestion | ContextOverflowError]]
 _FIRST_SEEN = 512  # questions, at whose powers of two memory is read
 
 
 @dataclass(frozen=True)
-class AtOnce(Asking):
+class AtOnce(QuestionSampler):
     """Answers without asking anybody."""
 
     tokens: int = 0
 
-    def __call__(self, asked: Asked) -> Answered:
+    def __call__(self, asked: PendingQuestion) -> DrawnQuestion:
         random = np.random.default_rng(len(asked.question.id))
-        return Answered(asked.question, [self._one(random) for _ in range(self.samples)])
+        return DrawnQuestion(asked.question, [self._one(random) for _ in range(self.samples)])
 
-    def _one(self, random: np.random.Generator) -> ReadResponse:
+    def _one(self, random: np.random.Generator) -> DrawnResponse:
         signals = {name: random.normal(size=self.tokens).astype("f4") for name in SIGNALS}
-        columns = {"answer": "7", "cut_off": False, "completion_tokens": self.tokens, "seconds": 0.0}
-        return ReadResponse(columns, StoredMessage("word " * self.tokens), SignalReading(signals), {"top_k": 20})
+        response = PoolResponse("7", self.tokens, seconds=0.0)
+        return DrawnResponse(response, Message("word " * self.tokens), SignalReading(signals), {"top_k": 20})
 
 
 def main() -> None:
@@ -57,10 +65,10 @@ def main() -> None:
     given = options.parse_args()
 
     asking = AtOnce(None, Template(), given.samples, tokens=given.tokens)  # type: ignore[arg-type]  # it asks no model
-    asked = [Asked(LabelledQuestion(f"q{at}", f"question {at}", "7")) for at in range(given.questions)]
+    asked = [PendingQuestion(LabelledQuestion(f"q{at}", f"question {at}", "7")) for at in range(given.questions)]
     print(f"{given.questions:,} questions of {given.samples} responses of {given.tokens} tokens")
     print(f"{len(pickle.dumps(asking(asked[0]))):,} bytes from a worker for each question")
-    alone = recorded("one process", each_question(asked[:1_000], asking, 1))
+    alone = recorded("one process", sample_questions(asked[:1_000], asking, 1))
     on_ray = recorded("on Ray", RayWorkers(count=given.workers, concurrency=2)(asked, asking))
     print(f"Ray adds {1e3 * (on_ray - alone):.1f} ms to each question")
 
@@ -72,7 +80,7 @@ def recorded(name: str, answers: Answers) -> float:
         recording, start, begun = Recording(PoolStore.create(path), {}, Measure()), time.perf_counter(), 0.0
         for count, (_, answered) in enumerate(answers, start=1):
             begun = begun or time.perf_counter()
-            assert isinstance(answered, Answered)
+            assert isinstance(answered, DrawnQuestion)
             recording.add(answered)
             if count & (count - 1) == 0 and count >= _FIRST_SEEN:
                 print(f"{name}: {resident() / 1e6:.0f} MB of memory after {count:,} questions", flush=True)

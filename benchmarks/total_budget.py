@@ -23,7 +23,7 @@ from langchain_reasc_lab.replay.replay import splits
 from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import ASC, Cap, decide
-from langchain_reasc.pools.pool import Pool
+from langchain_reasc.pools import Pool
 from langchain_reasc.runnable.total_budget import TotalBudget
 
 __all__ = ["at_equal_cost", "main", "shared"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cli.test_commands import reasc
+from langchain_reasc_lab.pools.costs import read_prices
 from langchain_reasc_llama_cpp import embedded_model_path
 
 from langchain_reasc.answers import extractor
@@ -19,7 +20,6 @@ from langchain_reasc.data.questions import read_questions, read_unlabelled
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.prices import read_prices
 
 CALIBRATION = json.loads(embedded_model_path().with_name("calibration.json").read_text(encoding="utf-8"))
 ASKED = {"question": "?", "answer": "7"}
@@ -102,7 +102,7 @@ from langchain_reasc.cli import main
 from langchain_reasc.data.questions import read_questions, read_unlabelled
 from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.prices import read_prices
+from langchain_reasc_lab.pools.costs import read_prices
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30,) * 2)

@@ -19,7 +19,7 @@ from langchain_reasc.calibration import (
 from langchain_reasc.calibration.selection import can_be_compared, default_measure
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.pools.pool import Pool
+from langchain_reasc.pools import Pool
 
 __all__ = ["calibrate_mixture_on", "calibrate_offline_on", "calibrate_on_pool", "recorded_measure"]
 

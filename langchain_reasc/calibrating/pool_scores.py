@@ -14,7 +14,7 @@ from langchain_reasc.calibration.selection import candidate_measures, scored, se
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
 from langchain_reasc.method.confidence import SCORES, Measure, Spans
 from langchain_reasc.method.stopping import Response
-from langchain_reasc.pools.pool import Pool
+from langchain_reasc.pools import Pool
 
 __all__ = ["RECORDED", "MeasureSpec", "PoolScores"]
 

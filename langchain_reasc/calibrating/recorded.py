@@ -22,9 +22,14 @@ from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import ModelOrName, model_of
-from langchain_reasc.pools.asking import Answered, Asked, Asking, each_question
-from langchain_reasc.pools.reading import read_pool
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools import (
+    DrawnQuestion,
+    PendingQuestion,
+    QuestionSampler,
+    read_pool,
+    record_pool,
+    sample_questions,
+)
 
 __all__ = ["Recorded"]
 
@@ -133,28 +138,28 @@ class Recorded:
         return calibrate_on_pool(read_pool(self.path), measure, p_target=p_target, seed=seed, only=wanted)
 
     def _ask_each(
-        self, missing: Sequence[Asked], ask: Asking
-    ) -> Iterator[tuple[Asked, Answered | ContextOverflowError]]:
+        self, missing: Sequence[PendingQuestion], ask: QuestionSampler
+    ) -> Iterator[tuple[PendingQuestion, DrawnQuestion | ContextOverflowError]]:
         """The first alone, whose confidence is looked at before more is paid for; it is kept all the same.
 
         Also where the pool holds some already: those may be what an earlier call stopped at for want of confidence.
         """
         seen = False
         while missing and not seen:
-            [(first, answered)] = each_question(missing[:1], ask, 1)
+            [(first, answered)] = sample_questions(missing[:1], ask, 1)
             missing = missing[1:]
             yield first, answered
-            seen = isinstance(answered, Answered) and _checked(answered)
-        yield from each_question(missing, ask, self._asked.concurrency)
+            seen = isinstance(answered, DrawnQuestion) and _checked(answered)
+        yield from sample_questions(missing, ask, self._asked.concurrency)
 
 
-def _checked(answered: Answered) -> bool:
+def _checked(answered: DrawnQuestion) -> bool:
     """Whether there was a response to look at.
 
     Raises:
         LogprobsUnavailable: it carries no confidence.
     """
-    spoken: Iterable[Any] = [one for one in answered.responses if one.columns["completion_tokens"]]
+    spoken: Iterable[Any] = [one for one in answered.responses if one.response.completion_tokens]
     for one in spoken:
         if one.reading is None:
             raise LogprobsUnavailable(

@@ -40,7 +40,7 @@ from langchain_reasc.cli.unlabelled import calibrate_without_labels
 
 if TYPE_CHECKING:
     from langchain_reasc.calibrating.pool_scores import MeasureSpec
-    from langchain_reasc.pools.pool import Pool
+    from langchain_reasc.pools import Pool
 
 __all__ = ["calibrate", "check_signals"]
 
@@ -122,7 +122,7 @@ def calibrate(
     from langchain_reasc.calibrating.from_pool import calibrate_on_pool
     from langchain_reasc.calibration import save_calibration
     from langchain_reasc.data.questions import data_format, read_data_set
-    from langchain_reasc.pools.reading import read_pool
+    from langchain_reasc.pools import PoolStore, read_pool
 
     if sum(one is not None for one in (data, pool, unlabelled)) != 1:
         raise typer.BadParameter(
@@ -160,10 +160,23 @@ def calibrate(
         found = read_data_set(data, limit=limit, **fields)
         asked = asking(preset, found.format, **given)
         asking_how |= {"answer": asked.answer, "template": asked.template}
-        responses, check = out.with_suffix(".pool.sqlite"), partial(check_signals, spec=spec)
+        responses = out.with_suffix(".pool.sqlite")
+        unchecked = [spec]
+
+        def check_first(done: int, total: int) -> None:
+            """Once the pool holds a response, check it, before all the others are paid for."""
+            if unchecked and PoolStore.open(responses).ids():
+                check_signals(read_pool(responses), unchecked.pop())
+
         with opened(**asked.sampling) as chat_model:
             recorded = record_with_progress(
-                "Calibrating", chat_model, found.questions, responses, samples=samples, check_first=check, **asking_how
+                "Calibrating",
+                chat_model,
+                found.questions,
+                responses,
+                samples=samples,
+                on_question=check_first,
+                **asking_how,
             )
         wanted = {question.id for question in found.questions}
     else:

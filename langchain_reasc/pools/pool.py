@@ -1,90 +1,27 @@
 """Pools: recorded responses, from which every method can be replayed without the model.
 
-What decisions need of a pool is in memory, some 320 bytes a response; texts and token signals stay in its file (see
-:mod:`.store`) and are fetched when they are asked for.
+What decisions need is in memory, some 320 bytes a response; texts and token signals stay in the file (see
+:mod:`.store`) and are read when they are needed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.method.confidence import Span, Spans
-from langchain_reasc.pools.signals import PoolSignals
-from langchain_reasc.pools.store import PoolStore, StoredMessage
+from langchain_reasc.pools.store import Message, PoolQuestion, PoolResponse, PoolStore
 
-__all__ = ["CALIBRATION_POOL", "Pool", "PoolQuestion", "PoolResponse", "model_of"]
+__all__ = ["Pool", "PoolSignals"]
 
-
-@dataclass(frozen=True, slots=True)
-class PoolResponse:
-    """What decisions need of one recorded response.
-
-    Attributes:
-        answer: the answer found in it; None when there is none.
-        completion_tokens: tokens generated.
-        score: S(y) as it was recorded; None where no confidence could be read.
-        prompt_tokens: tokens of its prompt; None where nobody said.
-        finish_reason: why the model ended, in the provider's word.
-        cut_off: whether it ended before its end; it is then never accepted alone.
-        correct: whether it is right, as it was graded; None in the file where answer and reference tell.
-        answer_span: the tokens that spell the answer, half-open.
-        last_step: those of the last step before it, half-open.
-        seconds: from its launch to its end; None where that was not timed.
-        signal_tokens: how many of its tokens have signals.
-    """
-
-    answer: str | None
-    completion_tokens: int
-    score: float | None = None
-    prompt_tokens: int | None = None
-    finish_reason: str | None = None
-    cut_off: bool = False
-    correct: bool | None = None
-    answer_span: Span | None = None
-    last_step: Span | None = None
-    seconds: float | None = None
-    signal_tokens: int = 0
-
-    @property
-    def spans(self) -> Spans:
-        """Which of its tokens are which."""
-        return Spans(self.answer_span, self.last_step)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolQuestion:
-    """A question with its responses in the order in which they were drawn.
-
-    Attributes:
-        id: the question's name.
-        references: the right answer, and others that are accepted; none where nobody knows it.
-        responses: one at least.
-        input: what was asked.
-    """
-
-    id: str
-    references: tuple[str, ...]
-    responses: tuple[PoolResponse, ...]
-    input: Any = None
-
-    @property
-    def reference(self) -> str:
-        """The right answer, the first of those that are accepted; empty where nobody knows it."""
-        return self.references[0] if self.references else ""
-
-
-CALIBRATION_POOL: Final = "calibration-pool.sqlite"
-"""The file beside a pool whose questions calibrate, where nothing else is said."""
-
-
-def model_of(pool: "Pool") -> str | None:
-    """The name of the model that was recorded; None where the pool does not say."""
-    fingerprint = pool.metadata.get("fingerprint")
-    name = fingerprint.get("model") if isinstance(fingerprint, dict) else None
-    return name if isinstance(name, str) else None
+Floats = npt.NDArray[np.float32]
+_VALUES_AT_ONCE: Final = 1 << 21  # 8 MB of one signal
+_QUESTIONS_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True)
@@ -93,10 +30,10 @@ class Pool:
 
     Attributes:
         path: the file it was read from.
-        questions: what was asked, in recorded order; answers are normalized, and ``correct`` is filled in.
-        metadata: what the recording says of itself; empty where it says nothing.
+        questions: the questions in recorded order; answers are normalized, and ``correct`` is filled in.
+        metadata: the metadata of the recording; empty where there is none.
         notes: what the reader of a result should know of this pool, such as what cannot be computed from it.
-        stores: where texts and token signals lie.
+        stores: the files that hold texts and token signals.
         calibrating: how many of the first questions are of another file, and calibrate; they are never tested.
         calibration_path: that file.
     """
@@ -110,24 +47,36 @@ class Pool:
     calibration_path: Path | None = None
 
     @cached_property
-    def signals(self) -> PoolSignals | None:
+    def signals(self) -> "PoolSignals | None":
         """Token signals that all questions with signals have, or None where there is none."""
         lengths = {one.id: [response.signal_tokens for response in one.responses] for one in self.questions}
         held = PoolSignals(self.path, self.stores, lengths)
         return held if any(map(any, lengths.values())) and held.names else None
 
     @property
+    def model(self) -> str | None:
+        """The name of the model that was recorded; None where the metadata does not say."""
+        fingerprint = self.metadata.get("fingerprint")
+        name = fingerprint.get("model") if isinstance(fingerprint, dict) else None
+        return name if isinstance(name, str) else None
+
+    @property
+    def responses(self) -> Iterator[PoolResponse]:
+        """All responses, question by question."""
+        return (response for question in self.questions for response in question.responses)
+
+    @property
     def has_scores(self) -> bool:
         """Whether any response carries a recorded score."""
-        return any(response.score is not None for response in self._responses())
+        return any(response.score is not None for response in self.responses)
 
     @property
     def has_prompt_tokens(self) -> bool:
         """Whether every response says how long its prompt was."""
-        return all(response.prompt_tokens is not None for response in self._responses())
+        return all(response.prompt_tokens is not None for response in self.responses)
 
-    def messages(self, question: str) -> list[StoredMessage]:
-        """What the pool keeps of the responses to a question beside what decisions need, in recorded order.
+    def messages(self, question: str) -> list[Message]:
+        """Read the messages of the responses to a question, in recorded order.
 
         Raises:
             PoolError: there is no such question in its file.
@@ -138,15 +87,15 @@ class Pool:
         raise PoolError(f"{self.path} keeps no responses to a question {question!r}")
 
     def texts(self, question: str) -> list[str | None]:
-        """The text of each response to a question; None where it was not kept."""
+        """Read the text of each response to a question; None where it was not kept."""
         return [message.text for message in self.messages(question)]
 
     def token_lengths(self, question: str) -> Sequence[list[int] | None]:
-        """How many characters each token of each response spells; None where it was not kept."""
+        """Read how many characters each token of each response spells; None where it was not kept."""
         return [message.token_lengths for message in self.messages(question)]
 
     def __add__(self, other: "Pool") -> "Pool":
-        """This pool's questions, then the other's.
+        """Return this pool's questions, then the other's.
 
         Raises:
             PoolError: both hold a question with the same id.
@@ -162,12 +111,89 @@ class Pool:
         )
 
     def calibrated_on(self, other: "Pool") -> "Pool":
-        """This pool, to be tested, behind the questions of another one, which calibrate.
+        """Return this pool, to be tested, behind the questions of another one, which calibrate.
 
         Raises:
             PoolError: both hold a question with the same id, which would be tested on what it calibrated.
         """
         return replace(other + self, calibrating=len(other.questions), calibration_path=other.path)
 
-    def _responses(self) -> Iterator[PoolResponse]:
-        return (response for question in self.questions for response in question.responses)
+
+@dataclass(frozen=True)
+class PoolSignals:
+    """The token signals of some questions, read from their files when they are needed.
+
+    Attributes:
+        path: the pool, for messages.
+        stores: the files that may hold them.
+        responses: question id -> how many tokens of each of its responses have signals.
+    """
+
+    path: Path
+    stores: Sequence[PoolStore] = field(repr=False)
+    responses: Mapping[str, Sequence[int]] = field(repr=False)
+
+    @cached_property
+    def _counted(self) -> tuple[Counter[str], int]:
+        """How many questions have each signal, and how many have any."""
+        counts: Counter[str] = Counter()
+        for store in self.stores:
+            counts.update(store.signal_names())
+        return counts, sum(store.questions_with_signals() for store in self.stores)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The signals that every question has, of those that have any."""
+        counts, every = self._counted
+        return tuple(name for name, questions in counts.items() if questions == every)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The signals that only some of the questions with signals have -> how many do."""
+        counts, every = self._counted
+        return {name: questions for name, questions in counts.items() if questions != every}
+
+    def of(self, question: str) -> list[dict[str, Floats]]:
+        """Read the signals of each response to a question, in recorded order: signal name -> shape (T,)."""
+        ends = np.cumsum(self.responses[question])[:-1]
+        parts = {name: np.split(self._read(name, [question])[0], ends) for name in self.names}
+        return [{name: arrays[at] for name, arrays in parts.items()} for at in range(len(self.responses[question]))]
+
+    def each(self, name: str, questions: Sequence[str]) -> Iterator[tuple[Floats, npt.NDArray[np.int64]]]:
+        """Read one signal of all responses to some questions, a part at a time, so that memory stays small.
+
+        Yields:
+            The values of some questions' responses, concatenated, and the tokens of each response.
+
+        Raises:
+            PoolError: a question has another number of values than its responses have tokens.
+        """
+        start = 0
+        while start < len(questions):
+            end, values = start, 0
+            while (
+                end < len(questions) and end - start < _QUESTIONS_AT_ONCE and (not values or values < _VALUES_AT_ONCE)
+            ):
+                values += sum(self.responses[questions[end]])
+                end += 1
+            some = questions[start:end]
+            lengths = [np.asarray(self.responses[question], dtype=np.int64) for question in some]
+            yield np.concatenate(self._read(name, some)), np.concatenate(lengths)
+            start = end
+
+    def lengths(self, question: str) -> list[int]:
+        """Return how many tokens of each response to a question have signals."""
+        return list(self.responses[question])
+
+    def _read(self, name: str, questions: Sequence[str]) -> list[Floats]:
+        held: dict[str, Floats] = {}
+        for store in self.stores:
+            held |= store.signals(name, questions)
+        found = [held.get(question, np.zeros(0, dtype=np.float32)) for question in questions]
+        for question, values in zip(questions, found, strict=True):
+            if values.size != (expected := sum(self.responses[question])):
+                raise PoolError(
+                    f"{self.path}: signal {name!r} of question {question!r} has {values.size} values for {expected} "
+                    "tokens"
+                )
+        return found

@@ -26,11 +26,11 @@ def reasc(*arguments: object, code: int = 0) -> Result:
 def test_help_names_the_commands() -> None:
     shown = reasc("--help").stdout
     assert "reasc calibrate data.jsonl --model my.gguf" in shown and "reasc pool show" in shown
-    assert all(name in reasc("pool", "--help").stdout for name in ("show", "merge", "export", "import", "convert"))
+    assert all(name in reasc("pool", "--help").stdout for name in ("show", "merge", "export", "import"))
 
 
 COMMANDS = ["demo", "ask", "calibrate", "record", "replay", "grade"]
-OF_POOLS = ["pool show", "pool merge", "pool export", "pool import", "pool convert"]
+OF_POOLS = ["pool show", "pool merge", "pool export", "pool import"]
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *OF_POOLS])

@@ -12,7 +12,7 @@ from langchain_reasc.data.presets import PRESETS, preset_of, sampling_of
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools import record_pool
 
 TURNS = [
     {"role": "system", "content": "Add."},

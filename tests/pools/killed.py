@@ -6,8 +6,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from langchain_reasc.pools.record import record_pool
-from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
+from langchain_reasc.pools import Message, PoolQuestion, PoolResponse, PoolStore, record_pool
 from pools.synthetic import Guesser, labelled
 
 __all__ = ["QUESTIONS", "die_while_writing", "record"]
@@ -42,9 +41,6 @@ def die_while_writing(path: Path) -> None:
     store = PoolStore.open(path)
     with store.transaction():
         for number in range(QUESTIONS):
-            store.set_question(f"q{number}", ["lost"])
-        response = StoredResponse(
-            {"answer": "7", "completion_tokens": 1, "cut_off": False}, StoredMessage("x" * 20_000_000)
-        )
-        store.add(StoredQuestion("lost", "?", ["7"], [response]))
+            store.set_references(f"q{number}", ["lost"])
+        store.add(PoolQuestion("lost", ("7",), (PoolResponse("7", 1),), "?"), [Message("x" * 20_000_000)])
         os.kill(os.getpid(), signal.SIGKILL)

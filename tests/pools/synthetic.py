@@ -15,16 +15,17 @@ from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_reasc_lab.pools.json_lines import read_json_lines, signals_path
 
 from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.pools.json_lines import take_in
-from langchain_reasc.pools.pool import Pool
-from langchain_reasc.pools.signals_file import signals_path
-from langchain_reasc.pools.store import PoolStore
+from langchain_reasc.pools import Pool, PoolStore
 
 
 def append_signals(path: Path, question: str, responses: Sequence[Mapping[str, npt.ArrayLike]]) -> None:
-    """Append the token signals of one question, as earlier recordings did."""
+    """Set the token signals of one question of a pool, or append them to a file beside JSON Lines."""
+    if path.suffix != ".gz":
+        PoolStore.open(path).set_signals(question, responses)
+        return
     carrying = [one for one in responses if one]
     names = [name for name in carrying[0] if all(name in one for one in carrying)] if carrying else []
     lengths = [int(np.size(one[names[0]])) if one else 0 for one in responses]
@@ -48,7 +49,7 @@ def write_pool(
 ) -> Path:
     """A model that is right more often on easy questions, and more confident where it is right."""
     rng = np.random.default_rng(seed)
-    lines = [json.dumps({"metadata": metadata})] if metadata is not None else []
+    records: list[Any] = [{"metadata": metadata}] if metadata is not None else []
     for number in range(questions):
         ability = rng.beta(2, 1.3)
         responses, held = [], []
@@ -65,26 +66,29 @@ def write_pool(
             )
             response = {"text": f"so {answer}", "answer": answer, "completion_tokens": tokens, "prompt_tokens": 10}
             responses.append(response | ({"score": float(rng.normal(separation * correct, 1))} if scores else {}))
-        lines.append(json.dumps({"id": f"q{number}", "input": "?", "reference": "7", "responses": responses}))
+        records.append({"id": f"q{number}", "input": "?", "reference": "7", "responses": responses})
         if signals:
             append_signals(signals_path(path), f"q{number}", held)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+    return write_lines(path, *records)
 
 
 def write_lines(path: Path, *records: object) -> Path:
+    """Records as JSON Lines, text as it is; questions with responses as a pool, with the signals beside it."""
+    if not any(isinstance(record, dict) and "responses" in record for record in records):
+        return json_lines(path, *records)
+    path.unlink(missing_ok=True)
+    store, lines = PoolStore.create(path.with_suffix(".sqlite")), json_lines(path.with_suffix(".lines"), *records)
+    read_json_lines(lines, store)
+    store.close()
+    lines.unlink()
+    return store.path.rename(path)
+
+
+def json_lines(path: Path, *records: object) -> Path:
     """Records as JSON Lines; text goes in as it is."""
     lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
-
-
-def stored(lines: Path) -> Path:
-    """A pool of JSON Lines as one that can be written."""
-    store = PoolStore.create(lines.with_suffix(".sqlite"))
-    take_in(lines, store)
-    store.close()
-    return store.path
 
 
 def response(answer: str | None, tokens: int = 10, **more: Any) -> dict[str, Any]:

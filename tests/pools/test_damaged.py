@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.store import PoolStore, is_store
+from langchain_reasc.pools import PoolStore, read_pool
 from pools.test_store import filled
 
 
@@ -39,7 +38,7 @@ def test_a_pool_that_was_cut_anywhere_is_refused(tmp_path: Path) -> None:
         cut.write_bytes(whole[:size])
         with pytest.raises(PoolError, match=r"cut\.sqlite: the file is damaged"):
             read_pool(cut)
-    for size in range(16):  # no longer to be told from JSON Lines
+    for size in range(16):  # no longer recognized as SQLite
         cut.write_bytes(whole[:size])
         with pytest.raises(PoolError, match=r"cut\.sqlite"):
             read_pool(cut)
@@ -74,4 +73,3 @@ def test_garbage_is_refused(tmp_path: Path, garbage: bytes) -> None:
     path.write_bytes(garbage)
     with pytest.raises(PoolError, match=r"p\.sqlite"):
         read_pool(path)
-    assert is_store(path) == garbage.startswith(b"SQLite format 3\0")

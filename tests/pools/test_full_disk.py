@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools import Pool, read_pool
-from langchain_reasc.pools.record import record_pool
-from langchain_reasc.pools.store import PoolStore, StoredMessage, StoredQuestion, StoredResponse
+from langchain_reasc.pools import Pool, read_pool, record_pool
 from pools.killed import die_while_writing
 from pools.synthetic import Guesser, labelled
 
@@ -116,13 +114,3 @@ def test_what_a_kill_left_half_done_cannot_be_read_where_it_cannot_be_undone(dis
         read_pool(path)
     assert _mount("-o", "remount,rw", disk)
     assert len(read_pool(path).questions) == 16
-
-
-def test_no_room_to_take_json_lines_in_is_told() -> None:
-    store = PoolStore.temporary(Path("p.jsonl"))
-    response = StoredResponse(
-        {"answer": "7", "completion_tokens": 1, "cut_off": False}, StoredMessage("x" * 10_000_000)
-    )
-    told = pytest.raises(PoolError, match=r"p\.jsonl: no room .*TMPDIR")
-    with told, files_no_larger_than(1_000_000):
-        store.add(StoredQuestion("q", "?", ["7"], [response]))

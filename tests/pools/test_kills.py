@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.store import PoolStore
+from langchain_reasc.pools import PoolStore, read_pool
 from pools.killed import QUESTIONS, die_while_writing, record
 from pools.synthetic import content
 

@@ -12,8 +12,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ContextOverflowError, SamplingError
-from langchain_reasc.pools.overflow import is_overflow
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools import is_overflow, record_pool
 from pools.synthetic import Guesser
 
 SHORT = [LabelledQuestion(f"q{number}", f"Kira has {number} roses. How many?", "6") for number in range(3)]

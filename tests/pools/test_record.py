@@ -16,10 +16,8 @@ from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.record import record_pool
-from langchain_reasc.pools.store import PoolStore
-from pools.synthetic import Guesser, content, labelled, write_pool
+from langchain_reasc.pools import PoolStore, read_pool, record_pool
+from pools.synthetic import Guesser, content, labelled
 
 QUESTIONS = labelled(4)
 
@@ -57,17 +55,6 @@ def test_a_calibration_on_it_holds_for_what_was_asked(tmp_path: Path) -> None:
     check_fingerprint(made, asked)
     with pytest.raises(FingerprintMismatch, match=r"fixed part of the prompt: calibrated on system .*, running none"):
         check_fingerprint(made, PreparedModel.of(Guesser()).fingerprint(prompt=[]))
-
-
-def test_what_an_older_recording_says_nothing_of_is_not_compared(tmp_path: Path) -> None:
-    pool = record_pool(Guesser(), QUESTIONS[:2], tmp_path / "p.sqlite", samples=2)
-    fingerprint = dict(pool.metadata["fingerprint"])
-    for name in ("prompt", "tools", "response_format", "grammar", "stop"):
-        del fingerprint[name]
-    PoolStore.open(pool.path).set_about({"fingerprint": fingerprint})
-    assert len(record_pool(Guesser(), QUESTIONS, pool.path, samples=2).questions) == 4
-    with pytest.raises(PoolError, match="temperature"):
-        record_pool(Guesser().bind(temperature=0.1), QUESTIONS, pool.path, samples=2)
 
 
 def test_questions_do_not_share_their_random_numbers(tmp_path: Path) -> None:
@@ -117,19 +104,18 @@ def test_responses_that_an_interruption_kept_away_are_drawn_later(tmp_path: Path
     assert len(record_pool(Guesser(), QUESTIONS[:1], path, samples=6).questions[0].responses) == 6
 
 
-def test_a_pool_of_json_lines_is_not_written(tmp_path: Path) -> None:
-    path = write_pool(tmp_path / "p.jsonl", questions=2)
-    before = path.read_bytes()
-    with pytest.raises(PoolError, match=r"no pool that can go on.*reasc pool convert .*p\.jsonl .*p\.sqlite"):
-        record_pool(Guesser(), QUESTIONS, path, samples=2)
-    assert path.read_bytes() == before
-
-
-def test_what_is_no_file_is_not_written(tmp_path: Path) -> None:
+def test_what_is_no_pool_is_not_written(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.sqlite")
-    with pytest.raises(PoolError, match="is no file"):
-        record_pool(Guesser(), QUESTIONS, tmp_path / "pipe.sqlite", samples=2)
-    assert [one.name for one in tmp_path.iterdir()] == ["pipe.sqlite"]
+    (tmp_path / "old.jsonl").write_text("{}")
+    for name, says in {
+        "pipe.sqlite": "is not a file",
+        "old.jsonl": r"is not a pool, .*`reasc pool import .*old\.jsonl",
+        "new.jsonl": r"name it \*\.sqlite",
+    }.items():
+        with pytest.raises(PoolError, match=says):
+            record_pool(Guesser(), QUESTIONS, tmp_path / name, samples=2)
+    assert {one.name for one in tmp_path.iterdir()} == {"pipe.sqlite", "old.jsonl"}
+    assert (tmp_path / "old.jsonl").read_text() == "{}"
 
 
 def test_a_failing_model_keeps_what_was_complete(tmp_path: Path) -> None:

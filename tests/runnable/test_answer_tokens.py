@@ -14,7 +14,7 @@ from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.logprobs import read_signals
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools import record_pool
 
 from .fakes import Reply, Scripted, calibration, openai_token, saying
 

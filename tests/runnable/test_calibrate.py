@@ -24,7 +24,7 @@ from langchain_reasc import (
 from langchain_reasc.answers import ToolVotes, free_text
 from langchain_reasc.data.questions import LabelledQuestion, read_questions
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable, SamplingError
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools import record_pool
 
 from .fakes import TOP_K, Reply, Scripted, failing, saying
 from .judges import asked, city, judging, pairs
@@ -124,7 +124,7 @@ def test_a_response_that_cannot_be_compared_is_left_out_of_a_calibration(runner:
 
 def test_a_pool_cannot_hold_free_text(tmp_path: Any) -> None:
     question = LabelledQuestion(id="1", input="q", reference="Paris")
-    with pytest.raises(ConfigurationError, match=r"free_text:judge\(judge\) tells what means the same"):
+    with pytest.raises(ConfigurationError, match=r"free_text:judge\(judge\) compares meanings"):
         record_pool(saying("1"), [question], tmp_path / "p.sqlite", answer=free_text(judge=judging(city)))
     assert not list(tmp_path.iterdir())
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 from cli.test_commands import reasc
-from langchain_reasc_lab.pools.summary import pool_bill
+from langchain_reasc_lab.pools.costs import pool_bill
 from langchain_reasc_llama_cpp import embedded_model_path
 
 from langchain_reasc.calibration import load_calibration
-from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.store import PoolStore
+from langchain_reasc.pools import PoolStore, read_pool
 
 from .conftest import KEY
 from .llama_server import LlamaServer

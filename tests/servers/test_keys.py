@@ -13,7 +13,7 @@ from langchain_reasc import ReASCRunnable, calibrate_mixture, save_calibration
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools import record_pool
 
 from .conftest import KEY, Chat
 from .exchange import refuses

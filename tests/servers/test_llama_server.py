@@ -12,7 +12,7 @@ from langchain_reasc.calibrating.from_pool import calibrate_offline_on
 from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.exceptions import FingerprintMismatch
 from langchain_reasc.models.logprobs import read_signals
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools import record_pool
 
 from .conftest import Chat
 from .llama_server import LlamaServer, brief, problems

@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_reasc_lab.pools.ray_workers import LOCAL, RayWorkers, ray_cluster
 from langchain_reasc_llama_cpp import embedded_model_path
 from langchain_reasc_openai import ChatOpenAICompatible
 from pools.ray_processes import descendants, wait_until_gone, workers
 
-from langchain_reasc.pools import Pool, read_pool
-from langchain_reasc.pools.on_ray import RayWorkers
-from langchain_reasc.pools.ray_cluster import LOCAL, ray_cluster
-from langchain_reasc.pools.record import record_pool
-from langchain_reasc.pools.store import PoolStore, is_store
+from langchain_reasc.pools import Pool, PoolStore, read_pool, record_pool
 
 from .llama_server import LlamaServer, llama_server, problems
 
@@ -117,4 +114,4 @@ def test_a_command_that_was_killed_goes_on_where_it_was(servers: Any, tmp_path: 
 
 
 def held(path: Path) -> int:
-    return len(PoolStore.open(path).ids()) if path.exists() and path.stat().st_size and is_store(path) else 0
+    return len(PoolStore.open(path).ids()) if path.exists() and path.stat().st_size else 0

@@ -23,7 +23,7 @@ from langchain_reasc_lab.cli.replay import AllSignals, measures_for, run_replay,
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
     from langchain_reasc.data.questions import LabelledQuestion
-    from langchain_reasc.pools.pool import Pool
+    from langchain_reasc.pools import Pool
     from langchain_reasc_lab.replay.metrics import Row
     from langchain_reasc_lab.replay.worked import Worked
 

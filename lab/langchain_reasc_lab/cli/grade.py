@@ -11,7 +11,7 @@ from langchain_reasc.cli.options import AnswerField, AsJson, KeyVariable, MaxTok
 from langchain_reasc_lab.cli.judging import a_judge, needs_no_judge
 
 if TYPE_CHECKING:
-    from langchain_reasc.pools.pool import Pool
+    from langchain_reasc.pools import Pool
     from langchain_reasc_lab.cli.graded import Report
     from langchain_reasc_lab.pools.graders import Grader
     from langchain_reasc_lab.pools.grading import Labels
@@ -94,7 +94,7 @@ def grade(
 
     reasc grade pool.sqlite --grader judge --judge-model openai:gpt-4o-mini
     """
-    from langchain_reasc.pools.reading import read_pool
+    from langchain_reasc_lab.pools import read_pool
     from langchain_reasc_lab.pools.grading import check_writable
 
     judge: dict[str, Any] = {"judge_model": judge_model, "model": model, "url": url, "key_variable": key_variable}
@@ -127,11 +127,11 @@ def grade(
 
 def _labels(pool: Path, data: Path, question_field: str | None, answer_field: str | None) -> "Labels":
     from langchain_reasc.data.questions import read_questions
-    from langchain_reasc.pools.reading import read_stored
+    from langchain_reasc.pools import read_ungraded
     from langchain_reasc_lab.pools.grading import labels_from
 
     questions = read_questions(data, question_field=question_field, answer_field=answer_field)
-    stored = read_stored(pool)
+    stored = read_ungraded(pool)
     labels, lacking = labels_from(stored, questions)
     if lacking:
         remark(f"{data} lacks {lacking} of the {len(stored.questions)} questions; of these the pool's answers hold")
@@ -142,11 +142,11 @@ def _labels(pool: Path, data: Path, question_field: str | None, answer_field: st
 
 def _plain(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
     """A grader that asks no model."""
-    from langchain_reasc.pools.reading import spelled_labels
+    from langchain_reasc.pools import label_normalizer
     from langchain_reasc_lab.pools.graders import Exact, Numeric, grader
 
     if name == "exact":
-        return Exact(spelled_labels(pool.metadata))
+        return Exact(label_normalizer(pool.metadata))
     return Numeric(tolerance) if name == "numeric" else grader(name)
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_reasc.pools.pool import Pool
-from langchain_reasc.pools.reading import spelled_labels
+from langchain_reasc.pools import Pool, label_normalizer
 from langchain_reasc_lab.pools.graders import Exact, Grader
 from langchain_reasc_lab.pools.grading import Grading, Labels, grade_pool
 from langchain_reasc_lab.replay.graders_compared import Agreement, accuracies, agreement
@@ -72,7 +71,7 @@ class Report:
         answered = {one.id: [response.answer is not None for response in one.responses] for one in pool.questions}
         agreed = None
         if not isinstance(grader, Exact):
-            exact = grade_pool(pool, Exact(spelled_labels(pool.metadata)), labels=labels).verdicts
+            exact = grade_pool(pool, Exact(label_normalizer(pool.metadata)), labels=labels).verdicts
             agreed = agreement(exact, grading.verdicts, answered, seed=seed)
         changes = tuple(_changes(pool, grading, labels or {}))
         return cls(pool, grading, *accuracies(then, grading.verdicts, seed=seed), changes, agreed, _asked(grader))
@@ -87,7 +86,7 @@ class Report:
             "questions": len(self.pool.questions),
             "responses": len(verdicts),
             "answers": self.grading.answers,
-            "answers_untold": self.grading.untold,
+            "answers_untold": self.grading.undecided,
             "responses_untold": sum(verdict is None for verdict in verdicts),
             "accuracy_before": asdict(self.before),
             "accuracy": asdict(self.after),
@@ -196,7 +195,7 @@ def _short(text: str) -> str:
 
 
 def _asked(grader: Grader) -> Mapping[str, Any] | None:
-    from langchain_reasc_lab.pools.judge_grader import Judge
+    from langchain_reasc_lab.pools.judge import Judge
 
     if not isinstance(grader, Judge):
         return None

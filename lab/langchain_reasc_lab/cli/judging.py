@@ -14,7 +14,7 @@ from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.untrusted import read_text
 
 if TYPE_CHECKING:
-    from langchain_reasc_lab.pools.judge_grader import Judge
+    from langchain_reasc_lab.pools.judge import Judge
 
 __all__ = ["Judging", "a_judge", "bill_of", "needs_no_judge"]
 
@@ -61,14 +61,13 @@ def a_judge(
         ConfigurationError: no model was named, or two, or the prompt cannot be read.
         MissingExtraError: what the model needs is not installed.
     """
-    from langchain_reasc_lab.pools.judge_grader import GRADING_PROMPT, Judge
-    from langchain_reasc_lab.pools.judged_file import JudgedFile
+    from langchain_reasc_lab.pools.judge import GRADING_PROMPT, Judge, VerdictFile
 
     if timeout is not None and not timeout > 0:
         raise typer.BadParameter(f"--timeout is in seconds, above 0; got {timeout:g}")
     prompt = GRADING_PROMPT if judge_prompt is None else _text(judge_prompt)
     options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
-    kept = JudgedFile.beside(pool)
+    kept = VerdictFile.beside(pool)
     with _opened(judge_model, model, url, key_variable, options) as chat_model:
         judge = Judge(chat_model, prompt=prompt, reads=reads, kept=kept)
         try:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from langchain_reasc.cli.console import print_json, remark, stdout
-from langchain_reasc.cli.cost_lines import billed, duration
 from langchain_reasc.cli.options import AsJson, PoolPath, Prices
 
 if TYPE_CHECKING:
-    from langchain_reasc.pools.pool import Pool
-    from langchain_reasc_lab.pools.summary import Summary
+    from langchain_reasc.pools import Pool
 
-__all__ = ["COMMANDS", "convert", "export", "import_", "merge", "show"]
+__all__ = ["COMMANDS", "export", "import_", "merge", "show"]
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, which is not there yet.")]
 
@@ -29,20 +27,21 @@ def show(pool: PoolPath, prices: Prices = None, as_json: AsJson = False) -> None
 
     reasc pool show pool.sqlite --prices prices.toml --json
     """
-    from langchain_reasc.pools.prices import read_prices
-    from langchain_reasc_lab.pools.summary import pool_bill, summary
+    from langchain_reasc.pools import read_ungraded
+    from langchain_reasc_lab.pools import read_pool
+    from langchain_reasc_lab.pools.costs import bill_lines, pool_bill, read_prices
 
     known = None if prices is None else read_prices(prices)
-    read = _read(pool)
-    figures, bill = summary(read), pool_bill(read)
-    price = None if known is None else known.of(str(figures.model))
+    read = read_ungraded(pool)
+    if any(question.references for question in read.questions):
+        read = read_pool(pool)
+    figures, bill = _figures(read), pool_bill(read)
+    price = None if known is None else known.of(str(read.model))
     if as_json:
-        told = asdict(figures) | {"bill": asdict(bill), "notes": read.notes}
-        print_json(told | ({"cost": price.of(bill), "currency": known.currency} if price and known else {}))
+        cost = {"cost": price.of(bill), "currency": known.currency} if price and known else {}
+        print_json({**figures, "bill": asdict(bill), "notes": read.notes, **cost})
         return
-    for line in _shown(figures):
-        stdout().print(line, soft_wrap=True, markup=False)
-    for line in billed(bill, price, known.currency if known else "", verb="Held"):
+    for line in (*_lines(figures), *bill_lines(bill, price, known.currency if known else "", verb="Held")):
         stdout().print(line, soft_wrap=True, markup=False)
     for note in read.notes:
         remark(f"note: {note}")
@@ -93,16 +92,16 @@ def export(
 
     reasc pool export pool.sqlite folder/
     """
-    from langchain_reasc.pools.reading import open_pool
-    from langchain_reasc_lab.pools.columns import write_columns, write_folder
-    from langchain_reasc_lab.pools.json_lines_out import write_json_lines
+    from langchain_reasc.pools import PoolStore
+    from langchain_reasc_lab.pools.json_lines import write_json_lines
+    from langchain_reasc_lab.pools.parquet import write_folder, write_parquet
 
     kind = out.suffix.lower()
     if kind not in (".parquet", ".jsonl", ""):
         raise typer.BadParameter(f"{out} is no kind that is written: it ends in .parquet or .jsonl, or is a folder")
-    store, notes = open_pool(pool)
+    store, notes = PoolStore.open(pool), list[str]()
     if kind == ".parquet":
-        write_columns(store, out)
+        write_parquet(store, out)
     elif kind == ".jsonl":
         beside = write_json_lines(store, out)[1:]
         notes += [f"token signals are in {path}" for path in beside]
@@ -117,40 +116,27 @@ def import_(
     ],
     out: Out,
 ) -> None:
-    """Make a pool of what was exported, or of JSON Lines that others wrote.
+    """Make a pool of what was exported, or of JSON Lines that other programs wrote.
 
     [bold]Examples[/]
 
     reasc pool import responses.parquet pool.sqlite
+
+    reasc pool import responses.jsonl pool.sqlite
     """
-    from langchain_reasc_lab.pools.columns import read_columns
-    from langchain_reasc_lab.pools.copying import new_pool
+    from langchain_reasc_lab.pools.json_lines import read_json_lines
+    from langchain_reasc_lab.pools.merging import new_pool
+    from langchain_reasc_lab.pools.parquet import read_parquet
 
-    _is_pool(out)
-    if source.suffix.lower() != ".parquet" and not source.is_dir():
-        convert(source, out)
-        return
-    with new_pool(out) as made:
-        read_columns(source, made)
-    _ready(out, [])
-
-
-def convert(source: Annotated[Path, typer.Argument(metavar="OLD", help="A pool of JSON Lines.")], out: Out) -> None:
-    """Make a pool of JSON Lines, as earlier versions recorded them, one that recording can go on with.
-
-    [bold]Examples[/]
-
-    reasc pool convert old.jsonl pool.sqlite
-    """
-    from langchain_reasc_lab.pools.copying import convert as written
-
-    _is_pool(out)
-    _ready(out, written(source, out))
-
-
-def _is_pool(out: Path) -> None:
     if out.suffix.lower() in (".jsonl", ".json", ".parquet"):
         raise typer.BadParameter(f"{out} would be an SQLite file: name it .sqlite; `reasc pool export` writes others")
+    notes: list[str] = []
+    with new_pool(out) as made:
+        if source.suffix.lower() == ".parquet" or source.is_dir():
+            read_parquet(source, made)
+        else:
+            notes = read_json_lines(source, made)
+    _ready(out, notes)
 
 
 def _ready(out: Path, notes: list[str]) -> None:
@@ -159,41 +145,57 @@ def _ready(out: Path, notes: list[str]) -> None:
     remark(f"wrote {out}")
 
 
-def _read(path: Path) -> "Pool":
-    """The pool, graded where it can be."""
-    from langchain_reasc.pools.reading import read_pool, read_stored
+def _figures(pool: "Pool") -> dict[str, Any]:
+    """Return a pool in figures, by the names that --json prints."""
+    import numpy as np
 
-    stored = read_stored(path)
-    return read_pool(path) if any(question.references for question in stored.questions) else stored
+    sizes = [len(question.responses) for question in pool.questions]
+    responses = list(pool.responses)
+    graded = [one.correct for one in responses if one.correct is not None]
+    seconds = [one.seconds for one in responses if one.seconds is not None]
+    return {
+        "questions": len(sizes),
+        "responses": len(responses),
+        "fewest": min(sizes),
+        "most": max(sizes),
+        "right": sum(graded) / len(graded) if len(graded) == len(responses) else None,
+        "without_answer": sum(one.answer is None for one in responses),
+        "cut_off": sum(one.cut_off for one in responses),
+        "signals": pool.signals.names if pool.signals else (),
+        "with_signals": sum(one.signal_tokens > 0 for one in responses),
+        "seconds": (float(np.median(seconds)), float(np.quantile(seconds, 0.95))) if seconds else None,
+        "model": pool.model,
+        "metadata": pool.metadata,
+    }
 
 
-def _shown(figures: "Summary") -> Iterator[str]:
-    each = str(figures.most) if figures.fewest == figures.most else f"{figures.fewest} to {figures.most}"
-    yield f"Questions  {figures.questions:,}, with {each} responses each"
-    told = figures.metadata
-    if figures.model is not None:
-        yield f"Model      {figures.model}{_settings(told)}"
-    if told.get("created_at"):
-        yield f"Recorded   {told['created_at']} by version {told.get('library_version')}"
-    right = "not graded" if figures.right is None else f"{figures.right:.1%} of the responses right"
-    found = f", found by {told['answer']}" if isinstance(told.get("answer"), str) else ""
-    yield f"Answers    {right}, {figures.without_answer:,} without one, {figures.cut_off:,} cut off{found}"
-    if told.get("grader"):
-        yield f"Grader     {told['grader']}"
-    if figures.signals:
-        yield f"Signals    {', '.join(figures.signals)}"
-    if figures.with_signals < figures.responses:
-        yield f"           {figures.responses - figures.with_signals:,} responses have none"
-    if figures.seconds:
-        median, slow = figures.seconds
+def _lines(figures: dict[str, Any]) -> Iterator[str]:
+    from langchain_reasc_lab.pools.costs import duration
+
+    fewest, most, metadata = figures["fewest"], figures["most"], figures["metadata"]
+    each = str(most) if fewest == most else f"{fewest} to {most}"
+    yield f"Questions  {figures['questions']:,}, with {each} responses each"
+    if figures["model"] is not None:
+        sampling = metadata.get("fingerprint", {}).get("sampling") or {}
+        settings = [(name, sampling.get(name)) for name in ("temperature", "max_tokens")]
+        shown = [
+            f", {name} {value}" for name, value in (*settings, ("seed", metadata.get("seed"))) if value is not None
+        ]
+        yield f"Model      {figures['model']}{''.join(shown)}"
+    if metadata.get("created_at"):
+        yield f"Recorded   {metadata['created_at']} by version {metadata.get('library_version')}"
+    right = "not graded" if figures["right"] is None else f"{figures['right']:.1%} of the responses right"
+    found = f", found by {metadata['answer']}" if isinstance(metadata.get("answer"), str) else ""
+    yield f"Answers    {right}, {figures['without_answer']:,} without one, {figures['cut_off']:,} cut off{found}"
+    if metadata.get("grader"):
+        yield f"Grader     {metadata['grader']}"
+    if figures["signals"]:
+        yield f"Signals    {', '.join(figures['signals'])}"
+    if figures["with_signals"] < figures["responses"]:
+        yield f"           {figures['responses'] - figures['with_signals']:,} responses have none"
+    if figures["seconds"]:
+        median, slow = figures["seconds"]
         yield f"Time       a response took {duration(median)} (median), 95 % at most {duration(slow)}"
 
 
-def _settings(metadata: dict[str, Any]) -> str:
-    sampling = metadata.get("fingerprint", {}).get("sampling") or {}
-    told = [f"{name} {sampling[name]}" for name in ("temperature", "max_tokens") if sampling.get(name) is not None]
-    seed = metadata.get("seed")
-    return "".join(f", {one}" for one in [*told, *([] if seed is None else [f"seed {seed}"])])
-
-
-COMMANDS: Final = (show, merge, export, import_, convert)
+COMMANDS: Final = (show, merge, export, import_)

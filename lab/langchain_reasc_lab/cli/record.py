@@ -8,7 +8,6 @@ import typer
 
 from langchain_reasc.cli.checks import keep_apart, output_file
 from langchain_reasc.cli.console import remark
-from langchain_reasc.cli.costs import Costs, Limits
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
@@ -34,7 +33,8 @@ from langchain_reasc.cli.options import (
     read_template,
 )
 from langchain_reasc.cli.preset import asking
-from langchain_reasc.cli.recording import record_with_progress, workers_on_ray
+from langchain_reasc.cli.recording import record_with_progress
+from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["record"]
 
@@ -100,9 +100,10 @@ def record(
     """
     from langchain_reasc.data.questions import read_data_set
     from langchain_reasc.data.template import Template
+    from langchain_reasc_lab.cli.budget import Budget
 
     keep_apart(out, data)
-    costs = Costs(prices, Limits(max_cost, max_tokens_total))
+    budget = Budget(prices, max_cost, max_tokens_total)
     fixed = read_template(template, system=system)
     found = read_data_set(data, format=format, question_field=question_field, answer_field=answer_field, limit=limit)
     asked = asking(preset, found.format, model=model, template=fixed, answer=answer, temperature=temperature)
@@ -115,13 +116,21 @@ def record(
     }
     make_model = partial(open_model, model, **source, default_seed=0, **options)
     in_flight = concurrency or (8 if url else 1)
-    workers = workers_on_ray(ray, count=ray_workers, concurrency=in_flight, make_model=make_model)
+    workers = None
+    if ray is not None:
+        from langchain_reasc_lab.pools.ray_workers import RayWorkers, import_ray
+
+        import_ray()  # a missing one is reported before a model is loaded
+        # Each worker makes the model; a key is taken from the environment there, and not sent.
+        workers = RayWorkers(ray, ray_workers or 2, in_flight, make_model=make_model)
+    elif ray_workers is not None:
+        raise ConfigurationError("--ray-workers goes with --ray")
     with make_model() as chat_model:
         prompt = (asked.template or Template()).after(system)
-        costs.expect(chat_model, found.questions, out, samples=samples, prompt=prompt, dry_run=dry_run)
+        budget.expect(chat_model, found.questions, out, samples=samples, prompt=prompt, dry_run=dry_run)
         if dry_run:
             return
-        with costs.told_in_the_end():
+        with budget.billed():
             record_with_progress(
                 "Recording",
                 chat_model,
@@ -131,10 +140,11 @@ def record(
                 answer=asked.answer,
                 system=system,
                 template=asked.template,
-                concurrency=in_flight,
-                workers=workers,
-                costs=costs,
+                workers=budget.limited(in_flight, workers),
+                on_drawn=budget.add,
+                on_question=budget.watch,
             )
+            budget.check()
     if (grader := found.format.grader) in ("alias", "math"):  # more than spelling counts
         remark(f"answers to {found.format.name} are compared by {grader}: reasc grade {out} --grader {grader}")
     remark(f"{out} is ready: reasc report {out} shows every method on it")

@@ -23,7 +23,7 @@ from langchain_reasc_lab.cli.pictures import picture
 
 if TYPE_CHECKING:
     from langchain_reasc.calibrating.pool_scores import MeasureSpec
-    from langchain_reasc.pools.pool import Pool
+    from langchain_reasc.pools import Pool
     from langchain_reasc_lab.replay.metrics import Row
     from langchain_reasc_lab.replay.replay import Replay
 
@@ -149,8 +149,8 @@ def pool_to_test(path: Path, calibration_pool: Path | None, calibration_size: in
         PoolError: one of them cannot be read, or the calibration pool that was named does not go with the other.
     """
     from langchain_reasc.exceptions import ConfigurationError, PoolError
-    from langchain_reasc.pools.pool import CALIBRATION_POOL
-    from langchain_reasc.pools.reading import read_pool
+    from langchain_reasc_lab.pools import read_pool
+    from langchain_reasc_lab.pools.reading import CALIBRATION_POOL
 
     pool, beside = read_pool(path), path.with_name(CALIBRATION_POOL)
     if calibration_pool is not None:

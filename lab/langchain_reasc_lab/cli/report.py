@@ -22,7 +22,7 @@ from langchain_reasc.cli.options import (
 from langchain_reasc_lab.cli.replay import DEFAULT_CALIBRATION_SIZE, SignalChoice, measures_for, pool_to_test
 
 if TYPE_CHECKING:
-    from langchain_reasc.pools.pool import Pool
+    from langchain_reasc.pools import Pool
     from langchain_reasc_lab.report.making import Report
 
 __all__ = ["report"]
@@ -158,12 +158,11 @@ def _check_prices(path: Path, pools: "Sequence[Pool]") -> None:
         ConfigurationError: the file cannot be read, or has no price of one of the models.
     """
     from langchain_reasc.exceptions import ConfigurationError
-    from langchain_reasc.pools.pool import model_of
-    from langchain_reasc.pools.prices import read_prices
+    from langchain_reasc_lab.pools.costs import read_prices
 
     known = read_prices(path)
     for pool in pools:
-        if (model := model_of(pool)) is None:
+        if (model := pool.model) is None:
             raise ConfigurationError(f"{pool.path} does not say which model it is of, so --prices cannot be used on it")
         known.of(model)
 

@@ -1,25 +1,30 @@
-"""Several recordings of the same model and prompt as one pool."""
+"""New pools made of others: whole questions copied with messages and signals, and two recordings merged into one."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
-from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools.reading import open_pool
-from langchain_reasc.pools.resume import settings_of
-from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredResponse
-from langchain_reasc_lab.pools.copying import new_pool, whole_question
+import numpy as np
 
-__all__ = ["Merged", "merge_pools"]
+from langchain_reasc.exceptions import ConfigurationError, PoolError
+from langchain_reasc.pools import Message, PoolQuestion, PoolStore, TokenSignals, settings_of
 
-# What makes answers, scores, signals and verdicts comparable, beside what a recording is made with.
+__all__ = ["Merged", "WholeQuestion", "merge_pools", "new_path", "new_pool", "whole_questions"]
+
+WholeQuestion = tuple[PoolQuestion, list[Message], list[TokenSignals]]
+"""A question with the message and the token signals of each response, as :meth:`PoolStore.add` takes them."""
+
+# What makes answers, scores, signals and verdicts comparable, besides the settings of a recording.
 _ALIKE: Final = ("answer", "extraction_version", "measure", "signals_info", "grader")
 _SAME_DRAW: Final = ("answer", "completion_tokens", "prompt_tokens", "finish_reason")
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(NamedTuple):
     """What became of two pools.
 
     Attributes:
@@ -28,7 +33,7 @@ class Merged:
         shared: questions that both had.
         appended: of these, to how many the responses of both were put together.
         fewest: responses of the question that has fewest.
-        most: and of the one that has most.
+        most: responses of the question that has most.
     """
 
     questions: int
@@ -56,96 +61,143 @@ def merge_pools(first: Path, second: Path, out: Path) -> Merged:
             under one id; or drew other responses with the same seed. It names what differs.
         ConfigurationError: there is a file at ``out`` already.
     """
-    (a, _), (b, _) = open_pool(first), open_pool(second)
+    a, b = PoolStore.open(first), PoolStore.open(second)
     if differing := _differences(a.about(), b.about()):
         sides = "; ".join(f"{name}: {_shown(then)} and {_shown(now)}" for name, then, now in differing)
-        raise PoolError(f"{first} and {second} are of two ways to ask, and cannot be one pool: they differ in {sides}")
+        raise PoolError(
+            f"{first} and {second} were recorded differently, and cannot be one pool: they differ in {sides}"
+        )
     ours, theirs = ({one.id: one for one in store.questions()} for store in (a, b))
     shared = [(one, theirs[id]) for id, one in ours.items() if id in theirs]
     for one, other in shared:
-        _check_same(one, other, first, second)
-    again = _is_same_recording(a, b, shared)
+        for what, x, y in (
+            ("question", one.input, other.input),
+            ("accepted answers", one.references, other.references),
+        ):
+            if x != y:
+                raise PoolError(
+                    f"{first} and {second} differ in the {what} of {one.id!r}: {_shown(x)} and {_shown(y)}; give the "
+                    "questions ids of their own, or bring the labels of both up to date with `reasc record`"
+                )
+    same = _is_same_recording(a, b, shared)
     with new_pool(out) as made:
-        made.set_about(_metadata(a.about(), b.about(), (first, second)))
-        for id, one in ours.items():
-            made.add(_together(a, one, b, theirs.get(id), again=again))
-        names = _names(b)
+        made.set_about(_merged_metadata(a.about(), b.about(), (first, second)))
+        for question, messages, signals in whole_questions(a):
+            if (other := theirs.get(question.id)) is not None:
+                start = len(question.responses) if same else 0
+                more, more_messages, more_signals = _whole(b, other)
+                question = replace(question, responses=question.responses + more.responses[start:])
+                messages, signals = messages + more_messages[start:], signals + more_signals[start:]
+            made.add(question, messages, signals)
         for id, other in theirs.items():
             if id not in ours:
-                made.add(whole_question(b, other, names))
-        counts = made.ids()
-    sizes = counts.values()
-    appended = 0 if again else len(shared)
-    return Merged(len(counts), sum(sizes), len(shared), appended, min(sizes), max(sizes))
+                made.add(*_whole(b, other))
+        sizes = made.ids().values()
+    return Merged(len(sizes), sum(sizes), len(shared), 0 if same else len(shared), min(sizes), max(sizes))
+
+
+def whole_questions(store: PoolStore) -> Iterator[WholeQuestion]:
+    """Yield all questions of a pool in recorded order, with everything that it keeps.
+
+    Raises:
+        PoolError: a signal has another number of values than the responses have tokens.
+    """
+    return (_whole(store, question) for question in store.questions())
+
+
+@contextmanager
+def new_pool(out: Path) -> Iterator[PoolStore]:
+    """Create a pool that appears at ``out`` once all of it is written, and not at all where that fails.
+
+    Raises:
+        ConfigurationError: there is something at ``out`` already.
+    """
+    with new_path(out) as temporary:
+        store = PoolStore.create(temporary)
+        try:
+            with store.transaction():
+                yield store
+        finally:
+            store.close()
+
+
+@contextmanager
+def new_path(out: Path) -> Iterator[Path]:
+    """Yield a path to write to, which is renamed to ``out`` at the end; after a failure, what was written is removed.
+
+    Raises:
+        ConfigurationError: there is something at ``out`` already.
+    """
+    if out.exists():
+        raise ConfigurationError(f"there is something at {out} already; name another file, or move it away")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_name(f".{out.name}.{uuid4().hex}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, out)
+    except BaseException:
+        if temporary.is_dir():
+            shutil.rmtree(temporary)
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _whole(store: PoolStore, question: PoolQuestion) -> WholeQuestion:
+    lengths = [one.signal_tokens for one in question.responses]
+    signals: list[dict[str, Any]] = [{} for _ in lengths]
+    for name in store.signal_names():
+        values = store.signals(name, [question.id]).get(question.id)
+        if values is None:
+            continue
+        if values.size != sum(lengths):
+            raise PoolError(
+                f"{store.path}: signal {name!r} of question {question.id!r} has {values.size} values for "
+                f"{sum(lengths)} tokens"
+            )
+        for own, part in zip(signals, np.split(values, np.cumsum(lengths)[:-1]), strict=True):
+            if part.size:
+                own[name] = part
+    return question, store.messages(question.id), list(signals)
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     one, other = ({**settings_of(about), **{name: about.get(name) for name in _ALIKE}} for about in (then, now))
-    for settings in (one, other):
-        settings.pop("seed")  # which may be another one
-    if "max_tokens" not in one or "max_tokens" not in other:  # earlier recordings do not say
-        one.pop("max_tokens", None), other.pop("max_tokens", None)
     names = dict.fromkeys([*one, *other])
-    return [(name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)]
+    return [
+        (name, one.get(name), other.get(name))
+        for name in names
+        if name != "seed" and one.get(name) != other.get(name)  # the seed may be another one
+    ]
 
 
-def _check_same(one: StoredQuestion, other: StoredQuestion, first: Path, second: Path) -> None:
-    for what, a, b in (("question", one.input, other.input), ("accepted answers", one.accepted, other.accepted)):
-        if a != b:
-            raise PoolError(
-                f"{first} and {second} differ in the {what} of {one.id!r}: {_shown(a)} and {_shown(b)}; give the "
-                "questions ids of their own, or bring the labels of both up to date with `reasc record`"
-            )
-
-
-def _is_same_recording(a: PoolStore, b: PoolStore, shared: Sequence[tuple[StoredQuestion, StoredQuestion]]) -> bool:
-    """Whether what both hold was drawn once only.
+def _is_same_recording(a: PoolStore, b: PoolStore, shared: Sequence[tuple[PoolQuestion, PoolQuestion]]) -> bool:
+    """Return whether what both hold was drawn only once.
 
     Raises:
         PoolError: the seed was the same, and the responses are not.
     """
-    seeds = a.about().get("seed"), b.about().get("seed")
-    if seeds[0] != seeds[1]:
+    seed, other_seed = a.about().get("seed"), b.about().get("seed")
+    if seed != other_seed:
         return False
     differing = next((one.id for one, other in shared if not _agree(a, one, b, other)), None)
-    if differing is not None and seeds[0] is not None:
+    if differing is not None and seed is not None:
         raise PoolError(
-            f"{a.path} and {b.path} were both recorded with seed {seeds[0]!r}, and hold other responses to question "
-            f"{differing!r}: nobody can tell which were drawn independently. Record one of them with another --seed"
+            f"{a.path} and {b.path} were both recorded with seed {seed!r}, and hold other responses to question "
+            f"{differing!r}: which were drawn independently cannot be known. Record one of them with another --seed"
         )
     return differing is None
 
 
-def _agree(a: PoolStore, one: StoredQuestion, b: PoolStore, other: StoredQuestion) -> bool:
-    """Whether the responses are the same as far as both go."""
-    columns = zip(one.responses, other.responses, strict=False)
-    if any(x.columns[name] != y.columns[name] for x, y in columns for name in _SAME_DRAW):
+def _agree(a: PoolStore, one: PoolQuestion, b: PoolStore, other: PoolQuestion) -> bool:
+    """Return whether the responses are the same as far as both go."""
+    responses = zip(one.responses, other.responses, strict=False)
+    if any(getattr(x, name) != getattr(y, name) for x, y in responses for name in _SAME_DRAW):
         return False
     texts = zip(a.messages(one.id), b.messages(other.id), strict=False)
     return all(x.text == y.text for x, y in texts if None not in (x.text, y.text))
 
 
-def _together(
-    a: PoolStore, one: StoredQuestion, b: PoolStore, other: StoredQuestion | None, *, again: bool
-) -> StoredQuestion:
-    ours = whole_question(a, one, _names(a))
-    if other is None or (again and len(other.responses) <= len(one.responses)):
-        return ours
-    theirs = whole_question(b, other, _names(b)).responses
-    more = theirs[len(ours.responses) :] if again else theirs
-    return replace(ours, responses=_alike([*ours.responses, *more]))
-
-
-def _alike(responses: list[StoredResponse]) -> list[StoredResponse]:
-    """Responses with the signals that all that have any carry."""
-    carrying = [set(one.signals) for one in responses if one.signals]
-    common = set.intersection(*carrying) if carrying else set()
-    return [
-        one._replace(signals={name: one.signals[name] for name in one.signals if name in common}) for one in responses
-    ]
-
-
-def _metadata(then: Mapping[str, Any], now: Mapping[str, Any], paths: tuple[Path, Path]) -> dict[str, Any]:
+def _merged_metadata(then: Mapping[str, Any], now: Mapping[str, Any], paths: tuple[Path, Path]) -> dict[str, Any]:
     seeds = [about.get("seed") for about in (then, now)]
     failed = [about["failed"] for about in (then, now) if about.get("failed")]
     added = {name: sum(one.get(name, 0) for one in failed) for name in ("samples", "tokens")}
@@ -158,10 +210,6 @@ def _metadata(then: Mapping[str, Any], now: Mapping[str, Any], paths: tuple[Path
     }
 
 
-def _names(store: PoolStore) -> list[str]:
-    return [name for name, _ in store.signal_names()]
-
-
 def _shown(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= 80 else f"{said[:80]}..."
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."

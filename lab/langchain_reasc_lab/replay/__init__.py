@@ -1,7 +1,7 @@
 """Measuring: replay of every method over recorded pools, tables and plots."""
 
-from langchain_reasc.pools.pool import Pool, PoolQuestion, PoolResponse
-from langchain_reasc.pools.reading import read_pool
+from langchain_reasc.pools import Pool, PoolQuestion, PoolResponse
+from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_lab.replay.metrics import Estimate, Row, summarize
 from langchain_reasc_lab.replay.replay import Replay, replay
 

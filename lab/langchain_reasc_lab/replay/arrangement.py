@@ -11,7 +11,7 @@ from langchain_reasc.answers import kind_of
 from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Response
-from langchain_reasc.pools.pool import Pool, PoolQuestion
+from langchain_reasc.pools import Pool, PoolQuestion
 from langchain_reasc_lab.replay.decide_many import Decisions, decide_many
 from langchain_reasc_lab.replay.methods import Method, Split
 from langchain_reasc_lab.replay.stream import Stream

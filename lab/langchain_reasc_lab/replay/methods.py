@@ -12,7 +12,7 @@ from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, ESC, Cap, FixedBudget, StoppingRule
-from langchain_reasc.pools.pool import Pool
+from langchain_reasc.pools import Pool
 
 __all__ = [
     "AGREEMENT",

@@ -14,7 +14,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
 from langchain_reasc.method.odds import LogisticOdds
 from langchain_reasc.method.stopping import ASC, Cap, StoppingRule
-from langchain_reasc.pools.pool import Pool
+from langchain_reasc.pools import Pool
 from langchain_reasc_lab.replay.methods import Method, MethodSettings, Split
 from langchain_reasc_lab.rules import CGES, CISC, DeepConfFilter, DistriVoting, LAggregated, MajorityCertificate
 

@@ -9,7 +9,7 @@ import numpy as np
 from langchain_reasc.calibrating.pool_scores import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.pools.pool import Pool
+from langchain_reasc.pools import Pool
 from langchain_reasc_lab.replay.arrangement import COLUMNS, RecordedPool
 from langchain_reasc_lab.replay.comparison import Outcomes, RowKey, compare
 from langchain_reasc_lab.replay.methods import (

@@ -7,7 +7,7 @@ from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, Decision, Response, StoppingRule, decide
-from langchain_reasc.pools.pool import Pool, PoolQuestion
+from langchain_reasc.pools import Pool, PoolQuestion
 
 __all__ = ["Worked", "pick_worked", "trace"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_reasc.complaints import suggestion
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.pools.pool import CALIBRATION_POOL
+from langchain_reasc_lab.pools.reading import CALIBRATION_POOL
 from langchain_reasc_lab.report.contents import Entry, contents
 from langchain_reasc_lab.report.parts import Figure, Table
 from langchain_reasc_lab.report.study import Study, StudySettings

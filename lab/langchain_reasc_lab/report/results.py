@@ -8,9 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.pools.bill import Bill
-from langchain_reasc.pools.pool import model_of
-from langchain_reasc.pools.prices import Prices, read_prices
+from langchain_reasc_lab.pools.costs import Bill, Prices, read_prices
 from langchain_reasc_lab.replay.bootstrap import Bootstrap, Estimate, exact, ratio
 from langchain_reasc_lab.replay.comparison import Outcomes, RowKey
 from langchain_reasc_lab.replay.metrics import Row, never_differs, tflops
@@ -112,7 +110,7 @@ class Money:
         if row.prompt_tokens is None:
             return None
         spent = Bill(prompt=round(1000 * row.prompt_tokens), completion=round(1000 * row.tokens.value))
-        return self.prices.of(str(model_of(study.pool))).of(spent)
+        return self.prices.of(str(study.pool.model)).of(spent)
 
     @property
     def column(self) -> Column:

@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_reasc.calibrating.pool_scores import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.pools.pool import Pool
+from langchain_reasc.pools import Pool
 from langchain_reasc_lab.replay.arrangement import RecordedPool
 from langchain_reasc_lab.replay.comparison import Outcomes, RowKey, compare
 from langchain_reasc_lab.replay.methods import Calibrated, Method, MethodSettings, Split, calibrated_on

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.pools.pool import PoolQuestion
+from langchain_reasc.pools import PoolQuestion
 from langchain_reasc_lab.replay.plots import empty_figure, legend_below
 from langchain_reasc_lab.report.contents import figure
 from langchain_reasc_lab.report.drawing import RIGHT, WRONG, for_each_pool, svg

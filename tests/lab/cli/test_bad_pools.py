@@ -1,7 +1,6 @@
 """``reasc replay`` on what reality sends: each with a message that names file and place, or with the rest evaluated."""
 
 import json
-import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ import pytest
 from cli.test_commands import reasc
 from pools.synthetic import append_signals, question, response, write_lines, write_pool
 
-from langchain_reasc.pools.signals_file import signals_path
-from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredResponse
+from langchain_reasc.pools import PoolQuestion, PoolResponse, PoolStore
 
 GOOD = question("a", response("7"), response("8"))
 
@@ -34,10 +32,8 @@ def stored(path: Path, *questions: tuple[str, list[dict[str, Any]], list[dict[st
     """A pool in SQLite: id, columns of each response, signals of each."""
     store = PoolStore.create(path)
     for name, columns, signals in questions:
-        responses = [
-            StoredResponse({"cut_off": False, **one}, signals=held) for one, held in zip(columns, signals, strict=True)
-        ]
-        store.add(StoredQuestion(name, "?", ["7"], responses))
+        responses = tuple(PoolResponse(**one) for one in columns)
+        store.add(PoolQuestion(name, ("7",), responses, "?"), signals=signals)
     store.close()
     return path
 
@@ -45,7 +41,6 @@ def stored(path: Path, *questions: tuple[str, list[dict[str, Any]], list[dict[st
 @pytest.mark.parametrize(
     ("records", "says"),
     [
-        ([question("a", response("7", 10**30))], "line 1: responses[0].completion_tokens: "),
         (
             [GOOD | {"reference": None}, GOOD | {"id": "b", "reference": []}],
             "no question with a reference or a verdict",
@@ -88,8 +83,7 @@ def test_an_answer_that_is_flagged_both_right_and_wrong_counts_as_it_was_first(t
 def test_a_pool_of_one_question(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "one.jsonl", questions=1)
     assert "holds 1 question; a calibration on 128 leaves none to test" in refused(path)
-    shutil.move(signals_path(path), tmp_path / "away")
-    seen = replayed(path)
+    seen = replayed(write_pool(tmp_path / "bare.jsonl", questions=1, signals=False))
     assert seen["tested"] == 1 and {row["accuracy"]["value"] for row in seen["rows"]} <= {0.0, 1.0}
 
 
@@ -99,7 +93,7 @@ def test_all_right_all_wrong_and_no_answer_at_all_count_votes(tmp_path: Path, an
     path = write_lines(tmp_path / "p.jsonl", *lines)
     for n in range(30):
         held = [{"token_logprob": [-0.1 * (n + i + 1)] * (3 + i)} for i in range(8)]
-        append_signals(signals_path(path), f"q{n}", held)
+        append_signals(path, f"q{n}", held)
     options = ("--calibration-size", 15, "--max-samples", 8)
     seen = replayed(path, *options)
     assert {row["accuracy"]["value"] for row in seen["rows"]} == {float(answer == "7")}

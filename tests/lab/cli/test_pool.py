@@ -7,8 +7,7 @@ import pytest
 from cli.test_commands import reasc
 from pools.synthetic import Guesser, labelled, question, response, write_lines, write_pool
 
-from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools import read_pool, record_pool
 
 QUESTIONS = labelled(4)
 
@@ -77,10 +76,13 @@ def test_export_and_import(name: str, pool: Path) -> None:
     assert read_pool(again).questions == read_pool(pool).questions
 
 
-def test_an_older_pool_goes_on_recording_after_it_is_converted(tmp_path: Path) -> None:
+def test_a_pool_goes_on_recording_after_it_is_imported(tmp_path: Path) -> None:
     record_pool(Guesser(), QUESTIONS[:2], tmp_path / "new.sqlite", samples=1)
     reasc("pool", "export", tmp_path / "new.sqlite", tmp_path / "old.jsonl")
-    reasc("pool", "convert", tmp_path / "old.jsonl", tmp_path / "again.sqlite")
+    for command in (("show",), ("export", "a.parquet"), ("merge", "b", "--out", "c")):
+        refused = reasc("pool", command[0], tmp_path / "old.jsonl", *command[1:], code=1).stderr
+        assert "`reasc pool import" in refused and len(refused.splitlines()) == 1
+    reasc("pool", "import", tmp_path / "old.jsonl", tmp_path / "again.sqlite")
     assert len(record_pool(Guesser(), QUESTIONS, tmp_path / "again.sqlite", samples=1).questions) == 4
 
 
@@ -94,7 +96,7 @@ def test_an_older_pool_goes_on_recording_after_it_is_converted(tmp_path: Path) -
         (("export", "none.sqlite", "out.jsonl"), 1, "no pool at none.sqlite"),
         (("import", "a.parquet", "out.jsonl"), 2, "name it .sqlite"),
         (("import", "a.parquet", "out.sqlite"), 1, "a.parquet cannot be read as a pool"),
-        (("convert", "none.jsonl", "out.sqlite"), 1, "no pool at none.jsonl"),
+        (("import", "none.jsonl", "out.sqlite"), 1, "no pool at none.jsonl"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -109,7 +111,7 @@ def test_what_is_wrong_is_said(
 def test_an_empty_pool(tmp_path: Path) -> None:
     (tmp_path / "empty.sqlite").touch()
     (tmp_path / "empty.jsonl").touch()
-    for name in ("empty.sqlite", "empty.jsonl"):
-        assert "holds no question" in reasc("pool", "show", tmp_path / name, code=1).stderr
-        assert "holds no question" in reasc("pool", "convert", tmp_path / name, tmp_path / "o.sqlite", code=1).stderr
+    assert "holds no question" in reasc("pool", "show", tmp_path / "empty.sqlite", code=1).stderr
+    imported = ("pool", "import", tmp_path / "empty.jsonl", tmp_path / "o.sqlite")
+    assert "holds no question" in reasc(*imported, code=1).stderr
     assert not (tmp_path / "o.sqlite").exists()

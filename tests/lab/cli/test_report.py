@@ -1,10 +1,10 @@
 """``reasc report``: what it writes, what it prints, and how it fails."""
 
 import csv
-import gzip
 import json
 import os
 import re
+import sqlite3
 import sys
 import threading
 from pathlib import Path
@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from cli.test_commands import reasc
 from pools.synthetic import question, response, write_lines, write_pool
-
-from langchain_reasc.pools.signals_file import signals_path
 
 pytest.importorskip("matplotlib")
 SAID = ("--shuffles", 1, "--calibration-size", 40, "--max-samples", 8, "--signal", "token_logprob", "--score", "mean")
@@ -140,22 +138,15 @@ def test_markdown_shows_pictures_that_stand_alone(tmp_path: Path) -> None:
     assert "](" not in reasc("report", pool, *chosen, "--markdown", "-").stdout
 
 
-def calibrated(folder: Path, **more: Any) -> Path:
+def calibrated(folder: Path, *, shared: bool = False, **more: Any) -> Path:
     """A test pool with a calibration pool beside it, of other questions and one response to each."""
-    test = write_pool(folder / "test-pool.jsonl", 40, 8, seed=1, metadata={"fingerprint": {"model": "m"}})
-    text = write_pool(folder / "c.jsonl", 24, 1, seed=2, metadata={"fingerprint": {"model": "m"}, **more})
-    if not more.pop("shared", False):
-        for path in (text, signals_path(text)):
-            rename_questions(path)
-    reasc("pool", "convert", text, folder / "calibration-pool.sqlite")
+    test = write_pool(folder / "test-pool.sqlite", 40, 8, seed=1, metadata={"fingerprint": {"model": "m"}})
+    beside = folder / "calibration-pool.sqlite"
+    write_pool(beside, 24, 1, seed=2, metadata={"fingerprint": {"model": "m"}, **more})
+    if not shared:
+        with sqlite3.connect(beside) as sql:
+            sql.execute("UPDATE questions SET id = replace(id, 'q', 'c')")
     return test
-
-
-def rename_questions(path: Path) -> None:
-    packed = path.suffix == ".gz"
-    held = gzip.decompress(path.read_bytes()).decode() if packed else path.read_text(encoding="utf-8")
-    renamed = held.replace('"id": "q', '"id": "c')
-    path.write_bytes(gzip.compress(renamed.encode()) if packed else renamed.encode())
 
 
 def main_table(*arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -167,10 +158,8 @@ def main_table(*arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path) -> None:
     """Of the demo's two pools the report says, to the digit, what the demo has printed."""
-    from langchain_reasc_lab.replay import replay, summarize
+    from langchain_reasc_lab.replay import read_pool, replay, summarize
     from langchain_reasc_lab.replay.methods import MethodSettings
-
-    from langchain_reasc.pools import read_pool
 
     test, beside = calibrated(tmp_path), tmp_path / "calibration-pool.sqlite"
     settings = MethodSettings(max_samples=8)

@@ -1,22 +1,19 @@
-"""What says whether a recorded answer is right, and answers that are flagged both right and wrong."""
+"""Graders: which answers each takes for right, and what cannot be decided."""
 
 import json
 import string
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_lab.pools.graders import GRADERS, Alias, Choice, Exact, Grader, Mathematical, Numeric, grader
-from langchain_reasc_lab.pools.grading import grade_pool, write_verdicts
-from pools.synthetic import question, response, stored, write_lines
+from langchain_reasc_lab.pools.grading import grade_pool
+from pools.synthetic import question, response, write_lines
 
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, mathematics, normalize
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
-from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.flags import Contradiction, contradiction_note, contradictions
-from langchain_reasc.pools.reading import spelled_labels
+from langchain_reasc.pools import label_normalizer, read_pool
 
 CALLS = extractor("auto").label(json.dumps([{"name": "refund", "args": {"order": 7, "city": "Oslo"}}]))
 HUGE = "so " * 200_000
@@ -115,15 +112,15 @@ def test_what_each_takes_for_right(kind: type[Grader]) -> None:
 
 def test_exact_spells_labels_as_what_found_the_answers() -> None:
     units = {"extraction_version": EXTRACTION_VERSION, "answer": "auto"}
-    assert told(Exact(spelled_labels(units)), "18", "18 dollars") is True
+    assert told(Exact(label_normalizer(units)), "18", "18 dollars") is True
     formulas = {"extraction_version": EXTRACTION_VERSION, "answer": "math"}
-    assert told(Exact(spelled_labels(formulas)), "sqrt(2)/2", r"\frac{1}{\sqrt{2}}") is True
+    assert told(Exact(label_normalizer(formulas)), "sqrt(2)/2", r"\frac{1}{\sqrt{2}}") is True
     for nothing_said in (
         {},
         {"answer": "auto"},
         {"extraction_version": EXTRACTION_VERSION, "answer": {"function": "f"}},
     ):
-        assert spelled_labels(nothing_said) is normalize
+        assert label_normalizer(nothing_said) is normalize
 
 
 def test_a_tolerance_that_is_given_holds_for_whole_numbers_too() -> None:
@@ -183,36 +180,6 @@ def test_whatever_stands_there_equals_itself(name: str, text: str) -> None:
 @given(st.sampled_from(sorted(GRADERS.keys() - {"math"})), st.text(min_size=1), st.lists(st.text(), min_size=1))
 def test_no_text_makes_a_grader_raise(name: str, answer: str, references: list[str]) -> None:
     assert told(grader(name), answer, *references) in (True, False, None)
-
-
-def test_each_is_found_with_what_the_first_says(tmp_path: Path) -> None:
-    path = write_lines(
-        tmp_path / "p.jsonl",
-        question("a", response("7", correct=False), response("8", correct=True), response("7.0", correct=True)),
-        question("b", response("7", correct=True), response("7", correct=True), response(None, correct=True)),
-        question("c", response("5"), response("5", correct=True), response("5", correct=True)),
-    )
-    pool = read_pool(path)
-    assert list(contradictions(pool)) == [Contradiction("a", "7", 1, 1, False), Contradiction("c", "5", 2, 1, False)]
-    note = contradiction_note(pool)
-    assert note is not None and "p.jsonl flags equal answers" in note
-    assert "question 'a', answer '7': 1 right, 1 wrong; question 'c', answer '5': 2 right, 1 wrong)" in note
-
-
-def test_of_many_only_some_are_shown_and_long_answers_in_part(tmp_path: Path) -> None:
-    held = [question(f"q{n}", response("x" * 90, correct=True), response("x" * 90, correct=False)) for n in range(7)]
-    note = contradiction_note(read_pool(write_lines(tmp_path / "p.jsonl", *held)))
-    assert note is not None and "; and 4 more)" in note and "x" * 41 not in note and "'q3'" not in note
-    none = question("a", response("7"), response("8"), response(None))
-    assert contradiction_note(read_pool(write_lines(tmp_path / "none.jsonl", none))) is None
-
-
-def test_contradictions_are_gone_after_grading(tmp_path: Path) -> None:
-    lines = question("a", response("7", correct=True), response("7", correct=False))
-    pool = read_pool(stored(write_lines(tmp_path / "p.jsonl", lines)))
-    assert len(list(contradictions(pool))) == 1
-    write_verdicts(pool, grade_pool(pool, Exact()))
-    assert not list(contradictions(read_pool(pool.path)))
 
 
 @given(st.lists(st.lists(st.sampled_from([None, "7", "7.00001", "8", "seven"]), min_size=1, max_size=5), min_size=1))

@@ -10,17 +10,15 @@ from pathlib import Path
 import pytest
 from langchain_reasc_lab.pools.graders import Alias, Exact, Numeric
 from langchain_reasc_lab.pools.grading import check_writable, grade_pool, labels_from, write_verdicts
-from langchain_reasc_lab.pools.judge_grader import Judge
-from langchain_reasc_lab.pools.judged_file import JudgedFile
+from langchain_reasc_lab.pools.judge import Judge, VerdictFile
 from langchain_reasc_llama_cpp import ChatLlamaCpp
-from pools.synthetic import question, response, stored, write_lines
+from pools.synthetic import question, response, write_lines
 from runnable.fakes import Reply, Scripted
 
 from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
-from langchain_reasc.pools import Pool, read_pool
-from langchain_reasc.pools.store import PoolStore, StoredQuestion, StoredResponse
+from langchain_reasc.pools import Pool, PoolQuestion, PoolResponse, PoolStore, read_pool
 
 CALL = json.dumps([{"name": "refund", "args": {"order": 7}}])
 
@@ -53,7 +51,7 @@ def a_pool(folder: Path) -> Pool:
         first | {"input": "How long?", "reference": "7.5"},
         second | {"input": ["no", "text"]},
     )
-    return read_pool(stored(path))
+    return read_pool(path)
 
 
 def flags(pool: Pool) -> dict[str, list[bool | None]]:
@@ -70,7 +68,7 @@ def test_each_answer_is_graded_once_and_no_answer_is_wrong(tmp_path: Path) -> No
         ("", CALL, None, ("9",)),
     ]
     assert dict(grading.verdicts) == {"a": (True, True, False, True), "b": (False, False, False)}
-    assert (grading.grader, grading.answers, grading.untold, grading.notice) == ("says", 4, 0, None)
+    assert (grading.grader, grading.answers, grading.undecided, grading.notice) == ("says", 4, 0, None)
 
 
 def test_what_cannot_be_told_counts_as_wrong_and_is_said(tmp_path: Path) -> None:
@@ -78,7 +76,7 @@ def test_what_cannot_be_told_counts_as_wrong_and_is_said(tmp_path: Path) -> None
     grading = grade_pool(pool, Says(lambda answer: None if answer == "7.5" else True))
     assert grading.verdicts["a"] == (None, True, False, None)
     assert grading.notice == (
-        "says could not tell of 1 of 4 answers whether they are right; the 2 responses that give them count as wrong"
+        "says could not decide whether 1 of 4 answers are right; the 2 responses that give them count as wrong"
     )
     write_verdicts(pool, grading)
     assert flags(read_pool(pool.path)) == {"a": [False, True, False, False], "b": [True, False, True]}
@@ -89,7 +87,7 @@ def test_one_that_fails_costs_only_itself(tmp_path: Path, concurrency: int) -> N
     grading = grade_pool(
         a_pool(tmp_path), Says(lambda answer: failing(answer) if answer == "9" else True), concurrency=concurrency
     )
-    assert grading.verdicts["b"] == (None, False, True) and grading.untold == 1
+    assert grading.verdicts["b"] == (None, False, True) and grading.undecided == 1
     assert grading.notice is not None and "1 failed, the first with ConnectionError('gone')" in grading.notice
 
 
@@ -129,7 +127,7 @@ def test_several_are_graded_at_once_and_the_result_is_the_same(tmp_path: Path) -
 def test_a_pool_without_any_answer_is_all_wrong_and_a_grader_who_can_tell_nothing_an_error(tmp_path: Path) -> None:
     pool = read_pool(write_lines(tmp_path / "silent.jsonl", question("a", response(None), response(None))))
     assert dict(grade_pool(pool, Says(failing)).verdicts) == {"a": (False, False)}
-    with pytest.raises(SamplingError, match="could not tell of any of the 4 answers"):
+    with pytest.raises(SamplingError, match="could not decide whether any of the 4 answers"):
         grade_pool(a_pool(tmp_path), Says(lambda answer: None))
 
 
@@ -150,7 +148,7 @@ def test_verdicts_are_written_and_read_again(tmp_path: Path) -> None:
 
 
 def test_a_pool_that_says_nothing_of_itself_names_its_grader_too(tmp_path: Path) -> None:
-    pool = read_pool(stored(write_lines(tmp_path / "p.jsonl", question("a", response("7")))))
+    pool = read_pool(write_lines(tmp_path / "p.jsonl", question("a", response("7"))))
     write_verdicts(pool, grade_pool(pool, Says(lambda answer: False)))
     again = read_pool(pool.path)
     assert again.metadata == {"grader": "says"} and flags(again) == {"a": [False]}
@@ -160,8 +158,7 @@ def test_a_pool_that_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None
     pool = a_pool(tmp_path)
     grading = grade_pool(pool, Exact())
     store = PoolStore.open(pool.path)
-    more = StoredResponse({"answer": "8", "completion_tokens": 1, "cut_off": 0})
-    store.add(StoredQuestion("a", None, ["7.5"], [more]))
+    store.add(PoolQuestion("a", ("7.5",), (PoolResponse("8", 1),)))
     with pytest.raises(PoolError, match="has changed while it was graded"):
         write_verdicts(pool, grading)
     assert "grader" not in store.about()
@@ -181,23 +178,20 @@ def test_a_kill_while_verdicts_are_written_leaves_the_old_ones(tmp_path: Path, m
 
 
 def test_what_cannot_be_written_is_refused_before_anything_is_graded(tmp_path: Path) -> None:
-    lines = read_pool(write_lines(tmp_path / "p.jsonl", question("a", response("7", text="so 7"))))
-    with pytest.raises(PoolError, match=r"`reasc pool convert .*p.jsonl .*p.sqlite`.*--dry-run"):
-        check_writable(lines)
     old = write_lines(
         tmp_path / "old.jsonl",
         {"metadata": {"extraction_version": 1, "answer": "auto"}},
         question("a", response("7", text="so 7")),
     )
     with pytest.raises(PoolError, match="found by version 1 of the extraction rules"):
-        check_writable(read_pool(stored(old)))
+        check_writable(read_pool(old))
     check_writable(a_pool(tmp_path))
 
 
 def test_a_question_without_a_right_answer_keeps_its_verdicts_and_of_several_all_are_shown(tmp_path: Path) -> None:
     unknown = question("a", response("7", correct=True), response("8", correct=False)) | {"reference": None}
     several = question("b", response("oslo")) | {"reference": ["Christiania", "Oslo"]}
-    pool, by = read_pool(stored(write_lines(tmp_path / "p.jsonl", unknown, several))), Says(lambda answer: False)
+    pool, by = read_pool(write_lines(tmp_path / "p.jsonl", unknown, several)), Says(lambda answer: False)
     assert dict(grade_pool(pool, by).verdicts) == {"a": (True, False), "b": (False,)}
     assert by.asked == [("", "oslo", None, ("Christiania", "Oslo"))]
     assert grade_pool(pool, Alias()).verdicts["b"] == (True,)
@@ -230,10 +224,10 @@ def test_a_judge_who_is_interrupted_goes_on_where_he_was(tmp_path: Path) -> None
         return Reply(reply)
 
     with pytest.raises(KeyboardInterrupt):
-        grade_pool(pool, Judge(Scripted(script=until_interrupted, model_name="j"), kept=JudgedFile(kept)))
+        grade_pool(pool, Judge(Scripted(script=until_interrupted, model_name="j"), kept=VerdictFile(kept)))
     assert flags(read_pool(pool.path)) == flags(pool)
     rest = Scripted(script=lambda prompt, index: Reply("Correct"), model_name="j")
-    grading = grade_pool(pool, Judge(rest, kept=JudgedFile(kept)))
+    grading = grade_pool(pool, Judge(rest, kept=VerdictFile(kept)))
     assert len(rest.log.calls) == 2
     assert dict(grading.verdicts) == {"a": (True, False, False, True), "b": (True, False, True)}
 
@@ -241,8 +235,8 @@ def test_a_judge_who_is_interrupted_goes_on_where_he_was(tmp_path: Path) -> None
 def test_a_real_model_judges(tmp_path: Path) -> None:
     pool = a_pool(tmp_path)
     with ChatLlamaCpp(temperature=0) as model:
-        judge = Judge(model.bind(grammar='root ::= "Correct" | "Incorrect"'), kept=JudgedFile.beside(pool.path))
+        judge = Judge(model.bind(grammar='root ::= "Correct" | "Incorrect"'), kept=VerdictFile.beside(pool.path))
         grading = grade_pool(pool, judge, concurrency=2, seconds=60)
     assert judge.calls == 4 and judge.bill["input_tokens"] > 1000 and not judge.estimated
-    assert grading.untold == 0 and grading.grader == "judge(word_problems.gguf)"
+    assert grading.undecided == 0 and grading.grader == "judge(word_problems.gguf)"
     assert len((tmp_path / "p.judged.jsonl").read_text(encoding="utf-8").splitlines()) == 4

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_reasc_lab.pools.judge_grader import GRADING_PROMPT, Judge, correctness_of
-from langchain_reasc_lab.pools.judged_file import JudgedFile
+from langchain_reasc_lab.pools.judge import GRADING_PROMPT, Judge, VerdictFile, correctness_of
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
 
 from langchain_reasc.exceptions import ConfigurationError, PoolError
@@ -192,7 +191,7 @@ def test_what_cannot_judge_is_refused(options: dict[str, Any], says: str) -> Non
 
 def asking(path: Path, *replies: str) -> tuple[Scripted, Callable[[str], bool | None]]:
     model = replying(*replies)
-    judge = Judge(model, kept=JudgedFile(path))
+    judge = Judge(model, kept=VerdictFile(path))
     return model, lambda answer: judge.grade("Where?", answer, None, ["Oslo"])
 
 
@@ -235,12 +234,12 @@ def test_half_an_emoji_is_kept_too(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_an_error_before_anything_is_paid_for(tmp_path: Path) -> None:
     with pytest.raises(PoolError, match="cannot read the judge's verdicts"):
-        JudgedFile(tmp_path)
+        VerdictFile(tmp_path)
     with pytest.raises(PoolError, match="cannot be written, where a judge's verdicts are kept"):
-        JudgedFile(tmp_path / "gone" / "p.judged.jsonl")
+        VerdictFile(tmp_path / "gone" / "p.judged.jsonl")
 
 
 def test_another_judge_is_another_verdict(tmp_path: Path) -> None:
-    kept = JudgedFile(tmp_path / "p.judged.jsonl")
+    kept = VerdictFile(tmp_path / "p.judged.jsonl")
     kept.keep("judge(a)", "asked", "oslo", True)
-    assert kept.verdict("judge(a)", "asked") is True and kept.verdict("judge(b)", "asked") is None
+    assert kept.get("judge(a)", "asked") is True and kept.get("judge(b)", "asked") is None

@@ -1,7 +1,5 @@
 """Two recordings as one: nothing twice, nothing mixed that does not belong together."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +8,7 @@ from langchain_reasc_lab.pools.merging import Merged, merge_pools
 from pools.synthetic import Guesser, content, labelled, question, response, write_lines
 
 from langchain_reasc.exceptions import ConfigurationError, PoolError
-from langchain_reasc.pools.pool import Pool
-from langchain_reasc.pools.reading import read_pool
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools import Pool, read_pool, record_pool
 
 QUESTIONS = labelled(4)
 
@@ -24,22 +20,6 @@ def recorded(path: Path, questions: slice = slice(None), *, seed: int = 0, sampl
 
 def answers(pool: Pool) -> dict[str, list[str | None]]:
     return {one.id: [held.answer for held in one.responses] for one in pool.questions}
-
-
-def test_a_recording_that_does_not_say_its_longest_response_goes_with_any(tmp_path: Path) -> None:
-    """As those from before it was written down."""
-    old, short, long = (recorded(tmp_path / f"{name}.sqlite", seed=at) for at, name in enumerate("abc"))
-    for path, change in (
-        (old, "DELETE FROM about WHERE name = 'max_tokens'"),
-        (short, "UPDATE about SET value = '40' WHERE name = 'max_tokens'"),
-        (long, "UPDATE about SET value = '80' WHERE name = 'max_tokens'"),
-    ):
-        with closing(sqlite3.connect(path)) as file, file:
-            assert file.execute(change).rowcount == 1
-    with pytest.raises(PoolError, match="differ in max_tokens: 40 and 80"):
-        merge_pools(short, long, tmp_path / "none.sqlite")
-    assert merge_pools(old, short, tmp_path / "both.sqlite").questions == len(QUESTIONS)
-    recorded(old, samples=3)
 
 
 def test_two_halves_are_the_whole(tmp_path: Path) -> None:
@@ -109,6 +89,7 @@ def test_the_same_seed_and_other_responses_are_refused(tmp_path: Path) -> None:
     [
         ({"system": "Be brief."}, "differ in system: None and 'Be brief.'; "),
         ({"answer": "boxed"}, "differ in answer: 'auto' and 'boxed'"),
+        ({"model": Guesser(max_tokens=40)}, "differ in max_tokens: None and 40"),
         ({"model": Guesser(name_="other")}, "differ in model: 'guesser' and 'other'"),
     ],
 )

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_reasc_lab.pools.columns import read_columns, write_columns, write_folder
-from langchain_reasc_lab.pools.copying import convert, new_pool
-from langchain_reasc_lab.pools.json_lines_out import write_json_lines
+from langchain_reasc_lab.pools.json_lines import read_json_lines, write_json_lines
+from langchain_reasc_lab.pools.merging import new_pool
+from langchain_reasc_lab.pools.parquet import read_parquet, write_folder, write_parquet
 from pools.synthetic import Guesser, question, response, write_lines, write_pool
 
 from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, PoolError
-from langchain_reasc.pools.reading import open_pool, read_pool
-from langchain_reasc.pools.record import record_pool
-from langchain_reasc.pools.store import PoolStore
+from langchain_reasc.pools import PoolStore, record_pool
 
 pytest.importorskip("pyarrow")
 TABLES = ("about", "questions", "responses", "messages", "signals")
@@ -42,7 +40,7 @@ def pool(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     call = {"name": "refund", "args": {"euros": 5}, "id": "1", "type": "tool_call"}
     usage = {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11, "output_token_details": {"reasoning": 1}}
     lines = write_lines(
-        tmp_path / "odd.jsonl",
+        path,
         {"metadata": {"by": "Zoë ½ 😀", "extraction_version": EXTRACTION_VERSION, "answer": "auto", "nothing": None}},
         question("half an answer", response(None, 0, cut_off=True, finish_reason="length"), reference="7"),
         {
@@ -57,51 +55,42 @@ def pool(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         {"id": "nobody knows", "reference": None, "responses": [response("8", correct=True, token_lengths=[1, 2])]},
         {"id": "without anything", "input": None, "reference": [], "responses": [response("", 10)]},
     )
-    convert(lines, path)
-    return path
+    return lines
 
 
 def test_parquet_and_back(pool: Path, tmp_path: Path) -> None:
-    write_columns(open_pool(pool)[0], tmp_path / "p.parquet")
+    write_parquet(PoolStore.open(pool), tmp_path / "p.parquet")
     with new_pool(tmp_path / "again.sqlite") as made:
-        read_columns(tmp_path / "p.parquet", made)
+        read_parquet(tmp_path / "p.parquet", made)
     assert tables(tmp_path / "again.sqlite") == tables(pool)
 
 
 def test_a_folder_and_back(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_reasc_lab.pools.columns._IN_A_FILE", 2)
-    files = write_folder(open_pool(pool)[0], tmp_path / "folder")
+    monkeypatch.setattr("langchain_reasc_lab.pools.parquet._IN_A_FILE", 2)
+    files = write_folder(PoolStore.open(pool), tmp_path / "folder")
     assert files == len(list((tmp_path / "folder").iterdir())) >= 2
     with new_pool(tmp_path / "again.sqlite") as made:
-        read_columns(tmp_path / "folder", made)
+        read_parquet(tmp_path / "folder", made)
     assert tables(tmp_path / "again.sqlite") == tables(pool)
     (tmp_path / "folder" / "responses-00001.parquet").unlink()
     with pytest.raises(PoolError, match="some of its files are missing"), new_pool(tmp_path / "c.sqlite") as made:
-        read_columns(tmp_path / "folder", made)
+        read_parquet(tmp_path / "folder", made)
     assert not (tmp_path / "c.sqlite").exists()
 
 
 def test_json_lines_and_back(pool: Path, tmp_path: Path) -> None:
-    files = write_json_lines(open_pool(pool)[0], tmp_path / "p.jsonl")
-    convert(tmp_path / "p.jsonl", tmp_path / "again.sqlite")
+    files = write_json_lines(PoolStore.open(pool), tmp_path / "p.jsonl")
+    with new_pool(tmp_path / "again.sqlite") as made:
+        read_json_lines(tmp_path / "p.jsonl", made)
     assert tables(tmp_path / "again.sqlite") == tables(pool)
     assert sorted(files) == sorted(path for path in tmp_path.iterdir() if path.name.startswith("p."))
     assert json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])["metadata"]
 
 
-def test_signals_of_an_older_pool_come_along(tmp_path: Path) -> None:
-    old = write_pool(tmp_path / "old.jsonl", questions=3, samples=2)
-    convert(old, tmp_path / "new.sqlite")
-    then, now = read_pool(old).signals, read_pool(tmp_path / "new.sqlite").signals
-    assert then is not None and now is not None and now.names == then.names == ("self_certainty", "token_logprob")
-    for held, wanted in zip(now.of("q2"), then.of("q2"), strict=True):
-        assert {name: v.tobytes() for name, v in held.items()} == {name: v.tobytes() for name, v in wanted.items()}
-
-
 def test_pandas_sees_a_row_for_each_response(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
-    path = write_pool(tmp_path / "old.jsonl", questions=4, samples=3)
-    write_columns(open_pool(path)[0], tmp_path / "p.parquet")
+    path = write_pool(tmp_path / "old.sqlite", questions=4, samples=3)
+    write_parquet(PoolStore.open(path), tmp_path / "p.parquet")
     frame = pandas.read_parquet(tmp_path / "p.parquet")
     assert len(frame) == 12 and list(frame["number"][:4]) == [0, 1, 2, 0]
     assert (frame["signal.self_certainty"].map(len) == frame["completion_tokens"]).all()
@@ -112,25 +101,25 @@ def test_datasets_load_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     datasets = pytest.importorskip("datasets")
-    path = write_pool(tmp_path / "old.jsonl", questions=4, samples=3)
-    write_folder(open_pool(path)[0], tmp_path / "folder")
+    path = write_pool(tmp_path / "old.sqlite", questions=4, samples=3)
+    write_folder(PoolStore.open(path), tmp_path / "folder")
     loaded = datasets.load_dataset(str(tmp_path / "folder"), cache_dir=str(tmp_path / "cache"))["train"]
     assert len(loaded) == 12 and loaded[0]["id"] == "q0" and loaded[0]["signal.token_logprob"]
 
 
-@pytest.mark.parametrize("write", [write_columns, write_folder, write_json_lines])
+@pytest.mark.parametrize("write", [write_parquet, write_folder, write_json_lines])
 def test_nothing_is_written_over(write: Any, tmp_path: Path) -> None:
-    store, _ = open_pool(write_pool(tmp_path / "old.jsonl", questions=2, samples=1))
+    store = PoolStore.open(write_pool(tmp_path / "old.sqlite", questions=2, samples=1))
     (tmp_path / "out").mkdir()
     with pytest.raises(ConfigurationError, match="there is something at"):
         write(store, tmp_path / "out")
-    assert {path.name for path in tmp_path.iterdir()} == {"old.jsonl", "old.signals.gz", "out"}
+    assert {path.name for path in tmp_path.iterdir()} == {"old.sqlite", "old.signals.gz", "out"}
 
 
-@pytest.mark.parametrize("write", [write_columns, write_folder, write_json_lines])
+@pytest.mark.parametrize("write", [write_parquet, write_folder, write_json_lines])
 def test_what_is_damaged_leaves_nothing_behind(write: Any, tmp_path: Path) -> None:
     path = tmp_path / "pool.sqlite"
-    convert(write_pool(tmp_path / "old.jsonl", questions=2, samples=2), path)
+    write_pool(path, questions=2, samples=2)
     connection = sqlite3.connect(path)
     connection.execute("UPDATE signals SET tokens = x'00000000' WHERE question = 2")
     connection.commit()
@@ -155,15 +144,15 @@ def test_what_is_no_pool(tmp_path: Path) -> None:
         "empty": "holds no .parquet file",
     }.items():
         with pytest.raises(PoolError, match=says), new_pool(tmp_path / "p.sqlite") as made:
-            read_columns(tmp_path / name, made)
+            read_parquet(tmp_path / name, made)
     assert not (tmp_path / "p.sqlite").exists()
 
 
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, _ = open_pool(write_pool(tmp_path / "old.jsonl", questions=2, samples=1))
+    store = PoolStore.open(write_pool(tmp_path / "old.sqlite", questions=2, samples=1))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for call in (write_columns, write_folder):
+    for call in (write_parquet, write_folder):
         with pytest.raises(MissingExtraError, match=r'pip install "\.\[data\]"'):
             call(store, tmp_path / "out.parquet")
     with pytest.raises(MissingExtraError):
-        read_columns(tmp_path / "p.parquet", store)
+        read_parquet(tmp_path / "p.parquet", store)

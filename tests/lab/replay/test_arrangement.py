@@ -16,7 +16,6 @@ from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.method.confidence import SCORES, Measure
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import ASC, Cap, decide
-from langchain_reasc.pools.signals_file import signals_path
 
 
 def _uneven(path: Path) -> Path:
@@ -127,7 +126,7 @@ def test_scores_of_all_are_those_of_each_to_the_last_bit(tmp_path: Path, score: 
     for number in range(20):
         held = [{"top_k": rng.normal(3, 1, int(length))} for length in rng.integers(0, 40, 16)]
         held[number % 16]["top_k"][:1] = np.nan
-        append_signals(signals_path(path), f"q{number}", [{}] * 16 if number == 7 else held)
+        append_signals(path, f"q{number}", [{}] * 16 if number == 7 else held)
     pool, measure = read_pool(path), Measure("top_k", score, 9)
     assert pool.signals is not None
     for row, one in zip(PoolScores(pool).scores(measure), pool.questions, strict=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_reasc_lab.pools.json_lines import signals_in, signals_path, write_json_lines
 from langchain_reasc_lab.replay import read_pool
 from pools.synthetic import Guesser, append_signals, labelled, write_lines, write_pool
 from pydantic import Field
@@ -15,9 +16,7 @@ from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import read_signals
-from langchain_reasc.pools.record import record_pool
-from langchain_reasc.pools.signals_file import signals_in, signals_path
-from langchain_reasc.pools.store import PoolStore
+from langchain_reasc.pools import PoolStore, record_pool
 
 QUESTIONS = labelled(12)
 ANSWER, STEP = Measure("token_logprob", "answer_span"), Measure("token_logprob", "last_step")
@@ -98,8 +97,9 @@ def test_spans_beyond_the_tokens_are_no_score(tmp_path: Path) -> None:
 
 def test_auto_considers_them_where_every_vote_has_them(tmp_path: Path) -> None:
     path = write_pool(tmp_path / "p.jsonl", 60, 2, separation=0.0)
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    held = dict(signals_in(signals_path(path)))
+    exported, _ = write_json_lines(PoolStore.open(path), tmp_path / "exported.jsonl")
+    _, *records = [json.loads(line) for line in exported.read_text().splitlines()]
+    held = dict(signals_in(signals_path(exported)))
     signals_path(path).unlink()
     for record in records:
         rows = [{name: values.copy() for name, values in one.items()} for one in held[record["id"]]]

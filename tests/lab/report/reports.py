@@ -13,7 +13,7 @@ from langchain_reasc_lab.report.study import Study, StudySettings
 from pools.synthetic import write_pool
 
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.pools.reading import read_pool
+from langchain_reasc.pools import read_pool
 
 LABEL = "Table 1, tab:a_label_that_is_as_long_as_labels_are_and_has_no_blank"
 HOSTILE = '<script>alert("1 & 2")</script> | *a*\x00 `b`'

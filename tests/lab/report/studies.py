@@ -12,7 +12,7 @@ from langchain_reasc_lab.report.study import Study, StudySettings
 from pools.synthetic import BY_HAND, append_signals, question, response, signals_path, write_lines, write_pool
 
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.pools.reading import read_pool
+from langchain_reasc.pools import read_pool
 
 SELF_CERTAINTY = Measure("self_certainty", "bottom_group", 8)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_reasc_lab.pools.json_lines import signals_path
 from langchain_reasc_lab.report import contents as registry
 from langchain_reasc_lab.report.contents import contents
 from langchain_reasc_lab.report.making import chosen_entries, make_report
@@ -23,7 +24,6 @@ from lab.report.reports import SETTINGS, pool, study
 from lab.report.test_rendering import parsed
 from langchain_reasc.exceptions import MissingExtraError, ReASCError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.pools.signals_file import signals_path
 
 pytest.importorskip("matplotlib")
 DRAWN = ("histogram", "tradeoff", "risk", "posteriors", "acceptance", "tokens")

@@ -19,7 +19,7 @@ from langchain_reasc import Measure, ReASCRunnable, calibrate
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.models.token_text import recorded_pieces, tokens_of_calls
-from langchain_reasc.pools.record import record_pool
+from langchain_reasc.pools import record_pool
 
 MEAN = Measure("token_logprob", "mean")
 

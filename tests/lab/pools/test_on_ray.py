@@ -11,17 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_reasc_lab.pools.ray_workers import LOCAL, RayWorkers, ray_cluster
+from pools.ray_processes import workers
+from pools.synthetic import Guesser, content, labelled
 
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
-from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.asking import Asking
-from langchain_reasc.pools.on_ray import RayWorkers
-from langchain_reasc.pools.ray_cluster import LOCAL, ray_cluster
-from langchain_reasc.pools.record import record_pool
-from pools.ray_processes import workers
-from pools.synthetic import Guesser, content, labelled
+from langchain_reasc.pools import QuestionSampler, read_pool, record_pool
 
 pytestmark = [
     pytest.mark.slow,  # a cluster's start
@@ -81,7 +78,7 @@ def test_it_is_the_pool_that_one_machine_records(tmp_path: Path) -> None:
 def test_a_killed_worker_costs_nothing_that_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("langchain_reasc.pools.on_ray._BLOCKS", len(QUESTIONS) // size)
+    monkeypatch.setattr("langchain_reasc_lab.pools.ray_workers._BLOCKS", len(QUESTIONS) // size)
     killed: list[int] = []
 
     def kill(done: int, questions: int) -> None:
@@ -144,7 +141,7 @@ def test_a_key_is_taken_from_the_environment_of_the_worker_and_not_sent(monkeypa
     monkeypatch.setenv("A_KEY", "sk-secret")
     make = partial(open_model, "m", urls=["http://a:1"], key_variable="A_KEY")
     with make() as model:
-        packed = RayWorkers(make_model=make)._packed(Asking(model, Template(), 1))
+        packed = RayWorkers(make_model=make)._packed(QuestionSampler(model, Template(), 1))
     assert b"sk-secret" not in packed
     monkeypatch.setenv("A_KEY", "sk-of-the-worker")
     assert pickle.loads(packed)().model.openai_api_key.get_secret_value() == "sk-of-the-worker"

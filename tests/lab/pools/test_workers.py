@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 from cli.test_commands import reasc
 from langchain_core.messages import AIMessage
+from langchain_reasc_lab.pools.ray_workers import RayWorkers, ray_cluster
+from pools.synthetic import Guesser, labelled, write_lines
 
 from langchain_reasc import exceptions
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.data.template import Template
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
-from langchain_reasc.pools.asking import Answered, Asked, Asking
-from langchain_reasc.pools.on_ray import RayWorkers
-from langchain_reasc.pools.ray_cluster import ray_cluster
-from langchain_reasc.pools.record import record_pool
-from pools.synthetic import Guesser, labelled, write_lines
+from langchain_reasc.pools import DrawnQuestion, PendingQuestion, QuestionSampler, record_pool
 
 QUESTION = LabelledQuestion("q0", "Ada has 3 pens and 4 cups. How many things has Ada?", "7", ("seven",))
 
@@ -31,13 +29,13 @@ def again(one: Any) -> Any:
 def test_what_is_asked_of_a_local_model() -> None:
     backend = pytest.importorskip("langchain_reasc_llama_cpp")
     with backend.ChatLlamaCpp(seed=7, max_tokens=24, n_parallel=2) as model:
-        asking = Asking(model, Template().after("Be brief."), 2, "boxed")
-        here = asking(Asked(QUESTION))
+        asking = QuestionSampler(model, Template().after("Be brief."), 2, "boxed")
+        here = asking(PendingQuestion(QUESTION))
         copy = again(asking)
         with copy.model:
-            there = copy(Asked(QUESTION))
+            there = copy(PendingQuestion(QUESTION))
     assert copy.model is not model and (copy.prompt, copy.samples, copy.answer) == (asking.prompt, 2, "boxed")
-    assert isinstance(here, Answered) and isinstance(there, Answered)
+    assert isinstance(here, DrawnQuestion) and isinstance(there, DrawnQuestion)
     assert [one.message.text for one in there.responses] == [one.message.text for one in here.responses]
 
 
@@ -47,18 +45,18 @@ def test_what_is_asked_of_servers() -> None:
     model = backend.ChatOpenAICompatible(
         base_url=["http://a:1", "http://b:2"], model="m", preset="vllm", top_k=3, seed=5, retry=retry, api_key="sk-mine"
     )
-    copy = again(Asking(model, Template(), 4)).model
+    copy = again(QuestionSampler(model, Template(), 4)).model
     names = ("base_urls", "model_name", "preset", "top_k", "seed", "retry", "openai_api_key")
     assert [getattr(copy, name) for name in names] == [getattr(model, name) for name in names]
 
 
 def test_what_is_answered() -> None:
-    answered = Asking(Guesser(), Template(), 3)(Asked(QUESTION, held=1))
-    assert isinstance(answered, Answered) and len(answered.responses) == 2
+    answered = QuestionSampler(Guesser(), Template(), 3)(PendingQuestion(QUESTION, held=1))
+    assert isinstance(answered, DrawnQuestion) and len(answered.responses) == 2
     copy = again(answered)
     assert copy.question == QUESTION
     for one, other in zip(copy.responses, answered.responses, strict=True):
-        assert (one.columns, one.message, one.info) == (other.columns, other.message, other.info)
+        assert (one.response, one.message, one.info) == (other.response, other.message, other.info)
         assert one.reading.spans == other.reading.spans and one.reading.signals.keys() == other.reading.signals.keys()
         for name, values in other.reading.signals.items():
             np.testing.assert_array_equal(one.reading.signals[name], values)

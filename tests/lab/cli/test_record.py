@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.interrupted import held, interrupted
+from cli.test_commands import reasc
+from langchain_reasc_lab.cli.budget import Budget
+from langchain_reasc_lab.pools.costs import duration
 from pools.synthetic import write_lines
 from typer.testing import Result
 
-from cli.interrupted import held, interrupted
-from cli.test_commands import reasc
-from langchain_reasc.cli.cost_lines import duration
-from langchain_reasc.cli.costs import Costs, Limits
+from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.bill import Bill
-from langchain_reasc.pools.store import PoolStore
+from langchain_reasc.pools import DrawnQuestion, DrawnResponse, Message, PoolResponse, PoolStore, read_pool
 
 PRICES = '{"currency": "EUR", "models": {"scripted-1": {"input": 1000, "output": 10000, "cached": 100}}}'
 
@@ -133,21 +132,23 @@ def test_questions_in_flight_are_recorded_when_the_limit_is_reached(data: Path) 
     assert f"Drawn      {2 * kept} responses in " in told, "all that was paid for is there"
 
 
-def test_what_asks_elsewhere_is_ended_at_the_limit() -> None:
-    costs, given = Costs(None, Limits(tokens=25)), []
+def test_workers_elsewhere_are_ended_at_the_limit() -> None:
+    budget, given = Budget(max_tokens=25), []
+    question = LabelledQuestion("q", "?", "5")
+    drawn = DrawnQuestion(question, [DrawnResponse(PoolResponse("5", 10, prompt_tokens=0), Message(), None, None)])
 
-    def elsewhere(asked: Any, asking: Any) -> Generator[Any, None, None]:
+    def elsewhere(pending: Any, sampler: Any) -> Generator[Any, None, None]:
         try:
-            yield from asked
+            yield from pending
         finally:
             given.append("closed")
 
-    for one in costs.workers(1, elsewhere)(["a", "b", "c", "d"], None):  # type: ignore[arg-type, list-item]
+    for one in budget.limited(1, elsewhere)(["a", "b", "c", "d"], None):  # type: ignore[arg-type, list-item]
         given.append(one)  # type: ignore[arg-type]
-        costs.tally.add(str(one), Bill(responses=1, completion=10))
+        budget.add(drawn)
     assert given == ["a", "b", "c", "closed"]
     with pytest.raises(ConfigurationError, match="allows 25 tokens, and 30 tokens are spent"):
-        costs.check()
+        budget.check()
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage
-from pools.synthetic import Guesser, labelled, question, response, stored, write_lines, write_pool
 
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, vote_of
 from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ReASC
-from langchain_reasc.pools import read_pool
-from langchain_reasc.pools.extraction import kept_of, message_of
-from langchain_reasc.pools.record import record_pool
-from langchain_reasc.pools.store import PoolStore
+from langchain_reasc.pools import PoolStore, message_of, read_pool, record_pool, stored_message
+from pools.synthetic import Guesser, labelled, question, response, write_lines
 
 QUESTIONS = labelled(4)
 OTHERS = [replace(question, reference="5") for question in QUESTIONS[:2]] + QUESTIONS[2:]
@@ -108,15 +105,6 @@ def test_a_pattern_that_takes_too_long_ends_soon(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 60
 
 
-def test_a_pool_that_names_no_version_is_taken_as_it_stands(tmp_path: Path) -> None:
-    path = tmp_path / "p.sqlite"
-    record_pool(Guesser(), QUESTIONS, path, samples=2)
-    _aged(path, extraction_version=None)
-    read = read_pool(path)
-    assert {one.answer for held in read.questions for one in held.responses} == {"0"}
-    assert "does not say by which version of the extraction rules" in read.notes[0]
-
-
 def test_without_its_text_a_response_of_another_version_is_refused(tmp_path: Path) -> None:
     line = question("a", response("7", text="so 7", finish_reason="stop"), response("7"))
     path = write_lines(tmp_path / "p.jsonl", {"metadata": {"answer": "auto", "extraction_version": 1}}, line)
@@ -181,7 +169,7 @@ BROKEN = {"name": "add", "args": "{", "id": "c2", "error": None, "type": "invali
     ],
 )
 def test_a_vote_is_the_same_when_it_is_read_from_the_pool(message: AIMessage) -> None:
-    reason, kept = kept_of(message)
+    reason, kept = stored_message(message)
     again = message_of(replace(kept, beside=json.loads(json.dumps(kept.beside))), reason)
     assert again is not None
     assert vote_of(again, extractor()) == vote_of(message, extractor())
@@ -207,17 +195,3 @@ def test_the_gate_does_not_accept_a_recorded_response_that_was_cut_off(tmp_path:
     [[cut_off, whole]] = PoolScores(read_pool(write_lines(tmp_path / "p.jsonl", line))).responses("recorded")
     rule = ReASC(Standardizer(0.0, 10.0), gate=1.0)
     assert (rule([cut_off]).reason, rule([whole]).reason) == (None, "gate")
-
-
-def test_the_reader_is_told_by_what_a_pool_was_graded(tmp_path: Path) -> None:
-    path = stored(write_pool(tmp_path / "p.jsonl", questions=3, samples=2))
-    PoolStore.open(path).set_about({"grader": "numeric"})
-    PoolStore.open(path).set_verdicts("q0", [True, False])
-    [told] = [note for note in read_pool(path).notes if "graded by" in note]
-    assert told == (
-        f"{path.name} was graded by numeric, but 4 responses were recorded since and are compared with their labels; "
-        "`reasc grade` grades them alike"
-    )
-    for name in ("q1", "q2"):
-        PoolStore.open(path).set_verdicts(name, [True, False])
-    assert f"{path.name} was graded by numeric" in read_pool(path).notes

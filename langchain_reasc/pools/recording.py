@@ -1,0 +1,388 @@
+"""Recording a pool: n responses to each question, resumable after a kill.
+
+A pool that is there is brought up to date first: responses are graded again where labels have changed, and answers are
+found again in the stored texts where the extractor or its rules have.
+"""
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.runnables import Runnable
+
+from langchain_reasc._version import __version__
+from langchain_reasc.answers import EXTRACTION_VERSION, AnswerSpec, extractor, normalize
+from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data.template import Template
+from langchain_reasc.exceptions import (
+    ConfidenceError,
+    ConfigurationError,
+    ContextOverflowError,
+    LogprobsUnavailable,
+    PoolError,
+)
+from langchain_reasc.method.confidence import SPAN_SCORES, Measure, Spans
+from langchain_reasc.models.logprobs import SignalReading
+from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.pools.drawing import (
+    DrawnQuestion,
+    DrawnResponse,
+    PendingQuestion,
+    Prompts,
+    QuestionSampler,
+    sample_questions,
+)
+from langchain_reasc.pools.pool import Pool
+from langchain_reasc.pools.reading import read_pool, read_ungraded, votes_again
+from langchain_reasc.pools.store import PoolQuestion, PoolStore, storable
+
+__all__ = ["Recording", "Workers", "model_limit", "record_pool", "settings_of"]
+
+Workers = Callable[
+    [Sequence[PendingQuestion], QuestionSampler], Iterable[tuple[PendingQuestion, DrawnQuestion | ContextOverflowError]]
+]
+"""What runs the sampler on the pending questions, here or on other machines, and yields what is drawn in any order."""
+
+_RULES: Final = ("answer", "extraction_version")
+_OTHER_FORMATS: Final = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".txt")
+
+
+def record_pool(
+    model: Runnable[LanguageModelInput, Any],
+    questions: Sequence[LabelledQuestion],
+    path: str | os.PathLike[str],
+    *,
+    samples: int = 16,
+    answer: AnswerSpec = "auto",
+    system: str | None = None,
+    template: Template | Prompts | None = None,
+    measure: Measure | None = None,
+    concurrency: int = 1,
+    workers: Workers | None = None,
+    on_question: Callable[[int, int], None] | None = None,
+    on_drawn: Callable[[DrawnQuestion], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> Pool:
+    """Record responses to each question, adding to what the pool already holds.
+
+    Each question is on disk before the next one is written: a kill loses at most the questions in flight, and the same
+    call goes on from there. A sample that failed is drawn once more. A question with fewer responses than ``samples``
+    gets the others alone, with the seeds they would have had. What the pool holds is graded again where labels have
+    changed, and its answers are found again where ``answer`` or the rules behind it have.
+
+    Args:
+        model: a chat model; a local one is given all samples of a question at once.
+        questions: those to record, with reference answers. One that does not fit the model's context is left out, with
+            a notice.
+        path: the pool, an SQLite file; see :mod:`.store`.
+        samples: responses per question.
+        answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. It is called a few
+            times for each, see :func:`langchain_reasc.answers.places_of`.
+        system: a system message in front of each question.
+        template: the rest of the prompt around each question, such as worked examples; or the whole prompt of each.
+        measure: makes the recorded ``score``; None for the paper's.
+        concurrency: questions in flight at once. Several use a server better. The pool then has them in the order they
+            were complete, and a model in this process gives the same responses to the last bit only one after the
+            other.
+        workers: draws the responses where this process does not.
+        on_question: called with (questions complete, questions) at the start and after each.
+        on_drawn: called before that with what was drawn.
+        on_notice: called with what the user should know: labels that changed, questions that were left out, responses
+            without an answer.
+
+    Returns:
+        The whole pool, questions of earlier calls included.
+
+    Raises:
+        PoolError: the pool there was recorded from another model, prompt or seed, holds other questions, is not an
+            SQLite pool, or cannot be written.
+        SamplingError: the model failed; what was complete is kept, and so is what was in flight beside it.
+        ContextOverflowError: no question fits the model's context.
+        ConfigurationError: ``samples`` or ``concurrency`` is below 1, template and system message do not go together,
+            or ``answer`` is free text, whose meanings a pool cannot compare.
+    """
+    target, notify = Path(path), on_notice or (lambda notice: None)
+    given, extract = template or Template(), extractor(answer)
+    prompt = given.after(system) if isinstance(given, Template) else given
+    if extract.equivalence:
+        raise ConfigurationError(
+            f"a pool's answers are compared by their spelling, and {extract.name} compares meanings: calibrate with "
+            "langchain_reasc.calibrate(), which takes it"
+        )
+    for name, value in (("samples", samples), ("concurrency", concurrency)):
+        if value < 1:
+            raise ConfigurationError(f"{name} must be 1 or more, got {value}")
+    measure = measure or Measure()
+    metadata = {
+        **_provenance(PreparedModel.of(model, logprobs=True), prompt),
+        "answer": answer if isinstance(answer, str) else {"function": extract.name},
+        "system": system,
+        "template": [list(turn) for turn in template.fixed] if isinstance(template, Template) else None,
+        "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},
+    }
+    recording = Recording(_opened(target, metadata, questions, notify), metadata, measure)
+    held = recording.store.ids()
+    pending = [PendingQuestion(one, held.get(one.id, 0)) for one in questions if held.get(one.id, 0) < samples]
+    if on_question:
+        on_question(len(questions) - len(pending), len(questions))
+    too_long: list[ContextOverflowError] = []
+    run = workers or partial(sample_questions, concurrency=concurrency)
+    each = run(pending, QuestionSampler(model, prompt, samples, answer))
+    try:
+        for at, ((question, _), drawn) in enumerate(each, start=len(questions) - len(pending) + 1):
+            if isinstance(drawn, ContextOverflowError):
+                too_long.append(drawn)
+                notify(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {drawn}")
+            else:
+                recording.add(drawn)
+                if on_drawn:
+                    on_drawn(drawn)
+            if on_question:
+                on_question(at, len(questions))
+    finally:
+        if isinstance(each, Generator):
+            each.close()  # an interruption ends the workers
+    if too_long and not recording.store.ids():
+        raise ContextOverflowError(f"none of the {len(questions)} questions fits the model's context: {too_long[0]}")
+    pool = read_pool(target)
+    if too_long:
+        notify(f"{len(too_long)} of {len(questions)} questions do not fit the model's context and were left out")
+    if notice := _unanswered(pool, {question.id for question in questions}):
+        notify(notice)
+    return pool
+
+
+class Recording:
+    """A pool that is being recorded.
+
+    The first question with signals settles which signals are kept, and over how many alternatives or what vocabulary,
+    so that scores can be compared. A response with other ones is kept without signals: one with fewer would take a
+    signal away from the whole pool.
+
+    Args:
+        store: the pool's file.
+        metadata: the metadata of the recording.
+        measure: makes the recorded scores.
+    """
+
+    def __init__(self, store: PoolStore, metadata: Mapping[str, Any], measure: Measure) -> None:
+        self.store = store
+        self._metadata, self._measure = metadata, measure
+        self._held = store.ids()
+        about = store.about() if self._held else {}
+        self._failed = dict(about.get("failed") or {"samples": 0, "tokens": 0})
+        self._begun, self._info = bool(about), about.get("signals_info")
+        self._settled: SignalReading | None = None
+
+    def add(self, drawn: DrawnQuestion) -> None:
+        """Write a question with its responses, or more responses to it; it is then on disk.
+
+        Raises:
+            PoolError: the pool was begun with signals made of something else, another process records into it, or it
+                cannot be written.
+        """
+        if self._settled is None:
+            self._settle(drawn.responses)
+        readings = [one.reading if self._is_comparable(one.reading) else None for one in drawn.responses]
+        readings = [one or SignalReading({}) for one in readings]
+        responses = tuple(
+            replace(one.response, score=self._score(reading), **reading.spans._asdict())
+            for one, reading in zip(drawn.responses, readings, strict=True)
+        )
+        about: dict[str, Any] = {} if self._begun else dict(self._metadata)
+        if self._info is not None:
+            about["signals_info"] = self._info
+        if drawn.failed:
+            self._failed["samples"] += drawn.failed
+            self._failed["tokens"] += drawn.failed_tokens
+            about["failed"] = self._failed
+        id, held = drawn.question.id, self._held.get(drawn.question.id, 0)
+        question = PoolQuestion(id, drawn.question.references, responses, drawn.question.input)
+        messages, signals = [one.message for one in drawn.responses], [one.signals for one in readings]
+        with self.store.transaction():
+            self.store.set_about(about)
+            self.store.add(question, messages, signals, behind=held)
+        self._held[id] = held + len(responses)
+        self._begun = True
+
+    def _settle(self, responses: Sequence[DrawnResponse]) -> None:
+        carrying = [(one.reading, one.info) for one in responses if one.reading]
+        if not carrying:
+            return
+        settled, info = max(carrying, key=lambda pair: (len(pair[0].signals), len(pair[0].k)))  # the first such
+        made_of = dict(settled.k) if info is None else dict(info)
+        for name, then in (self._info or {}).items():
+            if made_of.get(name, then) != then:
+                raise PoolError(
+                    f"{self.store.path} was recorded with {name} {then!r} behind its signals, now it is "
+                    f"{made_of[name]!r}; record into another file, or delete this one"
+                )
+        self._settled, self._info = settled, self._info or made_of
+
+    def _is_comparable(self, reading: SignalReading | None) -> bool:
+        if reading is None or self._settled is None or not self._settled.signals.keys() <= reading.signals.keys():
+            return False
+        then, now = ({**one.k, "V": one.vocabulary_size} for one in (self._settled, reading))
+        return all(now[name] == then.get(name) for name in now if None not in (now[name], then.get(name)))
+
+    def _score(self, reading: SignalReading) -> float | None:
+        try:
+            return self._measure(reading.signals, reading.spans)
+        except (LogprobsUnavailable, ConfidenceError):
+            return None
+
+
+def settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what two recordings must have in common to be one pool: not the answers, which can be found again."""
+    fingerprint = metadata.get("fingerprint")
+    known = fingerprint if isinstance(fingerprint, dict) else {"fingerprint": fingerprint}
+    own = {name: metadata.get(name) for name in ("seed", "system", "template", "max_tokens")}
+    return own | {name: value for name, value in known.items() if name != "answer"}
+
+
+def model_limit(model: PreparedModel) -> int | None:
+    """Return how many tokens a response of the model may have; None where that is not set."""
+    names = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict")
+    given = (model.kwargs.get(name, getattr(model.model, name, None)) for name in names)
+    return next((value for value in given if isinstance(value, int) and value > 0), None)
+
+
+def _provenance(source: PreparedModel, prompt: Prompts) -> dict[str, Any]:
+    """Return what a pool's responses came from, and when."""
+    fingerprint = source.fingerprint(prompt.messages(""), prompt=prompt.fixed)
+    return {
+        "library_version": __version__,
+        "extraction_version": EXTRACTION_VERSION,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "fingerprint": fingerprint.model_dump(mode="json", exclude_none=True),
+        "seed": getattr(source.model, "seed", None),
+        "parameters": getattr(source.model, "parameter_count", None),
+        "max_tokens": model_limit(source),
+    }
+
+
+def _unanswered(pool: Pool, asked: set[str]) -> str | None:
+    """Return a notice where responses to the questions have no answer."""
+    responses = [response for question in pool.questions if question.id in asked for response in question.responses]
+    without = [response for response in responses if response.answer is None]
+    if not without:
+        return None
+    cut_off = sum(response.cut_off for response in without)
+    return (
+        f"{len(without)} of {len(responses)} responses have no answer ({cut_off} of them were cut off); "
+        "answer=... says where it is, max_tokens=... how long a response may be"
+    )
+
+
+def _opened(
+    target: Path, metadata: Mapping[str, Any], questions: Sequence[LabelledQuestion], notify: Callable[[str], None]
+) -> PoolStore:
+    """Create a pool, or open the one that is there and bring it up to date."""
+    if target.exists() and not target.is_file():
+        raise PoolError(f"{target} is not a file, so no pool can be written there; name another one")
+    if not target.exists() and target.suffix.lower() in _OTHER_FORMATS:
+        raise PoolError(f"a pool is an SQLite file, which {target.name} does not look like: name it *.sqlite")
+    for question in questions:
+        if storable(question.id) != question.id:
+            raise PoolError(f"id {question.id!r} has half a character in it, which no file can hold; correct it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    store = PoolStore.create(target)
+    if store.ids():
+        pool = read_ungraded(target)
+        then, now = settings_of(pool.metadata), settings_of(metadata)
+        for name, value in now.items():
+            if then.get(name) != value:
+                raise PoolError(
+                    f"{target} was recorded with {name} {then.get(name)!r}, now it is {value!r}; record into another "
+                    "file, or delete this one"
+                )
+        _check_questions(pool, questions)
+        _update(replace(pool, stores=(store,)), store, metadata, questions, notify)
+    return store
+
+
+def _check_questions(pool: Pool, questions: Sequence[LabelledQuestion]) -> None:
+    asked = {question.id: question.input for question in questions}
+    for held in pool.questions:
+        if asked.get(held.id, held.input) != held.input:
+            raise PoolError(
+                f"{pool.path} holds another question with id {held.id!r} ({held.input!r:.60}); record into another file"
+            )
+    names = {held.id for held in pool.questions}
+    renamed = {held.input: held.id for held in pool.questions if held.id not in asked}
+    for question in questions:
+        if question.id not in names and question.input in renamed:
+            raise PoolError(
+                f"{pool.path} holds the question {question.input!r:.60} as {renamed[question.input]!r}, now its id is "
+                f"{question.id!r}; it would be paid for a second time. Give the questions the ids that the pool has, "
+                "or record into another file"
+            )
+
+
+def _update(
+    pool: Pool,
+    store: PoolStore,
+    metadata: Mapping[str, Any],
+    questions: Sequence[LabelledQuestion],
+    notify: Callable[[str], None],
+) -> None:
+    """Write the labels and answers of today into a pool, where they have changed since it was recorded."""
+    labels = {question.id: question.references for question in questions}
+    relabelled = {
+        held.id: labels[held.id]
+        for held in pool.questions
+        if held.id in labels and set(map(normalize, labels[held.id])) != set(map(normalize, held.references))
+    }
+    then, now = ({name: rules.get(name) for name in _RULES} for rules in (pool.metadata, metadata))
+    if not relabelled and then == now:
+        return
+    changed = 0
+    with store.transaction():
+        for id, references in relabelled.items():
+            store.set_references(id, references)
+        for held, found in _answers_again(pool, then, now) if then != now else ():
+            store.set_responses(held.id, found)
+            changed += sum(one.answer != other["answer"] for one, other in zip(held.responses, found, strict=True))
+        store.set_about({name: metadata[name] for name in (*_RULES, "fingerprint")})
+    if relabelled:
+        notify(f"{len(relabelled)} labels have changed since {pool.path} was recorded; its responses are graded anew")
+    if pool.metadata.get("grader"):
+        notify(f"verdicts of {pool.metadata['grader']!r} in {pool.path} were dropped with them: `reasc grade` it again")
+    if then != now:
+        notify(
+            f"the answers in {pool.path} were found by {_in_words(then)}, now they are by {_in_words(now)}: "
+            f"looked for again in the stored text, {changed} changed"
+        )
+        if any(response.spans != Spans() for response in pool.responses):
+            notify(f"which tokens of {pool.path} spell those answers is not known: record anew for a score of them")
+
+
+def _answers_again(
+    pool: Pool, then: Mapping[str, Any], now: Mapping[str, Any]
+) -> Iterator[tuple[PoolQuestion, list[dict[str, Any]]]]:
+    """Yield each question with the columns to write of each response."""
+    if not isinstance(now["answer"], str):
+        raise PoolError(
+            f"the answers in {pool.path} were found by {_in_words(then)}, now they are to be found by "
+            f"{_in_words(now)}. A function may look at more of a response than is stored: record into another file"
+        )
+    extract = extractor(now["answer"])
+    for question in pool.questions:
+        try:
+            votes = votes_again(pool, question, extract)
+        except PoolError as error:
+            raise PoolError(f"{pool.path}: {error}; record into another file") from None
+        # Spans were those of the answer found before, and so were verdicts.
+        dropped = dict.fromkeys((*SPAN_SCORES, "correct"))
+        yield question, [{"answer": one.answer, "cut_off": one.cut_off, **dropped} for one in votes]
+
+
+def _in_words(rules: Mapping[str, Any]) -> str:
+    spec, version = rules["answer"], rules["extraction_version"]
+    how = repr(spec) if isinstance(spec, str) else f"the function {dict(spec or {}).get('function')!r}"
+    return f"{how} (rules of {'an unknown version' if version is None else f'version {version}'})"

@@ -1,0 +1,163 @@
+"""Pools as JSON Lines: what is imported, what is tolerated, what is refused, and the signals beside them."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_reasc_lab.pools.json_lines import read_json_lines, signals_in, signals_path
+from langchain_reasc_lab.pools.merging import new_pool
+from pools.synthetic import append_signals, json_lines, question, response
+
+from langchain_reasc.exceptions import PoolError
+from langchain_reasc.pools import Message, Pool, read_pool
+
+GOOD = question("a", response("7"))
+
+
+def imported(lines: Path) -> tuple[Pool, list[str]]:
+    out = lines.with_suffix(".sqlite")
+    out.unlink(missing_ok=True)
+    with new_pool(out) as made:
+        notes = read_json_lines(lines, made)
+    return read_pool(out), notes
+
+
+def test_everything_is_imported(tmp_path: Path) -> None:
+    beside = {"tool_calls": [{"name": "f", "args": {}, "id": "1"}]}
+    columns = response("7", 12, score=1.5, prompt_tokens=9, finish_reason="length", cut_off=True, correct=True)
+    columns |= {"answer_span": (10, 12), "last_step": (3, 10), "seconds": 0.5}
+    line = question("a", columns | {"text": "so 7", "message": beside, "logits": [1]}) | {"input": "3 + 4?", "topic": 1}
+    pool, notes = imported(json_lines(tmp_path / "p.jsonl", {"metadata": {"model": "m"}}, "", line))
+    assert (pool.metadata, notes) == ({"model": "m"}, [])
+    [held] = pool.questions
+    assert (held.id, held.input, held.reference) == ("a", "3 + 4?", "7")
+    assert {name: getattr(held.responses[0], name) for name in columns} == columns
+    assert pool.messages("a") == [Message("so 7", beside)]
+
+
+@pytest.mark.parametrize("end", [b'{"id": "b", "respo', '{"id": "é'.encode()[:-1]])
+def test_the_line_a_kill_cut_off_is_left_out_and_reported(tmp_path: Path, end: bytes) -> None:
+    path = json_lines(tmp_path / "p.jsonl", GOOD)
+    path.write_bytes(path.read_bytes() + end)
+    pool, [note] = imported(path)
+    assert [held.id for held in pool.questions] == ["a"] and "cut off" in note
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["", " "], "holds no question"),
+        ([{"metadata": {}}], "holds no question"),
+        ([{"metadata": 3}, GOOD], "line 1: metadata must be a JSON object, got 3"),
+        (["{not json", GOOD], "line 1 is not valid JSON"),
+        (["What is 1 + 1?", "What is 2 + 2?"], "if it holds questions, `reasc record` makes a pool of them"),
+        ([{"id": "a", "question": "1 + 1?", "answer": "2"}], "responses is missing; `reasc record` makes a pool of"),
+        ([GOOD, "[1, 2]"], "line 2: a question is a JSON object"),
+        ([GOOD, GOOD], "line 2: id 'a' appears a second time"),
+        ([GOOD | {"id": None}], "line 1: id: Input should be a valid string, got None"),
+        ([{k: v for k, v in GOOD.items() if k != "id"}], "line 1: id is missing"),
+        ([{k: v for k, v in GOOD.items() if k != "reference"}], "line 1: reference is missing"),
+        ([question("a")], "line 1: responses is empty"),
+        ([question("a", {"completion_tokens": 3})], "responses[0].answer is missing; write null"),
+        ([question("a", {"answer": "7"})], "responses[0].completion_tokens is missing"),
+        ([question("a", response("7"), response("7", -1))], "responses[1].completion_tokens: Input should be greater"),
+        ([question("a", response("7", score="high"))], "responses[0].score: Input should be a valid number"),
+        ([question("a", response("7", score=float("nan")))], "responses[0].score: Input should be a finite number"),
+        ([question("a", response("7", correct="perhaps"))], "responses[0].correct: Input should be a valid boolean"),
+        ([GOOD, json.dumps(GOOD)[:-9], GOOD], "line 2 is not valid JSON: Invalid control"),
+        ([question("a", response("7", 10**30))], "line 1: responses[0].completion_tokens: "),
+        ([question("a", response("7", seconds="long"))], "line 1: responses[0].seconds: "),
+        ([GOOD | {"id": "half \ud83d"}], r"line 1: id 'half \ud83d' has half a character in it"),
+        (["[" * 100_000], "line 1 is not JSON that can be read: it is nested more than 100 levels deep"),
+        (['{"id": ' + "1" * 5000 + "}"], "line 1 is not JSON that can be read: it holds an integer of thousands"),
+        (None, "line 1 is not UTF-8"),
+    ],
+)
+def test_malformed_lines_are_refused_with_line_and_field(tmp_path: Path, lines: list[Any] | None, says: str) -> None:
+    path = json_lines(tmp_path / "p.jsonl", *(lines or ()))
+    if lines is None:
+        path.write_bytes(b'{"id": "caf\xe9"}\n')
+    with pytest.raises(PoolError) as refused:
+        imported(path)
+    assert says in str(refused.value) and "p.jsonl" in str(refused.value)
+    assert [one.name for one in tmp_path.iterdir()] == ["p.jsonl"]
+
+
+def drawn(rng: np.random.Generator) -> list[dict[str, np.ndarray]]:
+    """Signals of two responses."""
+    return [{name: rng.normal(size=size) for name in ("top_k", "neg_entropy")} for size in (4, 2)]
+
+
+def test_signals_come_back_per_response_and_one_without_any_has_none(tmp_path: Path) -> None:
+    path, written = tmp_path / "p.signals.gz", drawn(np.random.default_rng(0))
+    append_signals(path, "q0", [written[0], {}, written[1]])
+    [(_, [first, without, last])] = signals_in(path)
+    assert without == {}
+    for held, expected in zip((first, last), written, strict=True):
+        assert list(held) == ["top_k", "neg_entropy"]
+        for name, values in expected.items():
+            np.testing.assert_array_equal(held[name], values.astype(np.float32))
+
+
+def test_a_cut_at_any_byte_loses_only_what_follows(tmp_path: Path) -> None:
+    path = tmp_path / "p.signals.gz"
+    ends = []
+    for number in range(3):
+        append_signals(path, f"q{number}", [{"top_k": np.arange(number + 1.0)}])
+        ends.append(path.stat().st_size)
+    whole = path.read_bytes()
+    for cut in range(len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        found = [(id, one["top_k"].tolist()) for id, [one] in signals_in(path)]
+        assert found == [(f"q{number}", list(range(number + 1))) for number in range(len(found))]
+        assert len(found) >= sum(end <= cut for end in ends)
+
+
+def test_damage_before_the_end_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "p.signals.gz"
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        append_signals(path, f"q{number}", drawn(rng))
+    data = bytearray(path.read_bytes())
+    data[40] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(PoolError, match="is damaged"):
+        list(signals_in(path))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"[]\n", "member 1 is not a line of token signals"),
+        (b'{"id": "a", "lengths": [1], "signals": {"top_k": "?"}}\n', "member 1 is not a line of token signals"),
+        (b'{"id": "a", "lengths": [2], "signals": {"top_k": "AAAAAA=="}}\n', "has 1 values for 2 tokens"),
+    ],
+)
+def test_what_is_no_line_of_signals_is_refused(tmp_path: Path, line: bytes, says: str) -> None:
+    path = tmp_path / "p.signals.gz"
+    path.write_bytes(gzip.compress(line))
+    with pytest.raises(PoolError, match=says):
+        list(signals_in(path))
+
+
+def test_signals_beside_another_pool_are_refused(tmp_path: Path) -> None:
+    path = json_lines(tmp_path / "p.jsonl", question("a", response("7"), response("7")))
+    append_signals(signals_path(path), "a", [{"top_k": [1.0]}])
+    with pytest.raises(PoolError, match="1 responses for question 'a', the pool has 2"):
+        imported(path)
+    signals_path(path).unlink()
+    append_signals(signals_path(path), "a", [{"top_k": [1.0]}] * 2)
+    json_lines(path, question("a", response("7"), response("7")), question("b", response("7")))
+    with pytest.raises(PoolError, match="no token signals for question 'b'"):
+        imported(path)
+
+
+def test_of_two_members_with_one_id_the_later_counts(tmp_path: Path) -> None:
+    path = json_lines(tmp_path / "p.jsonl", question("a", response("7")))
+    append_signals(signals_path(path), "a", [{"top_k": [1.0]}])
+    append_signals(signals_path(path), "a", [{"top_k": [2.0]}])
+    signals = imported(path)[0].signals
+    assert signals is not None and signals.of("a")[0]["top_k"].tolist() == [2.0]
