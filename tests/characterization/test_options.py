@@ -1,0 +1,215 @@
+"""Options: what is refused and how, and that copies, pickles, assignments and configurations decide alike."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+
+import langchain_reasc as lr
+from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
+
+from .conftest import Runner
+from .fakes import Reply, Runs, Scripted, raised, said, saying
+from .setting import ONE, TIES, book, booking, calibration
+
+Golden = Callable[..., None]
+WRONG: dict[str, Any] = {
+    "model": 3,
+    "calibration": 3,
+    "rule": "asc",
+    "max_samples": 0,
+    "concurrency": 0,
+    "confidence": 0.5,
+    "on_missing_confidence": "guess",
+    "sample_timeout": 0,
+    "timeout": -1,
+    "allow_fingerprint_mismatch": "perhaps",
+    "measure": "top_k",
+    "online_state": "state.json",
+    "audit": 1.5,
+    "calibrator": 3,
+    "answer": "vibes",
+    "tool_votes": 3,
+    "fixed_prompt": object(),
+    "safeguard": "none",
+    "on_undecided": "guess",
+    "abstain_below": 0.9,
+    "token_budget": 0,
+    "time_budget": 0,
+    "ask_confidence": "perhaps",
+    "max_sample": 3,
+}
+TOGETHER: dict[str, dict[str, Any]] = {
+    "rule and online": {"rule": lr.ASC(), "calibration": "online"},
+    "measure alone": {"measure": lr.Measure()},
+    "a rule without scores": {"rule": lr.ReASC(calibration().rule(safeguard="paper").statistics)},  # type: ignore[attr-defined]
+    "abstain below nothing": {"abstain_below": 0.5, "calibration": calibration()},
+    "mixture of what is not given": {"calibration": "mixture", "measure": lr.Measure("verbalized", "mean")},
+    "no such file": {"calibration": "nowhere.json"},
+}
+
+
+def described(face: type[Any], options: dict[str, Any]) -> Any:
+    lines = raised(lambda: face(**{"model": saying("1"), **options}))
+    return [line.split(" at 0x")[0] for line in lines] if isinstance(lines, list) else "accepted"
+
+
+@pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC])
+def test_wrong_options(face: type[Any], golden: Golden) -> None:
+    """Each option with a wrong value, when it is made and when it is assigned, which changes nothing."""
+    golden({name: described(face, {name: value}) for name, value in WRONG.items()})
+    golden({name: described(face, options) for name, options in TOGETHER.items()}, "together")
+    made = face(model=saying("1"))
+    before = {name: getattr(made, name) for name in type(made).model_fields}
+    for name, value in WRONG.items():
+        if described(face, {name: value}) != "accepted":
+            with pytest.raises(ValueError):
+                setattr(made, name, value)
+            with pytest.raises(ValueError):
+                made.model_copy(update={name: value})
+    assert before == {name: getattr(made, name) for name in type(made).model_fields}
+
+
+@pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC, lr.ReASCDecisionModel])
+def test_options_and_defaults(face: type[Any], golden: Golden) -> None:
+    golden({name: repr(field.default) for name, field in sorted(face.model_fields.items()) if not field.exclude})
+
+
+MIDDLEWARE: dict[str, Any] = {
+    "max_run_tokens": {"max_run_tokens": 0},
+    "max_run_seconds": {"max_run_seconds": -1},
+    "max_run_samples": {"max_run_samples": "many"},
+    "read_only": {"read_only": "search"},
+    "when and read_only": {"when": lambda request, first: True, "read_only": ["search"]},
+    "unknown": {"max_run_token": 3},
+    "max_samples": {"max_samples": 0},
+}
+
+
+def test_wrong_options_of_the_middleware(golden: Golden) -> None:
+    golden({name: raised(partial(ReASCMiddleware, **options)) for name, options in MIDDLEWARE.items()})
+
+
+def script(question: str, index: int) -> Reply:
+    return Reply(f"so {'12111211'[index % 8]}", -1.0 - index % 3)
+
+
+def plain(model: Any = None, **options: Any) -> ReASCRunnable:
+    given: dict[str, Any] = {"calibration": calibration(), "safeguard": "paper", "max_samples": 8, "confidence": 0.9}
+    return ReASCRunnable(model=model or Scripted(script=script), **ONE, **(given | options))
+
+
+def changed(name: str, value: Any) -> ReASCRunnable:
+    reasc = plain(**{name: {"max_samples": 2, "confidence": 0.8, "model": saying("5")}[name]})
+    setattr(reasc, name, value)
+    return reasc
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "plain": plain,
+    "pickled": lambda: pickle.loads(pickle.dumps(plain())),
+    "deep copy": lambda: copy.deepcopy(plain()),
+    "copy": lambda: copy.copy(plain()),
+    "model_copy": lambda: plain(max_samples=2).model_copy(update={"max_samples": 8}),
+    "assigned": lambda: changed("max_samples", 8),
+    "assigned confidence": lambda: changed("confidence", 0.9),
+    "assigned model": lambda: changed("model", Scripted(script=script)),
+    "bound": lambda: plain().bind(stop=["END"]),
+    "with config": lambda: plain().with_config(tags=["mine"], max_concurrency=3),
+    "with retry": lambda: plain().with_retry(stop_after_attempt=2),
+    "with fallbacks": lambda: plain(saying(Reply("", error=ValueError("no")))).with_fallbacks([plain()]),
+    "a field": lambda: (
+        plain(max_samples=2)
+        .configurable_fields(max_samples=ConfigurableField("budget"))
+        .with_config(configurable={"budget": 8})
+    ),
+    "a field of the model": lambda: plain(
+        Scripted(script=lambda q, i: Reply("5")).configurable_fields(script=ConfigurableField("script"))
+    ).with_config(configurable={"script": script}),
+    "an alternative model": lambda: plain(
+        saying("5").configurable_alternatives(ConfigurableField("which"), this=Scripted(script=script))
+    ).with_config(configurable={"which": "this"}),
+    "an alternative": lambda: (
+        plain(saying("5"))
+        .configurable_alternatives(ConfigurableField("how"), other=plain())
+        .with_config(configurable={"how": "other"})
+    ),
+    "bound model": lambda: plain(Scripted(script=script).bind(stop=["END"])),
+    "model in a chain": lambda: plain(RunnableLambda(lambda given: given) | Scripted(script=script)),
+    "model with retry": lambda: plain(Scripted(script=script).with_retry()),
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_whatever_it_is_made_of_decides_alike(made: str, run: Runner, golden: Golden) -> None:
+    account = said(run(MADE[made](), "invoke", "q"))["metadata"]["reasc"]
+    assert account == said(plain().invoke("q"))["metadata"]["reasc"]
+    if made == "plain":
+        golden(account)
+
+
+def test_reading_a_pickle_keeps_every_option() -> None:
+    made = plain(on_undecided="abstain", token_budget=90, answer="number")
+    again = pickle.loads(pickle.dumps(made))
+    for name in ("calibration", "max_samples", "confidence", "on_undecided", "token_budget", "answer", "safeguard"):
+        assert getattr(again, name) == getattr(made, name)
+
+
+STEPS = {"weather?": [booking("Rome"), booking("Paris"), booking("Rome")], "": [Reply("it is done")]}
+
+
+def acting(question: str, index: int) -> Reply:
+    replies = STEPS.get(question) or STEPS[""]
+    return replies[min(index, len(replies) - 1)]
+
+
+AGENTS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "chat model": (lambda: ChatReASC(model=Scripted(script=acting), **ONE), {}),
+    "middleware": (lambda: Scripted(script=acting), {}),
+    "read only": (lambda: Scripted(script=acting), {"read_only": ["book"]}),
+    "when": (lambda: Scripted(script=acting), {"when": lambda request, first: "Rome" not in str(first.tool_calls)}),
+    "run budget": (lambda: Scripted(script=acting), {"max_run_samples": 3}),
+    "run tokens": (lambda: Scripted(script=acting), {"max_run_tokens": 20}),
+    "abstaining": (lambda: Scripted(script=acting), {"max_samples": 2, "on_undecided": "abstain"}),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_agents(name: str, run: Runner, golden: Golden) -> None:
+    """The messages of an agent's run, and the tree of its runs."""
+    agents = pytest.importorskip("langchain.agents")
+    model, options = AGENTS[name]
+    middleware = [] if name == "chat model" else [ReASCMiddleware(**(ONE | options))]
+    runs, agent = Runs(), agents.create_agent(model(), tools=[book], middleware=middleware)
+    state = run(agent, "invoke", {"messages": [HumanMessage("weather?")]}, {"callbacks": [runs]})
+    golden([said(one) if isinstance(one, AIMessage) else one.text for one in state["messages"]])
+    golden(runs.tree(), "trace")
+    runs.assert_closed()
+
+
+def test_streams_of_agents(run: Runner, golden: Golden) -> None:
+    agents = pytest.importorskip("langchain.agents")
+    agent = agents.create_agent(Scripted(script=acting), tools=[book], middleware=[ReASCMiddleware(**ONE)])
+    given = {"messages": [HumanMessage("weather?")]}
+    chunks = run(agent, "stream", given, stream_mode="messages")
+    golden([[type(chunk).__name__, chunk.text, len(getattr(chunk, "tool_calls", []))] for chunk, _ in chunks])
+
+
+def test_abstaining_by_a_probability(run: Runner, golden: Golden) -> None:
+    """Labels tell P(correct), and it is compared with abstain_below."""
+    labelled = [(f"q{at}", "1") for at in range(40)]
+
+    def drawn(question: str, index: int) -> Reply:
+        at = int(question[1:])
+        return Reply(f"so {1 if at % 3 else 2 + index % 2}", -2.0 - at % 3 - index % 4 / 10)
+
+    made = lr.calibrate(Scripted(script=drawn), labelled, measure=lr.Measure("top_k", "mean"))
+    for below in (0.2, 0.97):
+        model = saying(*(Reply(f"so {answer}", -2.5) for answer in TIES))
+        reasc = ReASCRunnable(model=model, calibration=made, abstain_below=below, max_samples=6, **ONE)
+        golden(said(run(reasc, "invoke", "q"))["metadata"]["reasc"], str(below))
