@@ -14,9 +14,14 @@ from langchain_reasc_lab.replay.decide_many import Decisions, decide_many
 from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE, ONLINE, SAFEGUARDED
 from langchain_reasc_lab.simulation.pools import Responses
 
-from langchain_reasc.calibration import Calibration, calibrate_mixture, calibrate_offline
-from langchain_reasc.calibration.consensus import Observed, calibrate_consensus
-from langchain_reasc.calibration.parts import Safeguard
+from langchain_reasc.calibration import (
+    Calibration,
+    Observed,
+    Safeguard,
+    calibrate_consensus,
+    calibrate_mixture,
+    calibrate_offline,
+)
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon

@@ -15,7 +15,7 @@ ORDERS = {
     "lab/langchain_reasc_lab": LAB.split(),
     "backends/langchain_reasc_llama_cpp": LLAMA_CPP.split(),
 }
-FIRST = {"exceptions", "_version", "complaints", "untrusted"}
+FIRST = {"exceptions", "_version", "complaints", "files", "untrusted"}
 """Modules beside the packages that any of them may import; the others stand above all packages."""
 
 

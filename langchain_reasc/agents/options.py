@@ -9,8 +9,7 @@ from langchain_core.outputs import ChatResult
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguard
-from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.calibration import Calibration, FixedPrompt, MixtureCalibrator, Safeguard
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import StoppingRule

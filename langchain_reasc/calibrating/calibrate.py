@@ -10,8 +10,7 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibrating.labelled import FirstResponses, Labelled, LabelledInput, LabelledQuestions
 from langchain_reasc.calibrating.recorded import Recorded
-from langchain_reasc.calibration import Calibration
-from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.calibration import Calibration, FixedPrompt
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.daemons import DaemonExecutor

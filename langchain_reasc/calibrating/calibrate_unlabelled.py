@@ -9,9 +9,7 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibrating.unlabelled import Drawn, Questions, Unlabelled
-from langchain_reasc.calibration import Calibration
-from langchain_reasc.calibration.asked import FixedPrompt
-from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
+from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, FixedPrompt
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.models.cutoff import Cutoff

@@ -10,9 +10,7 @@ from pathlib import Path
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from langchain_reasc.calibration.consensus import Observed
-from langchain_reasc.calibration.learner import MadeOf
-from langchain_reasc.calibration.online_state import ObservedQuestion
+from langchain_reasc.calibration import MadeOf, Observed, ObservedQuestion
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.runnable.observing import Finished, observed

@@ -14,9 +14,10 @@ from langchain_reasc.calibration import (
     auroc_within,
     calibrate_mixture,
     calibrate_offline,
+    can_be_compared,
+    default_measure,
     with_p_correct,
 )
-from langchain_reasc.calibration.selection import can_be_compared, default_measure
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.pools import Pool

@@ -17,13 +17,14 @@ from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, Vote, extr
 from langchain_reasc.calibrating.grading import Graded, graded
 from langchain_reasc.calibration import (
     Calibration,
+    FixedPrompt,
     auroc_within,
     calibrate_offline,
+    can_be_compared,
+    default_measure,
     select_measure,
     with_p_correct,
 )
-from langchain_reasc.calibration.asked import FixedPrompt
-from langchain_reasc.calibration.selection import can_be_compared, default_measure
 from langchain_reasc.data.questions import read_questions
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.answers import kind_of
-from langchain_reasc.calibration import Selection
-from langchain_reasc.calibration.selection import candidate_measures, scored, select_among, selectable_measures
+from langchain_reasc.calibration import Selection, candidate_measures, select_measure
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, LogprobsUnavailable, PoolError
 from langchain_reasc.method.confidence import SCORES, Measure, Spans
 from langchain_reasc.method.stopping import Response
@@ -112,13 +111,14 @@ class PoolScores:
         if not carrying:
             raise CalibrationDataError("no calibration response carries token signals")
         given = [questions[question].responses[at] for question, at in carrying]
-        spans = [None if one.answer is None else one.spans for one in given]
-        candidates = selectable_measures(signals.names, spans, longest=max(one.signal_tokens for one in given))
-        scores = (
-            scored(candidates, signals.of(questions[question].id)[at], span)  # read one after the other
-            for (question, at), span in zip(carrying, spans, strict=True)
+        return select_measure(
+            (signals.of(questions[question].id)[at] for question, at in carrying),  # read one after the other
+            [bool(one.correct) for one in given],
+            spans=[None if one.answer is None else one.spans for one in given],
+            signals=signals.names,
+            longest=max(one.signal_tokens for one in given),
+            seed=seed,
         )
-        return select_among(candidates, scores, [bool(one.correct) for one in given], seed=seed)
 
     def unscored(self, measure: Measure | str) -> int:
         """Responses that vote without a score."""

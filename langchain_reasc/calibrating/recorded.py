@@ -15,8 +15,7 @@ from langchain_core.messages import BaseMessage, get_buffer_string
 from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibrating.from_pool import calibrate_on_pool
 from langchain_reasc.calibrating.labelled import Labelled
-from langchain_reasc.calibration import Calibration
-from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.calibration import Calibration, FixedPrompt
 from langchain_reasc.data.fields import references_of
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, LogprobsUnavailable

@@ -13,10 +13,14 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.calibrating.checkpoint import Checkpoint
 from langchain_reasc.calibrating.grading import Graded, graded
-from langchain_reasc.calibration import Calibration, Fingerprint
-from langchain_reasc.calibration.consensus import Observed
-from langchain_reasc.calibration.learner import MadeOf, calibrate_observed
-from langchain_reasc.calibration.selection import candidate_measures
+from langchain_reasc.calibration import (
+    Calibration,
+    Fingerprint,
+    MadeOf,
+    Observed,
+    calibrate_observed,
+    candidate_measures,
+)
 from langchain_reasc.data.questions import read_unlabelled
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure

@@ -1,53 +1,137 @@
 """Calibration: what is learned before a decision (gate, statistics of scores, how answers agree), kept as JSON."""
 
-from langchain_reasc.calibration.asked import FixedPrompt, answer_name, fixed_prompt
+from langchain_reasc.calibration.auroc import (
+    Floats,
+    Judged,
+    auroc_of,
+    auroc_per_question,
+    auroc_with_interval,
+    auroc_within,
+    mean_auroc,
+)
+from langchain_reasc.calibration.consensus import (
+    DEFAULT_AGREEMENT,
+    MadeOf,
+    Observed,
+    agrees_with_majority,
+    calibrate_consensus,
+    calibrate_observed,
+    fit_prior,
+)
 from langchain_reasc.calibration.correctness import agreement_with_rest, fit_support_curve, with_p_correct
-from langchain_reasc.calibration.fingerprint import check_fingerprint, check_made_of, fingerprint_of
-from langchain_reasc.calibration.mixture import MixtureCalibrator, calibrate_mixture
-from langchain_reasc.calibration.offline import auroc_within, calibrate_offline
-from langchain_reasc.calibration.schema import (
+from langchain_reasc.calibration.drift import AgreementRates, DriftMonitor, NextResponse, next_responses
+from langchain_reasc.calibration.fingerprint import (
+    FixedPrompt,
+    answer_name,
+    check_fingerprint,
+    check_made_of,
+    confidence_part,
+    fingerprint_of,
+    fixed_prompt,
+    prompt_hash,
+)
+from langchain_reasc.calibration.learner import GROWTH, KEPT, MINIMUM, ConsensusLearner, Taken
+from langchain_reasc.calibration.mixture import (
+    FEWEST_FOR_MIXTURE,
+    MixtureCalibrator,
+    calibrate_mixture,
+    fit_mixture,
+    posterior_upper,
+)
+from langchain_reasc.calibration.offline import calibrate_offline, checked_scores
+from langchain_reasc.calibration.online_state import (
+    ObservedQuestion,
+    OnlineState,
+    OnlineStateFile,
+    load_online_state,
+    save_online_state,
+)
+from langchain_reasc.calibration.record import (
     AUROC,
     Calibration,
     Fingerprint,
     Gate,
     HashedPart,
-    MeasureBlock,
     Mixture,
     RejectedMeasure,
     RuleBlock,
     Safeguard,
     SupportCurve,
+    load_calibration,
+    save_calibration,
 )
-from langchain_reasc.calibration.selection import Selection, select_measure
-from langchain_reasc.calibration.storage import load_calibration, save_calibration
+from langchain_reasc.calibration.score_odds import fit_odds
+from langchain_reasc.calibration.selection import (
+    Selection,
+    can_be_compared,
+    candidate_measures,
+    default_measure,
+    select_measure,
+)
 
 __all__ = [
     "AUROC",
+    "DEFAULT_AGREEMENT",
+    "FEWEST_FOR_MIXTURE",
+    "GROWTH",
+    "KEPT",
+    "MINIMUM",
+    "AgreementRates",
     "Calibration",
+    "ConsensusLearner",
+    "DriftMonitor",
     "Fingerprint",
     "FixedPrompt",
+    "Floats",
     "Gate",
     "HashedPart",
-    "MeasureBlock",
+    "Judged",
+    "MadeOf",
     "Mixture",
     "MixtureCalibrator",
+    "NextResponse",
+    "Observed",
+    "ObservedQuestion",
+    "OnlineState",
+    "OnlineStateFile",
     "RejectedMeasure",
     "RuleBlock",
     "Safeguard",
     "Selection",
     "SupportCurve",
+    "Taken",
     "agreement_with_rest",
+    "agrees_with_majority",
     "answer_name",
+    "auroc_of",
+    "auroc_per_question",
+    "auroc_with_interval",
     "auroc_within",
+    "calibrate_consensus",
     "calibrate_mixture",
+    "calibrate_observed",
     "calibrate_offline",
+    "can_be_compared",
+    "candidate_measures",
     "check_fingerprint",
     "check_made_of",
+    "checked_scores",
+    "confidence_part",
+    "default_measure",
     "fingerprint_of",
+    "fit_mixture",
+    "fit_odds",
+    "fit_prior",
     "fit_support_curve",
     "fixed_prompt",
     "load_calibration",
+    "load_online_state",
+    "mean_auroc",
+    "next_responses",
+    "posterior_upper",
+    "prompt_hash",
     "save_calibration",
+    "save_online_state",
     "select_measure",
     "with_p_correct",
 ]

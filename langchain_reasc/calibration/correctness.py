@@ -6,7 +6,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration.schema import Calibration, SupportCurve
+from langchain_reasc.calibration.auroc import Booleans, Floats
+from langchain_reasc.calibration.record import Calibration, SupportCurve
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
@@ -17,11 +18,9 @@ _POINTS: Final = 17  # of the curve that is recorded; straight lines between the
 _NEAREST: Final = 1e-4
 _PENALTY: Final = 0.1  # on the square of the slope: perfectly separated decisions would make it infinite
 
-Array = npt.NDArray[np.float64]
-
 
 def fit_support_curve(statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: str | None = None) -> SupportCurve:
-    """Platt scaling of the support: ``P(right) = 1 / (1 + exp(-(a + b · logit(support))))`` with b ≥ 0.
+    """Fit Platt scaling of the support: ``P(right) = 1 / (1 + exp(-(a + b · logit(support))))`` with b ≥ 0.
 
     A logistic curve on the logit is beta calibration with its two exponents equal (Kull et al. 2017). On a few dozen to
     a few hundred decisions it forecasts better than isotonic regression, whose steps follow the noise. Outside of what
@@ -56,10 +55,26 @@ def fit_support_curve(statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: 
     )
 
 
-def with_p_correct(calibration: Calibration, questions: Iterable[Sequence[tuple[Response, bool]]]) -> Calibration:
-    """The calibration, with P(correct) of what its rule decides on labelled questions with several responses each.
+def _logistic(shares: Floats, right: Booleans, at: Floats) -> Floats:
+    """The fitted curve; the constant rate (k + 1)/(n + 2) where no rising curve fits."""
+    rate = np.full(at.shape, (right.sum() + 1) / (right.size + 2))
+    if right.all() or not right.any() or at.size < 2:
+        return rate
+    from sklearn.linear_model import LogisticRegression
 
-    The gate and the statistics come from the first responses to the same questions, so that it is a little too good.
+    fitted: Any = LogisticRegression(C=1 / _PENALTY).fit(_logit(shares), right)
+    return np.asarray(fitted.predict_proba(_logit(at))[:, 1]) if fitted.coef_[0, 0] > 0 else rate
+
+
+def _logit(shares: Floats) -> Floats:
+    kept = np.clip(shares, _NEAREST, 1 - _NEAREST)  # a response may weigh so much that no share is left for others
+    return np.asarray(np.log(kept / (1 - kept)))[:, None]
+
+
+def with_p_correct(calibration: Calibration, questions: Iterable[Sequence[tuple[Response, bool]]]) -> Calibration:
+    """Add P(correct) of what the calibration's rule decides on labelled questions with several responses each.
+
+    The gate and the statistics come from the first responses to the same questions, so it is slightly optimistic.
 
     Args:
         calibration: made on the same questions.
@@ -67,23 +82,23 @@ def with_p_correct(calibration: Calibration, questions: Iterable[Sequence[tuple[
             single response are left out.
 
     Returns:
-        The calibration as it was where fewer than 2 questions tell.
+        The calibration as it was where fewer than 2 questions remain.
     """
     rule = calibration.rule(on_missing_confidence="count")
-    told: list[tuple[float, bool]] = []
+    pairs: list[tuple[float, bool]] = []
     for responses in questions:
         decision = decide(rule, [response for response, _ in responses])
         share = support(decision)
         if len(responses) > 1 and share is not None:
-            told.append((share, any(right for one, right in responses if one.answer == decision.answer)))
-    if len(told) < 2:
+            pairs.append((share, any(right for one, right in responses if one.answer == decision.answer)))
+    if len(pairs) < 2:
         return calibration
-    shares, right = zip(*told, strict=True)
+    shares, right = zip(*pairs, strict=True)
     return calibration.model_copy(update={"p_correct": fit_support_curve(shares, right, rule=rule.name)})
 
 
 def agreement_with_rest(rule: StoppingRule, responses: Sequence[Response]) -> tuple[float, bool] | None:
-    """What tells of P(agree): whether one half of the responses decides as the other half votes.
+    """Return whether one half of the responses decides as the other half votes.
 
     The first half, in launch order, is decided by the rule; it is "right" where its answer is the one that most of the
     second half give. So no response is compared with itself. It is agreement, and no correctness: where wrong answers
@@ -99,19 +114,3 @@ def agreement_with_rest(rule: StoppingRule, responses: Sequence[Response]) -> tu
     others = decide(Cap(len(responses) - half), responses[half:]).answer
     share = support(decision)
     return None if share is None or others is None else (share, decision.answer == others)
-
-
-def _logistic(shares: Array, right: npt.NDArray[np.bool_], at: Array) -> Array:
-    """The fitted curve; the rate (k + 1)/(n + 2) throughout where a rising one cannot be told."""
-    rate = np.full(at.shape, (right.sum() + 1) / (right.size + 2))
-    if right.all() or not right.any() or at.size < 2:
-        return rate
-    from sklearn.linear_model import LogisticRegression
-
-    fitted: Any = LogisticRegression(C=1 / _PENALTY).fit(_logit(shares), right)
-    return np.asarray(fitted.predict_proba(_logit(at))[:, 1]) if fitted.coef_[0, 0] > 0 else rate
-
-
-def _logit(shares: Array) -> Array:
-    kept = np.clip(shares, _NEAREST, 1 - _NEAREST)  # a response may weigh so much that no share is left for others
-    return np.asarray(np.log(kept / (1 - kept)))[:, None]

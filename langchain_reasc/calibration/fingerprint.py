@@ -2,37 +2,45 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
+from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import Runnable
+from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 
-from langchain_reasc.calibration.asked import (
-    FixedPrompt,
-    answer_name,
-    confidence_part,
-    fixed_prompt,
-    grammar_part,
-    response_format_part,
-    stop_part,
-    tools_part,
-)
-from langchain_reasc.calibration.schema import Calibration, Fingerprint, HashedPart
-from langchain_reasc.exceptions import FingerprintMismatch
-from langchain_reasc.untrusted import parse_json
+from langchain_reasc.calibration.record import Calibration, Fingerprint, HashedPart
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 
-__all__ = ["check_fingerprint", "check_made_of", "fingerprint_of", "prompt_hash"]
+if TYPE_CHECKING:
+    from langchain_core.prompts import BasePromptTemplate
 
-_SHOWN: Final = {
+__all__ = [
+    "FixedPrompt",
+    "answer_name",
+    "check_fingerprint",
+    "check_made_of",
+    "confidence_part",
+    "fingerprint_of",
+    "fixed_prompt",
+    "prompt_hash",
+]
+
+FixedPrompt = int | Sequence[Any] | Runnable[dict[str, Any], PromptValue]
+"""Which part of a prompt is the same for every question, see :func:`fixed_prompt`."""
+
+_NONE: Final = HashedPart(shown="none")
+_SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
+_ASKED: Final = ("tools", "tool_choice", "response_format", "grammar", "stop")
+_LABELS: Final = {
     "prompt_sha256": "prompt_sha256 of the system messages",
     "prompt": "fixed part of the prompt",
     "response_format": "response format",
     "stop": "stop strings",
     "ask_confidence": "stated confidence (ask_confidence)",
 }
-_SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
-_ASKED: Final = ("tools", "tool_choice", "response_format", "grammar", "stop")
 _SHA256_HEX: Final = 64
 
 
@@ -44,7 +52,7 @@ def fingerprint_of(
     prompt: FixedPrompt | None = None,
     answer: Any = None,
 ) -> Fingerprint:
-    """The fingerprint of a chat model, of the arguments bound to it, and of what it is asked besides a question.
+    """Return the fingerprint of a chat model, its bound arguments, and what it is asked besides a question.
 
     A model that knows more of itself than its name offers ``calibration_fingerprint(**kwargs)``, as our llama.cpp model
     does (file hash, quantisation).
@@ -54,44 +62,235 @@ def fingerprint_of(
         kwargs: arguments of its calls. Tools, response format, grammar and stop strings count wherever they stand.
         messages: the messages of a call, of which the system messages are compared; a conversation's other messages
             are never part of it.
-        prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
+        prompt: which part of a prompt is fixed, see :func:`fixed_prompt`.
         answer: where the answer is in a response. It counts by name; the library's version says by which rules.
 
     Raises:
         ConfigurationError: ``prompt`` cannot be read.
     """
     bound = dict(kwargs or {})
-    asked = {name: _given(model, bound, name) for name in _ASKED}
+    tools, tool_choice, response_format, grammar, stop = (_setting(model, bound, name) for name in _ASKED)
     rest = {name: value for name, value in bound.items() if name not in _ASKED}
-    own = getattr(model, "calibration_fingerprint", None)
+    own: Callable[..., Mapping[str, Any]] | None = getattr(model, "calibration_fingerprint", None)
     described = {
         "prompt_sha256": None if messages is None else prompt_hash(messages),
         "prompt": fixed_prompt(prompt, messages),
-        "tools": tools_part(asked["tools"], asked["tool_choice"]),
-        "response_format": response_format_part(asked["response_format"]),
-        "grammar": grammar_part(asked["grammar"]),
-        "stop": stop_part(asked["stop"]),
+        "tools": _tools_part(tools, tool_choice),
+        "response_format": _response_format_part(response_format),
+        "grammar": _grammar_part(grammar),
+        "stop": tuple(sorted({stop} if isinstance(stop, str) else set(map(str, stop or ())))),
         "answer": None if answer is None else answer_name(answer),
-        **(_by_name(model, rest) if own is None else own(**rest)),
+        **(_name_and_sampling(model, rest) if own is None else own(**rest)),
     }
     sampling = {name: _scalar(value) for name, value in described.pop("sampling", {}).items()}
     return Fingerprint(**described, sampling=sampling)
 
 
 def prompt_hash(messages: Sequence[BaseMessage]) -> str:
-    """SHA-256 of the system messages: the part of a prompt that does not change from question to question."""
+    """Return the SHA-256 of the system messages, which do not change from question to question."""
     fixed = "\n".join(str(message.content) for message in messages if message.type == "system")
     return hashlib.sha256(fixed.encode()).hexdigest()
 
 
-class Measured(Protocol):
-    """What was measured on something."""
+def confidence_part(instruction: str | None) -> HashedPart:
+    """Describe the instruction by which a model is asked to state its confidence; None where it is not asked."""
+    return HashedPart(shown="not asked for") if instruction is None else _hashed("asked for", instruction)
+
+
+def answer_name(spec: Any) -> str:
+    """Return the name of an extractor or a function; ``custom`` for lambdas and others without a name."""
+    name = spec if isinstance(spec, str) else getattr(spec, "name", None) or getattr(spec, "__name__", None)
+    return name if isinstance(name, str) and name != "<lambda>" else "custom"
+
+
+def _setting(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:
+    """The value of ``name`` in the arguments, on the model, or in the dictionaries that models pass on unread."""
+
+    def values() -> Iterator[Any]:
+        yield bound.get(name)
+        for field in (name, "stop_sequences") if name == "stop" else (name,):
+            yield getattr(model, field, None) if field in type(model).model_fields else None
+        for holder in ("model_kwargs", "extra_body"):
+            held = bound.get(holder, getattr(model, holder, None))
+            yield held.get(name) if isinstance(held, Mapping) else None
+
+    return next((value for value in values() if value is not None), None)
+
+
+def _name_and_sampling(model: BaseChatModel, bound: Mapping[str, Any]) -> dict[str, Any]:
+    described = {**model._get_ls_params(**bound)}
+    sampling = {name: bound.get(name, getattr(model, name, None)) for name in _SAMPLING}
+    return {
+        "model": str(described.get("ls_model_name") or model.get_name()),
+        "sampling": {name: value for name, value in sampling.items() if isinstance(value, float | int | str | bool)},
+    }
+
+
+def _scalar(value: Any) -> Any:
+    return json.dumps(value, sort_keys=True, default=str) if isinstance(value, list | tuple | Mapping) else value
+
+
+def _tools_part(tools: Sequence[Any] | None, tool_choice: Any) -> HashedPart:
+    """The tools as JSON schemas, whatever their order, and whether the model must call one."""
+    if not tools:
+        return _NONE
+    schemas = sorted((_converted(convert_to_openai_tool, tool) for tool in tools), key=_canonical)
+    choice = _required_tool(tool_choice)
+    must = f", must call {'one' if choice == 'required' else choice}" if choice else ""
+    names = [_first_name(_inner(schema, "function"), schema) or "a tool without a name" for schema in schemas]
+    return _hashed(", ".join(names) + must, {"tools": schemas, "choice": choice})
+
+
+def _required_tool(choice: Any) -> str | None:
+    """The tool that must be called: None where none must, ``required`` for any, or a name."""
+    if isinstance(choice, Mapping):
+        choice = _first_name(_inner(choice, "function"), choice)
+    if choice in (None, False, "auto"):
+        return None
+    return "required" if choice in (True, "any") else str(choice)
+
+
+def _response_format_part(given: Any) -> HashedPart:
+    """The schema of structured output: a schema, a class that stands for one, or OpenAI's dictionary."""
+    if not given:
+        return _NONE
+    schema = _converted(convert_to_json_schema, given) if isinstance(given, type) else given
+    inner = _inner(schema, "json_schema")
+    name = _first_name(inner, _inner(inner, "schema"), schema, keys=("name", "title", "type"))
+    return _hashed(name or "a schema", schema)
+
+
+def _grammar_part(grammar: Any) -> HashedPart:
+    """A grammar, shown by its first line."""
+    if not grammar:
+        return _NONE
+    first, *others = str(grammar).strip().splitlines() or [""]
+    return _hashed(first[:40] + ("…" if others or first[40:] else ""), grammar)
+
+
+def _converted(convert: Callable[[Any], Any], value: Any) -> Any:
+    """The converted value; the value itself where it has a provider's own form."""
+    try:
+        return convert(value)
+    except (TypeError, ValueError, NotImplementedError):
+        return value
+
+
+def _inner(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _first_name(*candidates: Any, keys: Sequence[str] = ("name", "type")) -> str | None:
+    names = (one.get(key) for one in candidates if isinstance(one, Mapping) for key in keys)
+    return next((str(name) for name in names if name), None)
+
+
+class _Blank(str):
+    """Stands in a template for what changes from question to question."""
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+
+_BLANK: Final = _Blank("\x00what changes\x00")
+_QUESTION: Final = "{question}"
+
+
+def fixed_prompt(fixed: FixedPrompt | None, messages: Sequence[BaseMessage] | None = None) -> HashedPart | None:
+    """Return the part of a prompt that is the same for every question.
+
+    Args:
+        fixed: a prompt template: all of it but the values of its variables, by whatever names, and without the messages
+            of a ``MessagesPlaceholder``, such as a conversation's history. Or messages, as a list of messages or of
+            ``(role, text)``, in which ``{question}`` stands for the question. Or how many of the messages at the
+            beginning are fixed. A last message that is nothing but the question is left out, so that all three agree.
+        messages: the messages of a call, of which a number takes the first; without them it says nothing yet.
+
+    Returns:
+        Its hash; None where ``fixed`` is None, or a number without messages.
+
+    Raises:
+        ConfigurationError: it is none of these, or there are fewer messages than are fixed.
+    """
+    if fixed is None or (isinstance(fixed, int) and messages is None):
+        return None
+    turns = [_turn(message) for message in _fixed_messages(fixed, messages or ())]
+    if turns and turns[-1] == ["human", ["", ""]]:
+        turns.pop()
+    return _hashed(", ".join(turn[0] for turn in turns), turns) if turns else _NONE
+
+
+def _fixed_messages(fixed: FixedPrompt, messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    from langchain_core.prompts import BasePromptTemplate  # slow to import, and whoever gives one has done so
+
+    if isinstance(fixed, int) and not isinstance(fixed, bool):
+        if not 0 <= fixed <= len(messages):
+            raise ConfigurationError(f"fixed_prompt is {fixed} messages, but the prompt has {len(messages)}")
+        return messages[:fixed]
+    try:
+        if isinstance(fixed, BasePromptTemplate):
+            return fixed.format_prompt(**_blanks(fixed)).to_messages()
+        if isinstance(fixed, Sequence) and not isinstance(fixed, str | bytes):
+            return [_blanked(message) for message in convert_to_messages(fixed)]
+    except (KeyError, TypeError, ValueError, NotImplementedError) as error:
+        raise ConfigurationError(f"the fixed part of the prompt cannot be read: {error}") from error
+    raise ConfigurationError(
+        "the fixed part of the prompt must be a number of messages, a list of them or a prompt template, got "
+        f"{type(fixed).__name__}"
+    )
+
+
+def _blanks(template: "BasePromptTemplate[Any]") -> dict[str, Any]:
+    from langchain_core.prompts import MessagesPlaceholder
+
+    parts = getattr(template, "messages", ())
+    histories = {part.variable_name for part in parts if isinstance(part, MessagesPlaceholder)}
+    changing = {name for name, value in template.partial_variables.items() if callable(value)}
+    names = {*template.input_variables, *template.optional_variables, *changing}
+    return {name: [] if name in histories else _BLANK for name in names | histories}
+
+
+def _blanked(message: BaseMessage) -> BaseMessage:
+    content = message.content
+    if isinstance(content, str) and _QUESTION in content:
+        return message.model_copy(update={"content": content.replace(_QUESTION, _BLANK)})
+    return message
+
+
+def _turn(message: BaseMessage) -> list[Any]:
+    """Role, the text between what changes, and the tool calls where there are any."""
+    content = message.content if isinstance(message.content, str) else _canonical(message.content)
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    called = [[{"name": call["name"], "args": call["args"]} for call in calls]] if calls else []
+    return [getattr(message, "role", message.type), content.split(_BLANK), *called]
+
+
+def _hashed(shown: str, value: Any) -> HashedPart:
+    return HashedPart(shown=shown, sha256=hashlib.sha256(_canonical(value).encode()).hexdigest())
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """A JSON-like form of any other value, the same in every process."""
+    dumped: Callable[[], Any] | None = getattr(value, "model_dump", None)
+    if dumped is not None and not isinstance(value, type):
+        return dumped()
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+class _Measured(Protocol):
+    """A calibration, or what is learned online."""
 
     @property
     def fingerprint(self) -> Fingerprint: ...
 
 
-def check_fingerprint(calibration: Measured, running: Fingerprint) -> None:
+def check_fingerprint(calibration: _Measured, running: Fingerprint) -> None:
     """Refuse a calibration that was measured on something else than what runs.
 
     Fields unknown on either side are not compared.
@@ -99,7 +298,22 @@ def check_fingerprint(calibration: Measured, running: Fingerprint) -> None:
     Raises:
         FingerprintMismatch: naming each differing field with both its values, and the override.
     """
-    _refuse(_differences(calibration.fingerprint, running))
+    then, now = calibration.fingerprint, running
+    hashed = bool(then.model_sha256 and now.model_sha256)
+    names = [
+        "model_sha256" if hashed else "model",  # a renamed file is the same model
+        "quantization",
+        "prompt" if then.prompt and now.prompt else "prompt_sha256",  # which says less
+        *("tools", "response_format", "grammar", "answer", "stop"),
+    ]
+    pairs = [(name, getattr(then, name), getattr(now, name)) for name in names]
+    not_asked = confidence_part(None)
+    pairs.append(("ask_confidence", then.ask_confidence or not_asked, now.ask_confidence or not_asked))
+    # Whoever hashes the file gives all parameters that matter; those it leaves out have no effect.
+    unset = "no effect" if hashed else None
+    sampling = dict.fromkeys([*then.sampling, *now.sampling])
+    pairs += [(name, then.sampling.get(name, unset), now.sampling.get(name, unset)) for name in sampling]
+    _refuse_differences(pairs)
 
 
 def check_made_of(
@@ -118,92 +332,31 @@ def check_made_of(
     """
     signal = calibration.signal
     if signal not in carried:
-        _refuse([("token signal", signal, ", ".join(carried))])
-    pairs = [
-        (f"alternatives per token behind {signal!r} (k)", calibration.top_k, top_k),
-        ("vocabulary size (V)", calibration.vocabulary_size, vocabulary_size),
-    ]
-    _refuse([(name, then, now) for name, then, now in pairs if then is not None and now is not None and then != now])
-
-
-def _refuse(differing: Sequence[tuple[str, object, object]]) -> None:
-    if not differing:
-        return
-    sides = "; ".join(
-        f"{_SHOWN.get(name, name)}: calibrated on {_side(then)}, running {_side(now)}" for name, then, now in differing
-    )
-    raise FingerprintMismatch(
-        f"the calibration does not fit what runs ({sides}). Calibrate again with `reasc calibrate`, or override "
-        "with allow_fingerprint_mismatch=True"
+        _refuse_differences([("token signal", signal, ", ".join(carried))])
+    _refuse_differences(
+        [
+            (f"alternatives per token behind {signal!r} (k)", calibration.top_k, top_k),
+            ("vocabulary size (V)", calibration.vocabulary_size, vocabulary_size),
+        ]
     )
 
 
-def _differences(then: Fingerprint, now: Fingerprint) -> list[tuple[str, object, object]]:
-    hashed = bool(then.model_sha256 and now.model_sha256)
-    fields = [
-        "model_sha256" if hashed else "model",  # a renamed file is the same model
-        "quantization",
-        "prompt" if then.prompt and now.prompt else "prompt_sha256",  # which says less
-        *("tools", "response_format", "grammar", "answer"),
+def _refuse_differences(pairs: Sequence[tuple[str, Any, Any]]) -> None:
+    differing = [
+        f"{_LABELS.get(name, name)}: calibrated on {_shown(then)}, running {_shown(now)}"
+        for name, then, now in pairs
+        if then is not None and now is not None and getattr(then, "sha256", then) != getattr(now, "sha256", now)
     ]
-    pairs: list[tuple[str, object, object]] = [(name, getattr(then, name), getattr(now, name)) for name in fields]
-    pairs.append(("stop", _stop(then), _stop(now)))
-    not_asked = confidence_part(None)  # as whatever says nothing of it
-    pairs.append(("ask_confidence", then.ask_confidence or not_asked, now.ask_confidence or not_asked))
-    # Who hashes its file tells everything that matters; what it leaves out has no effect.
-    unsaid = "no effect" if hashed else None
-    names = [name for name in dict.fromkeys([*then.sampling, *now.sampling]) if name != "stop"]
-    pairs += [(name, then.sampling.get(name, unsaid), now.sampling.get(name, unsaid)) for name in names]
-    return [(name, a, b) for name, a, b in pairs if a is not None and b is not None and _what(a) != _what(b)]
+    if differing:
+        raise FingerprintMismatch(
+            f"the calibration does not fit what runs ({'; '.join(differing)}). Calibrate again with `reasc calibrate`, "
+            "or override with allow_fingerprint_mismatch=True"
+        )
 
 
-def _what(value: object) -> object:
-    return value.sha256 if isinstance(value, HashedPart) else value
-
-
-def _side(value: object) -> str:
-    """One side of a difference, for a person."""
+def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(repr, value)) or "none"
     if isinstance(value, str) and len(value) == _SHA256_HEX:
         return repr(f"{value[:12]}…")
     return str(value) if isinstance(value, HashedPart) else repr(value)
-
-
-def _stop(fingerprint: Fingerprint) -> tuple[str, ...] | None:
-    """Stop strings; files of version 1 may have them among the sampling parameters, as JSON or as one string."""
-    held = fingerprint.sampling.get("stop")
-    if fingerprint.stop is not None or not isinstance(held, str):
-        return fingerprint.stop
-    try:
-        strings = parse_json(held)
-    except ValueError:
-        strings = held
-    return stop_part([str(one) for one in strings] if isinstance(strings, list) else held)
-
-
-def _by_name(model: BaseChatModel, bound: Mapping[str, Any]) -> dict[str, Any]:
-    described = {**model._get_ls_params(**bound)}
-    sampling = {name: bound.get(name, getattr(model, name, None)) for name in _SAMPLING}
-    return {
-        "model": str(described.get("ls_model_name") or model.get_name()),
-        "sampling": {name: value for name, value in sampling.items() if isinstance(value, float | int | str | bool)},
-    }
-
-
-def _given(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:
-    """What ``name`` is set to: for the calls, on the model, or in the dicts that models pass on unread."""
-    return next((value for value in _places(model, bound, name) if value is not None), None)
-
-
-def _places(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Iterator[Any]:
-    yield bound.get(name)
-    for field in (name, "stop_sequences") if name == "stop" else (name,):
-        yield getattr(model, field, None) if field in type(model).model_fields else None
-    for holder in ("model_kwargs", "extra_body"):
-        held = bound.get(holder, getattr(model, holder, None))
-        yield held.get(name) if isinstance(held, Mapping) else None
-
-
-def _scalar(value: Any) -> Any:
-    return json.dumps(value, sort_keys=True, default=str) if isinstance(value, list | tuple | Mapping) else value

@@ -5,26 +5,23 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from langchain_reasc.calibration.consensus import Observed, calibrate_consensus
+from langchain_reasc.calibration.consensus import MadeOf, Observed, calibrate_observed
 from langchain_reasc.calibration.drift import AgreementRates, DriftMonitor, NextResponse, next_responses
 from langchain_reasc.calibration.online_state import ObservedQuestion, OnlineState
-from langchain_reasc.calibration.schema import Calibration, Fingerprint
+from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, decide
 
-__all__ = ["GROWTH", "KEPT", "MINIMUM", "ConsensusLearner", "Fit", "MadeOf", "Taken", "calibrate_observed"]
+__all__ = ["GROWTH", "KEPT", "MINIMUM", "ConsensusLearner", "Fit", "Taken"]
 
 MINIMUM: Final = 32
 KEPT: Final = 512
 GROWTH: Final = 1.25
-
-MadeOf = dict[str, dict[str, int | None]]
-"""Signal -> the ``top_k`` and ``vocabulary_size`` that its scores are made of."""
 
 
 class Taken(NamedTuple):
@@ -56,25 +53,6 @@ class Fit:
     calibration: Calibration | None
     rates: AgreementRates
     seen: int
-
-
-def calibrate_observed(questions: Sequence[Observed], measures: Sequence[Measure], **options: Any) -> Calibration:
-    """Calibrate by consensus, without measures that no response has, or whose scores are all those of another.
-
-    Args:
-        questions: with scores of shape (measures, responses).
-        measures: the candidates.
-        options: those of :func:`~langchain_reasc.calibration.consensus.calibrate_consensus`.
-
-    Raises:
-        CalibrationDataError: the questions determine no calibration.
-    """
-    scores = np.concatenate([question.scores for question in questions], axis=1)
-    # By the first of them: windows that are longer than every response are all the plain mean.
-    first = {row.tobytes(): at for at, row in reversed(list(enumerate(scores))) if np.isfinite(row).any()}
-    rows = sorted(first.values())
-    kept = [replace(question, scores=question.scores[rows]) for question in questions]
-    return calibrate_consensus(kept, measures=[measures[row] for row in rows], **options)
 
 
 class ConsensusLearner:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration.offline import Scores, checked_scores
-from langchain_reasc.calibration.schema import Calibration, Fingerprint, Gate, Mixture
+from langchain_reasc.calibration.auroc import Floats
+from langchain_reasc.calibration.offline import checked_scores
+from langchain_reasc.calibration.record import Calibration, Fingerprint, Gate, Mixture
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import check_weight
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["FEWEST_FOR_MIXTURE", "MixtureCalibrator", "calibrate_mixture", "fit_mixture", "posterior_upper"]
 
 FEWEST_FOR_MIXTURE: Final = 16
-"""Scores: five parameters, and room to prefer one component."""
+"""Floats: five parameters, and room to prefer one component."""
 
 
 def calibrate_mixture(
@@ -85,7 +86,7 @@ def calibrate_mixture(
     )
 
 
-def posterior_upper(scores: Scores, mixture: Mixture) -> Scores:
+def posterior_upper(scores: Floats, mixture: Mixture) -> Floats:
     """P(z = 1 | r = t): membership in the higher-confidence component, at each score."""
     from scipy.special import expit
     from scipy.stats import norm
@@ -97,28 +98,29 @@ def posterior_upper(scores: Scores, mixture: Mixture) -> Scores:
     return np.asarray(expit(high - low))
 
 
-def _gate(scores: Scores, mixture: Mixture | None, p_target: float, *, bic_veto: bool) -> Gate:
+def _gate(scores: Floats, mixture: Mixture | None, p_target: float, *, bic_veto: bool) -> Gate:
     if mixture is None:
         why = f"{scores.size} responses are too few for a two-component mixture ({FEWEST_FOR_MIXTURE} at least)"
         return Gate(threshold=None, closed_because=why)
-    upper_mean = mixture.means[1]
-    if not mixture.converged:
-        return Gate(threshold=None, mean_part=upper_mean, closed_because="the two-component mixture did not converge")
-    if bic_veto and mixture.one_group:
-        return Gate(threshold=None, mean_part=upper_mean, closed_because=mixture.one_group)
+    upper_mean, highest = mixture.means[1], float(scores.max())
     candidates = np.unique(scores[scores > mixture.means[0]])
     reached = candidates[posterior_upper(candidates, mixture) >= p_target]
-    if reached.size == 0:
+    target, why = None, None
+    if not mixture.converged:
+        why = "the two-component mixture did not converge"
+    elif bic_veto and mixture.one_group:
+        why = mixture.one_group
+    elif reached.size == 0:
         why = f"no score reaches a mixture posterior of {p_target:g}"
-        return Gate(threshold=None, mean_part=upper_mean, closed_because=why)
-    target, highest = float(reached[0]), float(scores.max())
-    if upper_mean > highest + 1e-9 * float(scores.std()):  # by more than rounding
-        why = f"no score reaches the upper component's mean, {upper_mean:.4g}"
-        return Gate(threshold=None, mean_part=upper_mean, target_part=target, closed_because=why)
-    return Gate(threshold=max(min(upper_mean, highest), target), mean_part=upper_mean, target_part=target)
+    else:
+        target = float(reached[0])
+        if upper_mean > highest + 1e-9 * float(scores.std()):  # by more than rounding
+            why = f"no score reaches the upper component's mean, {upper_mean:.4g}"
+    threshold = max(min(upper_mean, highest), target) if why is None and target is not None else None
+    return Gate(threshold=threshold, mean_part=upper_mean, target_part=target, closed_because=why)
 
 
-def fit_mixture(scores: Scores, components: Sequence[int] = (1, 2, 3, 4), seed: int = 0) -> Mixture:
+def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: int = 0) -> Mixture:
     """Fit mixtures on z-scores (so that the fit does not depend on the signal's unit) and scale back.
 
     The gate stands on two components, which are fitted to the end; others are for the record's criteria alone.
@@ -214,7 +216,7 @@ class MixtureCalibrator:
         Args:
             score: S(y), the response's score.
             top_k: how many alternatives per token it was made of, where known.
-            vocabulary_size: the V that it was made of, where known. Scores made of another k or V than the first are
+            vocabulary_size: the V that it was made of, where known. Floats made of another k or V than the first are
                 not mixed in.
 
         Raises:

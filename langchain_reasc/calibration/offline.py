@@ -1,4 +1,4 @@
-"""Algorithm 1: calibrate on labelled first responses."""
+"""Algorithm 1: calibrate on labelled first responses, and a gate that the labels support beside the paper's."""
 
 import math
 from collections.abc import Sequence
@@ -7,30 +7,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration.gate import labelled_gate
-from langchain_reasc.calibration.schema import AUROC, Calibration, Fingerprint, RejectedMeasure
+from langchain_reasc.calibration.auroc import Booleans, Floats, auroc_with_interval
+from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import check_weight
 
-__all__ = [
-    "WITHIN_NEEDED",
-    "Z",
-    "auroc_of",
-    "auroc_with_interval",
-    "auroc_within",
-    "calibrate_offline",
-    "checked_scores",
-    "mean_with_interval",
-    "newcombe",
-]
+__all__ = ["calibrate_offline", "checked_scores", "labelled_gate"]
 
-WITHIN_NEEDED: Final = 0.6
-"""What the lower end of the AUROC within questions must be above for Stage 2 to weigh votes under the safeguard."""
-Z: Final = 1.959963984540054
-"""The normal deviate of a 95 % interval."""
-
-Scores = npt.NDArray[np.float64]
+_WITHIN_NEEDED: Final = 0.6  # what the AUROC within questions must exceed at its lower end for Stage 2 to weigh votes
+_LEVEL: Final = 0.95  # 1 - δ, how sure the safe gate is that what it accepts is right in ``p_target``
 
 
 def calibrate_offline(
@@ -51,8 +37,7 @@ def calibrate_offline(
     """Algorithm 1: τ_gate = max(mean score of correct responses, smallest t with accuracy(S ≥ t) ≥ p_target).
 
     Beside the paper's, the record holds what a live run goes by unless it is told otherwise (``safeguard="paper"``): a
-    gate that holds with 95 % (:func:`~langchain_reasc.calibration.gate.labelled_gate`), whether Stage 2 weighs votes,
-    and whether the score is to be used at all.
+    gate that holds with 95 % (:func:`labelled_gate`), whether Stage 2 weighs votes, and whether the score is used.
 
     Args:
         scores: shape (n,), S(y) of one response per calibration question.
@@ -67,8 +52,8 @@ def calibrate_offline(
         rejected: the measures that a selection did not choose; recorded.
         cross_validated: the held-out AUROC of that selection; by as much as it is lower, the choice flattered the
             measure.
-        within: how well the score separates the responses to one question, see :func:`auroc_within`; None where that is
-            not known, as with one response to each.
+        within: how well the score separates the responses to one question, see
+            :func:`~langchain_reasc.calibration.auroc.auroc_within`; None where unknown, as with one response to each.
 
     Returns:
         A calibration whose gate is closed, with the reason, where no threshold reaches ``p_target`` or nothing is
@@ -103,8 +88,13 @@ def calibrate_offline(
     )
 
 
-def checked_scores(scores: npt.ArrayLike, p_target: float) -> Scores:
-    """The scores as an array from which μ > -∞ and σ > 0 can be had, or an error that says why not."""
+def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
+    """Return the scores as an array, shape (n,), that has a mean and a positive standard deviation.
+
+    Raises:
+        CalibrationDataError: fewer than 2 scores, one that is not finite, or all equal.
+        ConfigurationError: ``p_target`` is no accuracy.
+    """
     if not 0 < p_target < 1:
         raise ConfigurationError(f"p_target is an accuracy between 0 and 1, got {p_target}")
     values = np.asarray(scores, dtype=np.float64)
@@ -124,80 +114,87 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Scores:
     return values
 
 
-def auroc_with_interval(
-    scores: Scores, correct: npt.NDArray[np.bool_], *, cross_validated: float | None = None
-) -> AUROC | None:
-    """AUROC of the score for correctness with a 95 % interval; None if a class is empty.
+def labelled_gate(scores: Floats, correct: Booleans, p_target: float) -> Gate:
+    """Return Algorithm 1's gate, with the safe one beside it.
 
-    The interval is method 5 of Newcombe (2006, Statistics in Medicine 25, 559-573): the θ for which
-    |θ̂ - θ| = z √V(θ), V(θ) = θ(1 - θ)/(mn) · (1 + N((1 - θ)/(2 - θ) + θ/(1 + θ))), N = (m + n)/2 - 1. Unlike a
-    bootstrap, it stays honest where few responses are right or wrong and all of them in order.
-    """
-    if correct.all() or not correct.any():
-        return None
-    value, sizes = float(auroc_of(scores[correct], scores[~correct])), (int(correct.sum()), int((~correct).sum()))
-    low, high = newcombe(value, *sizes)
-    return AUROC(value=value, low=low, high=high, cross_validated=cross_validated)
-
-
-def newcombe(value: float, m: int, n: int) -> tuple[float, float]:
-    """Newcombe's interval of an AUROC of ``m`` right responses against ``n`` wrong ones."""
-    return _newcombe_low(value, m, n), 1.0 - _newcombe_low(1.0 - value, m, n)
-
-
-def _newcombe_low(value: float, m: int, n: int) -> float:
-    from scipy.optimize import brentq
-
-    if value == 0.0:
-        return 0.0
-
-    def beyond(theta: float) -> float:
-        spread = 1 + ((m + n) / 2 - 1) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
-        return (value - theta) ** 2 - Z**2 * theta * (1 - theta) / (m * n) * spread
-
-    return float(brentq(beyond, 0.0, min(value, 1.0 - 1e-12)))  # at 1 itself the variance vanishes
-
-
-def auroc_within(scores: Sequence[npt.ArrayLike], correct: Sequence[npt.ArrayLike]) -> AUROC | None:
-    """How well the score tells right from wrong responses to the same question, which is what weights of votes need.
-
-    The mean, over the questions that have both, of P(S(right) > S(wrong)) + ½ P(equal), with the 95 % score interval of
-    Wilson (1927): the variance of what lies between 0 and 1 is at most θ(1 - θ), so that it holds for such means too.
+    The paper's is the first threshold at which the observed accuracy reaches ``p_target``: a maximum over many, and so
+    optimistic. The safe one is found by a fixed sequence of tests (Learn then Test, Angelopoulos et al. 2021): from the
+    highest threshold downwards, each must have a Clopper-Pearson lower bound of at least ``p_target`` at 95 %, and the
+    first that has not ends it. So the chance that any threshold passes whose accuracy is lower is at most 5 %, however
+    many are tried. It keeps the paper's other part, the mean score of correct responses, above which accuracy is taken
+    to be no lower; so it is never below the paper's.
 
     Args:
-        scores: per question, S(y) of the responses that vote.
-        correct: per question, whether each of them was right.
-
-    Returns:
-        None where no question has both right and wrong responses.
+        scores: shape (n,), finite, not all equal.
+        correct: shape (n,), whether each response was right.
+        p_target: accuracy asked of what the gate accepts.
     """
-    rows = [(np.asarray(s, dtype=np.float64), np.asarray(c, dtype=bool)) for s, c in zip(scores, correct, strict=True)]
-    found = [float(auroc_of(row[right], row[~right])) for row, right in rows if right.any() and not right.all()]
-    return mean_with_interval(found)
+    if not correct.any():
+        why = f"none of the {scores.size} calibration responses is correct"
+        return Gate(threshold=None, closed_because=why, level=_LEVEL, safe_closed_because=why)
+    # A mean of equal scores may round to just above them, where no score would ever reach it.
+    mean_correct = min(float(scores[correct].mean()), float(scores[correct].max()))
+    safe = _safe(scores, correct, p_target, at_least=mean_correct)
+    order = np.argsort(scores, kind="stable")
+    thresholds, first = np.unique(scores[order], return_index=True)
+    right_above = np.cumsum(correct[order][::-1])[::-1][first]
+    accuracy = right_above / (scores.size - first)  # of the responses with S ≥ t, for each distinct score t
+    reached = np.flatnonzero(accuracy >= p_target)
+    if reached.size == 0:
+        best = f"no threshold reaches p_target {p_target:g}; the best accuracy above any is {accuracy.max():.3f}"
+        return Gate(threshold=None, mean_part=mean_correct, closed_because=best, **safe)
+    target = float(thresholds[reached[0]])
+    return Gate(threshold=max(mean_correct, target), mean_part=mean_correct, target_part=target, **safe)
 
 
-def mean_with_interval(found: npt.ArrayLike) -> AUROC | None:
-    """The mean of what lies between 0 and 1, one per question, with Wilson's interval; None of nothing."""
-    each = np.asarray(found, dtype=np.float64)
-    if not each.size:
-        return None
-    value, n = float(each.mean()), each.size
-    middle = (value + Z**2 / (2 * n)) / (1 + Z**2 / n)
-    half = Z / (1 + Z**2 / n) * math.sqrt(value * (1 - value) / n + Z**2 / (4 * n**2))
-    return AUROC(value=value, low=max(0.0, middle - half), high=min(1.0, middle + half))
+def _safe(scores: Floats, correct: Booleans, p_target: float, *, at_least: float) -> dict[str, Any]:
+    """The fields of the safe gate: the lowest threshold that passes, and not below ``at_least``.
+
+    Of the k highest scores, those above the (k + 1)th are drawn independently from all scores above it, so how many of
+    them are right is binomial although the threshold is one of the scores.
+    """
+    from scipy.stats import binom, binomtest
+
+    # Of k responses, k = 1 … n, how many may be wrong for the lower bound to reach p_target; -1: none may. The bound
+    # reaches p exactly where P(so few wrong or fewer | p) is at most δ.
+    allowed = np.asarray(binom.ppf(1 - _LEVEL, np.arange(1, scores.size + 1), 1 - p_target) - 1, dtype=np.int64)
+    if allowed[-1] < 0:
+        fewest = math.ceil(math.log(1 - _LEVEL) / math.log(p_target))
+        why = f"{scores.size} responses are too few to vouch for an accuracy of {p_target:g} ({fewest} at least)"
+        return {"level": _LEVEL, "safe_closed_because": why}
+    descending = np.sort(scores)[::-1]
+    wrong = np.cumsum(~correct[np.argsort(-scores, kind="stable")])
+    accepted = np.searchsorted(-descending, -descending[_counts(allowed) - 1], side="right")  # with all of equal score
+    passed = np.logical_and.accumulate(wrong[accepted - 1] <= allowed[accepted - 1])
+    if not passed[0]:
+        first = int(accepted[0])
+        why = (
+            f"{int(wrong[first - 1])} of the {first} highest-scoring responses are wrong; {p_target:g} at "
+            f"{100 * _LEVEL:g} % allows {int(allowed[first - 1])}"
+        )
+        return {"level": _LEVEL, "safe_closed_because": why}
+    count = int(accepted[passed][-1])
+    right = count - int(wrong[count - 1])
+    bound = binomtest(right, count, alternative="greater").proportion_ci(confidence_level=_LEVEL, method="exact")
+    return {
+        "level": _LEVEL,
+        "safe_threshold": max(at_least, float(descending[count - 1])),
+        "accepted": count,
+        "lower_bound": float(bound.low),
+    }
 
 
-def auroc_of(right: npt.NDArray[Any], wrong: npt.NDArray[Any], axis: int = -1) -> npt.NDArray[np.float64]:
-    """P(S(right) > S(wrong)) + ½ P(equal), the Mann-Whitney form, over any leading axes."""
-    from scipy.stats import rankdata
+def _counts(allowed: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """The counts to test at: each at which one more may be wrong, where the bound asks least of it.
 
-    m, n = right.shape[axis], wrong.shape[axis]
-    ranks = rankdata(np.concatenate((right, wrong), axis=axis), axis=axis)
-    statistic = np.take(ranks, range(m), axis=axis).sum(axis=axis) - m * (m + 1) / 2
-    return np.asarray(statistic / (m * n))
+    The first of them allows none, and a single mistake there would close the gate; the second is the first tested,
+    where it leaves out half of the responses at least.
+    """
+    counts = np.flatnonzero(np.diff(allowed, prepend=-1)) + 1
+    return counts[1:] if counts.size > 1 and counts[1] <= allowed.size / 2 else counts
 
 
-def _weak(auroc: AUROC | None, correct: npt.NDArray[np.bool_]) -> str | None:
+def _weak(auroc: AUROC | None, correct: Booleans) -> str | None:
     """Weighing votes by a signal near chance is worse than counting them.
 
     A measure that was chosen among many looks better than it is by what held-out folds take from its AUROC.
@@ -214,9 +211,9 @@ def _weak(auroc: AUROC | None, correct: npt.NDArray[np.bool_]) -> str | None:
     )
 
 
-def _unweighed(within: AUROC | None, weight: str, correct: npt.NDArray[np.bool_]) -> str | None:
+def _unweighed(within: AUROC | None, weight: str, correct: Booleans) -> str | None:
     """Weights help only where the score separates the responses to one question; easy from hard ones is not enough."""
-    if weight == "count" or (within is not None and within.low > WITHIN_NEEDED):
+    if weight == "count" or (within is not None and within.low > _WITHIN_NEEDED):
         return None
     if within is None and correct.all():
         return f"all {correct.size} responses are right, so nothing shows whether the score tells right from wrong ones"
@@ -227,5 +224,5 @@ def _unweighed(within: AUROC | None, weight: str, correct: npt.NDArray[np.bool_]
         )
     return (
         f"the score hardly separates the responses to one question: AUROC {within.value:.2f}, 95 % interval "
-        f"[{within.low:.2f}, {within.high:.2f}], of which the lower end must be above {WITHIN_NEEDED:g}"
+        f"[{within.low:.2f}, {within.high:.2f}], of which the lower end must be above {_WITHIN_NEEDED:g}"
     )

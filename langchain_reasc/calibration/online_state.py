@@ -12,10 +12,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from langchain_reasc.calibration.consensus import Observed
-from langchain_reasc.calibration.schema import Calibration, Fingerprint
-from langchain_reasc.calibration.storage import write_atomically
+from langchain_reasc.calibration.record import Calibration, Fingerprint
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import CalibrationFileError
+from langchain_reasc.files import write_atomically
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.untrusted import read_text
 

@@ -1,14 +1,13 @@
-"""``signal="auto"``: choose signal, score and window on labelled responses, and say what was rejected."""
+"""``signal="auto"``: choose signal, score and window on labelled responses, and record what was rejected."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration.offline import auroc_of
-from langchain_reasc.calibration.schema import RejectedMeasure
+from langchain_reasc.calibration.auroc import Booleans, Floats, auroc_of
+from langchain_reasc.calibration.record import RejectedMeasure
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, SCORES, SPAN_SCORES, Measure, Spans
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
@@ -18,10 +17,8 @@ __all__ = [
     "can_be_compared",
     "candidate_measures",
     "default_measure",
-    "scored",
-    "select_among",
+    "rejected_measure",
     "select_measure",
-    "selectable_measures",
 ]
 
 WINDOWS = (8, 16, 32, 64, 128)
@@ -46,10 +43,12 @@ class Selection:
 
 
 def select_measure(
-    token_signals: Sequence[Mapping[str, npt.ArrayLike]],
+    token_signals: Iterable[Mapping[str, npt.ArrayLike]],
     correct: npt.ArrayLike,
     *,
     spans: Sequence[Spans | None] = (),
+    signals: Collection[str] | None = None,
+    longest: int | None = None,
     seed: int = 0,
 ) -> Selection:
     """Choose the measure with the highest cross-validated AUROC.
@@ -58,51 +57,41 @@ def select_measure(
     paper's default and then to the order of :data:`~langchain_reasc.method.token_signals.SIGNALS`.
 
     Args:
-        token_signals: per response, signal name -> shape (T,), or (1,) for ``verbalized``. Signals that some response
-            lacks are not considered.
+        token_signals: per response, signal name -> shape (T,), or (1,) for ``verbalized``.
         correct: shape (n,), whether each response was right.
         spans: per response, which tokens spell its answer, and which its last step; None where it casts no vote. A
             score over such tokens is considered where all responses that vote have them, and judged on these alone.
             Without spans there is none.
+        signals: names of the signals that all responses have; None to look for them. Where they are given, the
+            responses are read one after the other, and need not be in memory at once.
+        longest: tokens of the longest response, to go with ``signals``.
         seed: the seed of the folds.
 
     Raises:
         CalibrationDataError: no common signal, or too few responses of a class to form the folds.
     """
     labels = np.asarray(correct, dtype=bool)
-    if labels.shape != (len(token_signals),):
-        raise CalibrationDataError(
-            f"{len(token_signals)} responses but {labels.size} labels; each response needs one of each"
-        )
-    held: Sequence[Spans | None] = spans or [Spans()] * len(token_signals)
-    common = [name for name in (*SIGNALS, VERBALIZED) if all(name in signals for signals in token_signals)]
-    longest = max((np.size(signals[common[0]]) for signals in token_signals), default=0) if common else 0
-    candidates = selectable_measures(common, held, longest=longest)
-    return select_among(candidates, map(partial(scored, candidates), token_signals, held), labels, seed=seed)
-
-
-def select_among(
-    candidates: Sequence[Measure], scores: Iterable[Sequence[float]], correct: npt.ArrayLike, *, seed: int = 0
-) -> Selection:
-    """Choose as :func:`select_measure` does, from scores.
-
-    Args:
-        candidates: what :func:`selectable_measures` gives.
-        scores: per response, S(y) by each candidate; NaN of an answer that there is not. They are asked for one after
-            the other, so that what they are made of need not be in memory at once.
-        correct: shape (n,), whether each response was right.
-        seed: the seed of the folds.
-
-    Raises:
-        CalibrationDataError: too few responses of a class to form the folds.
-    """
-    labels = np.asarray(correct, dtype=bool)
+    if signals is None:
+        token_signals = list(token_signals)
+        if labels.shape != (len(token_signals),):
+            raise CalibrationDataError(
+                f"{len(token_signals)} responses but {labels.size} labels; each response needs one of each"
+            )
+        signals = [name for name in (*SIGNALS, VERBALIZED) if all(name in held for held in token_signals)]
+        longest = max((np.size(held[signals[0]]) for held in token_signals), default=0) if signals else 0
+    default_measure(signals)  # raises where there is none
+    candidates = candidate_measures(signals, longest=longest)
+    candidates += _span_measures(candidates, spans)
     if not can_be_compared(labels):
         raise CalibrationDataError(
             f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
             f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
         )
-    held_out = _fold_aurocs(np.array(list(scores)).T, labels, seed)
+    each = zip(token_signals, spans or [Spans()] * labels.size, strict=True)
+    scores = [
+        [np.nan if one.of_span and span is None else one(held, span) for one in candidates] for held, span in each
+    ]
+    held_out = _fold_aurocs(np.array(scores).T, labels, seed)
     mean = held_out.mean(axis=1)
     best = int(np.argmax(mean))
     return Selection(
@@ -114,13 +103,13 @@ def select_among(
 
 
 def can_be_compared(correct: npt.ArrayLike) -> bool:
-    """Whether there are right and wrong responses enough to choose a measure by how it tells them apart."""
+    """Whether there are enough right and wrong responses to choose a measure by how it separates them."""
     labels = np.asarray(correct, dtype=bool)
     return int(min(labels.sum(), (~labels).sum())) >= _FOLDS
 
 
 def default_measure(signals: Collection[str]) -> Measure:
-    """The paper's score of the first of these signals, for where nothing tells which one is best.
+    """Return the paper's score of the first of these signals, for where measures cannot be compared.
 
     Raises:
         CalibrationDataError: there is no signal.
@@ -132,54 +121,37 @@ def default_measure(signals: Collection[str]) -> Measure:
 
 
 def candidate_measures(signals: Collection[str], *, longest: int | None = None) -> list[Measure]:
-    """Every score of these signals, the paper's default first where it is one of them.
+    """Return every score of these signals, the paper's default first where it is one of them.
 
     Args:
         signals: names of token signals; ``verbalized``, which no token has, may be among them.
-        longest: tokens of the longest response, beyond which all windows are the plain mean; None where nobody knows.
+        longest: tokens of the longest response, beyond which all windows are the plain mean; None where unknown.
     """
     named = [name for name in (*SIGNALS, VERBALIZED) if name in signals]
     if "self_certainty" in named and "kl_uniform" in named:
         named.remove("kl_uniform")  # the same up to a constant at one vocabulary: the same ranking
     windows = [window for window in WINDOWS if longest is None or window < longest]
-    windowed = [score for score in SCORES if score != "mean"]
-    of_tokens = [signal for signal in named if signal != VERBALIZED]
-    measures = [Measure(signal, score, window) for signal in of_tokens for score in windowed for window in windows]
+    measures = [
+        Measure(signal, score, window)
+        for signal in named
+        for score in SCORES
+        for window in windows
+        if signal != VERBALIZED and score != "mean"
+    ]
     measures += [Measure(signal, "mean", DEFAULT_WINDOW) for signal in named]
     paper = Measure()
-    return [paper, *(m for m in measures if m != paper)] if paper.signal in named else measures
+    return [paper, *(one for one in measures if one != paper)] if paper.signal in named else measures
 
 
-def scored(
-    candidates: Sequence[Measure], token_signals: Mapping[str, npt.ArrayLike], spans: Spans | None
-) -> list[float]:
-    """S(y) of a response by each candidate; NaN of an answer that there is not."""
-    return [np.nan if one.of_span and spans is None else one(token_signals, spans) for one in candidates]
-
-
-def selectable_measures(
-    signals: Collection[str], spans: Sequence[Spans | None], *, longest: int | None = None
-) -> list[Measure]:
-    """The candidates: every score of these signals, those of spans where all responses that vote have them.
-
-    Args:
-        signals: names of the token signals that all responses have.
-        spans: per response, as for :func:`select_measure`.
-        longest: tokens of the longest response; None where nobody knows.
-
-    Raises:
-        CalibrationDataError: no signal.
-    """
-    if not signals:
-        raise CalibrationDataError("there is no token signal that every calibration response carries")
-    measures = candidate_measures(signals, longest=longest)
+def _span_measures(candidates: Sequence[Measure], spans: Sequence[Spans | None]) -> list[Measure]:
+    """Scores of the candidates' signals over spans that all responses that vote have."""
     voting = [one for one in spans if one is not None]
-    told = [score for score in SPAN_SCORES if voting and all(getattr(one, score) is not None for one in voting)]
-    of_tokens = [signal for signal in SIGNALS if any(one.signal == signal for one in measures)]
-    return [*measures, *(Measure(signal, score, DEFAULT_WINDOW) for signal in of_tokens for score in told)]
+    scores = [score for score in SPAN_SCORES if voting and all(getattr(one, score) is not None for one in voting)]
+    named = [signal for signal in SIGNALS if any(one.signal == signal for one in candidates)]
+    return [Measure(signal, score, DEFAULT_WINDOW) for signal in named for score in scores]
 
 
-def _fold_aurocs(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.bool_], seed: int) -> npt.NDArray[np.float64]:
+def _fold_aurocs(scores: Floats, labels: Booleans, seed: int) -> Floats:
     """AUROC of each candidate on each fold, shape (candidates, folds)."""
     from sklearn.model_selection import RepeatedStratifiedKFold
 
@@ -188,7 +160,7 @@ def _fold_aurocs(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.bool_],
     return np.stack([_aurocs(scores[:, part[labels[part]]], scores[:, part[~labels[part]]]) for part in parts], axis=1)
 
 
-def _aurocs(right: npt.NDArray[np.float64], wrong: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _aurocs(right: Floats, wrong: Floats) -> Floats:
     """AUROC of each row over the scores that it has; ½ where it has none of a class."""
     found = auroc_of(right, wrong)
     for row in np.flatnonzero(np.isnan(right).any(axis=1) | np.isnan(wrong).any(axis=1)):
@@ -197,26 +169,28 @@ def _aurocs(right: npt.NDArray[np.float64], wrong: npt.NDArray[np.float64]) -> n
     return found
 
 
-def _procedure_auroc(held_out: npt.NDArray[np.float64]) -> float:
+def _procedure_auroc(held_out: Floats) -> float:
     """Within each repeat, choose on the other folds and read the AUROC on the one left out."""
     by_repeat = held_out.reshape(len(held_out), _REPEATS, _FOLDS)
     others = by_repeat.sum(axis=2, keepdims=True) - by_repeat
     return float(np.take_along_axis(by_repeat, others.argmax(axis=0)[None], axis=0).mean())
 
 
-def _rejected(candidates: Sequence[Measure], mean: npt.NDArray[np.float64], best: int) -> tuple[RejectedMeasure, ...]:
+def _rejected(candidates: Sequence[Measure], mean: Floats, best: int) -> tuple[RejectedMeasure, ...]:
     shown = {Measure(): candidates.index(Measure())} if Measure() in candidates else {}
-    for at in np.argsort(-mean, kind="stable"):
+    for at in np.argsort(-mean, kind="stable").tolist():
         if at != best and not any(candidates[at].signal == m.signal for m in shown if m != Measure()):
-            shown[candidates[at]] = int(at)
+            shown[candidates[at]] = at
     shown.pop(candidates[best], None)
-    return tuple(
-        RejectedMeasure(
-            signal=measure.signal,
-            score=measure.score,
-            window=measure.window,
-            auroc=float(mean[at]),
-            behind=float(mean[best] - mean[at]),
-        )
-        for measure, at in shown.items()
+    return tuple(rejected_measure(measure, mean[at], mean[best]) for measure, at in shown.items())
+
+
+def rejected_measure(measure: Measure, auroc: float, best: float) -> RejectedMeasure:
+    """Record a measure that was not chosen, and how far its AUROC is behind the best one's."""
+    return RejectedMeasure(
+        signal=measure.signal,
+        score=measure.score,
+        window=measure.window,
+        auroc=float(auroc),
+        behind=float(best - auroc),
     )

@@ -19,9 +19,7 @@ from langchain_core.runnables.config import merge_configs
 from pydantic import ValidationError
 
 from langchain_reasc.answers import Schema, schemas_of, text_schema_of
-from langchain_reasc.calibration.asked import FixedPrompt, confidence_part
-from langchain_reasc.calibration.fingerprint import fingerprint_of
-from langchain_reasc.calibration.schema import Fingerprint
+from langchain_reasc.calibration import Fingerprint, FixedPrompt, confidence_part, fingerprint_of
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.contract import ParallelSampler
@@ -290,7 +288,7 @@ class PreparedModel:
 
         Args:
             messages: the messages of a call, of which the system messages are compared.
-            prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.asked.fixed_prompt`.
+            prompt: which part of a prompt is fixed, see :func:`~langchain_reasc.calibration.fixed_prompt`.
             answer: where the answer is in a response.
         """
         asks = confidence_part(instruction(tools=self._has_tools)) if self.ask_confidence else None

@@ -13,10 +13,18 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakSet
 
-from langchain_reasc.calibration import Calibration, Fingerprint, check_fingerprint
-from langchain_reasc.calibration.learner import KEPT, MINIMUM, ConsensusLearner, Taken
-from langchain_reasc.calibration.online_state import OnlineState, OnlineStateFile
-from langchain_reasc.calibration.selection import candidate_measures
+from langchain_reasc.calibration import (
+    KEPT,
+    MINIMUM,
+    Calibration,
+    ConsensusLearner,
+    Fingerprint,
+    OnlineState,
+    OnlineStateFile,
+    Taken,
+    candidate_measures,
+    check_fingerprint,
+)
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET

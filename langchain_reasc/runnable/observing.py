@@ -6,8 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from langchain_reasc.calibration.consensus import Observed
-from langchain_reasc.calibration.learner import MadeOf
+from langchain_reasc.calibration import MadeOf, Observed
 from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Decision

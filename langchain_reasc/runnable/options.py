@@ -10,8 +10,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, model_validator
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibration import Calibration, MixtureCalibrator, Safeguard
-from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.calibration import Calibration, FixedPrompt, MixtureCalibrator, Safeguard
 from langchain_reasc.complaints import Checked
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure

@@ -15,7 +15,7 @@ from runnable.fakes import TOP_K, Reply, Scripted, calibration, saying
 from sampling.tracers import Runs
 
 from langchain_reasc import ReASCDecisionModel, calibrate
-from langchain_reasc.calibration import learner
+from langchain_reasc.calibration import consensus
 from langchain_reasc.exceptions import (
     ConfigurationError,
     FingerprintMismatch,
@@ -91,7 +91,9 @@ def test_online_learns_from_the_first_response_to_every_question(runner: Any) ->
 
 
 def test_online_learns_from_every_question_and_then_decides(runner: Any, monkeypatch: Any, tmp_path: Any) -> None:
-    monkeypatch.setattr(learner, "calibrate_consensus", lambda questions, **_: calibration(n=len(questions), gate=0.5))
+    monkeypatch.setattr(
+        consensus, "calibrate_consensus", lambda questions, **_: calibration(n=len(questions), gate=0.5)
+    )
     path = tmp_path / "state.json"
     options: Any = {"calibration": "online", "online_state": path, "audit": 0}
     decisions = ReASCDecisionModel(llm=naming(Reply("<answer>yes</answer>", -1.0)), **options)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_reasc.calibration.online_state import ObservedQuestion, save_online_state
+from langchain_reasc.calibration import ObservedQuestion, save_online_state
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
 PATH = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])  # where the tests' modules are

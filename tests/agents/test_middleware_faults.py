@@ -31,7 +31,7 @@ from agents.acting import (
 )
 from agents.test_accounting import Tree
 from langchain_reasc import Calibration, Integration, ReASCMiddleware, register_integration
-from langchain_reasc.calibration.fingerprint import fingerprint_of
+from langchain_reasc.calibration import fingerprint_of
 from langchain_reasc.exceptions import FingerprintMismatch, LogprobsUnavailable
 
 BRIEF = "be brief"

@@ -10,8 +10,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, Field
 
 from langchain_reasc.answers import boxed, extractor
-from langchain_reasc.calibration import answer_name, fingerprint_of, fixed_prompt
-from langchain_reasc.calibration.asked import grammar_part, response_format_part, stop_part, tools_part
+from langchain_reasc.calibration import HashedPart, answer_name, fingerprint_of, fixed_prompt
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.prepared import PreparedModel
 
@@ -46,42 +45,61 @@ def of(model: Any, **options: Any) -> Any:
     return PreparedModel.of(model).fingerprint(**options)
 
 
+def given(name: str, value: Any, **kwargs: Any) -> HashedPart:
+    """What is recorded of one argument of a model's calls."""
+    found = getattr(fingerprint_of(MODEL, kwargs={name: value, **kwargs}), name)
+    assert isinstance(found, HashedPart)
+    return found
+
+
+def tools(schemas: Any, choice: Any = None) -> HashedPart:
+    return given("tools", schemas, tool_choice=choice)
+
+
+def response_format(schema: Any) -> HashedPart:
+    return given("response_format", schema)
+
+
+def grammar_of(grammar: Any) -> HashedPart:
+    return given("grammar", grammar)
+
+
 def test_tools_count_as_schemas_in_any_order_and_form() -> None:
-    found = tools_part([Add, search, weather])
+    found = tools([Add, search, weather])
     assert found.shown == "Add, search, weather"
-    assert found == tools_part([weather, search, Add])
+    assert found == tools([weather, search, Add])
     assert found == of(MODEL.bind_tools([search, Add, weather])).tools
-    assert found.sha256 != tools_part([Add, search]).sha256
+    assert found.sha256 != tools([Add, search]).sha256
     changed = {**ADD, "function": {**ADD["function"], "description": "Subtract."}}  # type: ignore[dict-item]
-    assert (tools_part([ADD]).shown, tools_part([ADD]).sha256 != tools_part([changed]).sha256) == ("Add", True)
+    assert (tools([ADD]).shown, tools([ADD]).sha256 != tools([changed]).sha256) == ("Add", True)
     anthropic = {"name": "f", "description": "d", "input_schema": {"type": "object", "properties": {}}}
-    assert tools_part([anthropic]).shown == "f"
-    assert tools_part([{"type": "web_search_preview"}]).shown == "web_search_preview"
-    assert tools_part([{"odd": object()}]) == tools_part([{"odd": object()}])
-    assert tools_part(None) == tools_part([]) == of(MODEL).tools
-    assert str(tools_part(None)) == "none"
+    assert tools([anthropic]).shown == "f"
+    assert tools([{"type": "web_search_preview"}]).shown == "web_search_preview"
+    assert tools([{"odd": object()}]) == tools([{"odd": object()}])
+    assert tools(None) == tools([]) == of(MODEL).tools
+    assert str(tools(None)) == "none"
 
 
 @pytest.mark.parametrize("choice", ["any", True, "required"])
 def test_whether_a_tool_must_be_called_counts(choice: Any) -> None:
-    free, must = tools_part([ADD]), tools_part([ADD], choice)
+    free, must = tools([ADD]), tools([ADD], choice)
     assert must.shown == "Add, must call one"
     assert must != free
-    assert must == tools_part([ADD], "required")
-    named = tools_part([ADD], {"type": "function", "function": {"name": "Add"}})
-    assert named == tools_part([ADD], "Add") != must
-    assert free == tools_part([ADD], "auto") == tools_part([ADD], None) == tools_part([ADD], False)
+    assert must == tools([ADD], "required")
+    named = tools([ADD], {"type": "function", "function": {"name": "Add"}})
+    assert named == tools([ADD], "Add") != must
+    assert free == tools([ADD], "auto") == tools([ADD], None) == tools([ADD], False)
     assert of(MODEL.bind_tools([Add], tool_choice=choice)).tools.shown == "Add, must call one"
 
 
 def test_structured_output_counts_by_its_schema() -> None:
     wanted = {"type": "json_schema", "json_schema": {"name": "Add", "schema": Add.model_json_schema()}}
-    assert response_format_part(wanted).shown == "Add"
-    assert response_format_part(Add).shown == "Add"
-    assert response_format_part(wanted) == response_format_part(dict(reversed(wanted.items())))
-    assert response_format_part(wanted).sha256 != response_format_part({"type": "json_object"}).sha256
-    assert response_format_part({"type": "json_object"}).shown == "json_object"
-    assert response_format_part(None).sha256 is None
+    assert response_format(wanted).shown == "Add"
+    assert response_format(Add).shown == "Add"
+    assert response_format(wanted) == response_format(dict(reversed(wanted.items())))
+    assert response_format(wanted).sha256 != response_format({"type": "json_object"}).sha256
+    assert response_format({"type": "json_object"}).shown == "json_object"
+    assert response_format(None).sha256 is None
     bound = MODEL.with_structured_output(Add, method="json_schema").steps[0]  # type: ignore[attr-defined]
     assert of(bound).response_format.sha256 is not None
     assert of(MODEL.with_structured_output(Add, method="function_calling").steps[0]).tools.shown == "Add, must call Add"  # type: ignore[attr-defined]
@@ -89,11 +107,11 @@ def test_structured_output_counts_by_its_schema() -> None:
 
 def test_a_grammar_counts_and_is_shown_by_its_beginning() -> None:
     grammar = "root ::= [0-9]+\nother ::= root"
-    assert grammar_part(grammar).shown == "root ::= [0-9]+…"
-    assert grammar_part("root ::= [0-9]+").shown == "root ::= [0-9]+"
-    assert grammar_part(grammar).sha256 != grammar_part("root ::= [0-9]+").sha256
-    assert len(grammar_part("x" * 100).shown) == 41
-    assert of(MODEL.bind(extra_body={"grammar": grammar})).grammar == grammar_part(grammar)
+    assert grammar_of(grammar).shown == "root ::= [0-9]+…"
+    assert grammar_of("root ::= [0-9]+").shown == "root ::= [0-9]+"
+    assert grammar_of(grammar).sha256 != grammar_of("root ::= [0-9]+").sha256
+    assert len(grammar_of("x" * 100).shown) == 41
+    assert of(MODEL.bind(extra_body={"grammar": grammar})).grammar == grammar_of(grammar)
 
 
 @pytest.mark.parametrize("stop", [["END", "\n"], ("\n", "END"), ["\n", "END", "END"], {"END", "\n"}])
@@ -107,7 +125,7 @@ def test_a_call_s_stop_strings_stand_in_place_of_the_model_s() -> None:
     model = MODEL.model_copy(update={"stop": ["A"]})
     assert of(model.bind(stop="B")).stop == ("B",)
     assert of(model.bind(stop=None)).stop == ("A",)
-    assert of(model.bind(stop=[])).stop == of(MODEL).stop == stop_part(None) == ()
+    assert of(model.bind(stop=[])).stop == of(MODEL).stop == ()
 
 
 def test_where_the_answer_is_counts_by_name() -> None:
@@ -213,8 +231,8 @@ def test_the_tool_calls_of_an_example_count() -> None:
 @pytest.mark.parametrize(
     ("fixed", "says"),
     [
-        (5, "5 messages of the prompt are said to be fixed, but it has 4"),
-        (-1, "-1 messages"),
+        (5, "fixed_prompt is 5 messages, but the prompt has 4"),
+        (-1, "is -1 messages"),
         (True, "got bool"),
         ("system", "must be a number of messages, a list of them or a prompt template, got str"),
         ({"role": "system"}, "got dict"),

@@ -8,14 +8,21 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy.stats import beta
 
-from langchain_reasc.calibration import Calibration, load_calibration, save_calibration
-from langchain_reasc.calibration.consensus import Observed, calibrate_consensus, consensus
-from langchain_reasc.calibration.observed import alternatives
-from langchain_reasc.calibration.trust import Trust
+from langchain_reasc.calibration import (
+    Calibration,
+    Observed,
+    agrees_with_majority,
+    calibrate_consensus,
+    fit_prior,
+    load_calibration,
+    save_calibration,
+)
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Agreement
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.partitions import Component, Prior
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 
 MEASURES = [Measure("top_k", "mean"), Measure("neg_entropy", "mean")]
@@ -52,30 +59,47 @@ def unscored(*answers: int | None) -> Observed:
 
 
 def test_a_response_is_judged_by_the_others() -> None:
-    assert consensus((0, 0, 1, 0)) == [True, True, False, True]
-    assert consensus((0, 1)) == [False, False]  # each other's majority of one
-    assert consensus((0, 0, 1, 1)) == [False] * 4  # of the three others two say otherwise
-    assert consensus((0, 0, 1, 1, 2)) == [False, False, False, False, False]
-    assert consensus((0, 0, 0, 1, 1)) == [None, None, None, False, False]  # of the four others two say so, two not
-    assert consensus((0, None, 0, None)) == [True, None, True, None]
-    assert consensus((0,)) == consensus((None,)) == [None] and consensus(()) == []
+    assert agrees_with_majority((0, 0, 1, 0)) == [True, True, False, True]
+    assert agrees_with_majority((0, 1)) == [False, False]  # each other's majority of one
+    assert agrees_with_majority((0, 0, 1, 1)) == [False] * 4  # of the three others two say otherwise
+    assert agrees_with_majority((0, 0, 1, 1, 2)) == [False, False, False, False, False]
+    assert agrees_with_majority((0, 0, 0, 1, 1)) == [
+        None,
+        None,
+        None,
+        False,
+        False,
+    ]  # of the four others two say so, two not
+    assert agrees_with_majority((0, None, 0, None)) == [True, None, True, None]
+    assert agrees_with_majority((0,)) == agrees_with_majority((None,)) == [None] and agrees_with_majority(()) == []
 
 
 def test_labels_come_before_consensus() -> None:
     one = Observed((0, 0, 1, None), np.zeros((0, 4)), (False, None, True, True))
-    assert one.told == [False, None, True, None]  # a response without an answer is none
+    assert one.labelled == [False, None, True, None]  # a response without an answer is none
     assert one.judged == [False, None, True, None] and unscored(0, 0, 1, None).judged == [None, None, False, None]
 
 
+def alternatives(given: list[Observed]) -> float:
+    """What is recorded of how many wrong answers there are to choose from, with scores that separate well."""
+    rng, scored = np.random.default_rng(0), []
+    for one in given:
+        good = [
+            answer == 0 if known is None else known for answer, known in zip(one.answers, one.labelled, strict=True)
+        ]
+        scores = 5.0 * np.array(good) + rng.normal(size=len(good))
+        scored.append(Observed(one.answers, scores[None], one.right))
+    block = calibrate_consensus(scored, measures=MEASURES[:1], explained=False).rule_
+    assert block is not None
+    return float(block.parameters["alternatives"] or 0)
+
+
 def test_wrong_answers_are_as_many_as_seldom_agree() -> None:
-    assert alternatives([]) == alternatives([unscored(0, 0, 0)] * 9) == 1.0
-    agreeing = [unscored(0, 0, 0, 0, 1, 1)] * 20  # one pair a question
-    assert alternatives(agreeing) == 1.0
-    apart = [unscored(0, 0, 0, 0, 1, 2)] * 4
-    assert alternatives(apart) == (4 + 4) / 4 and alternatives(apart * 20) == 5.0
-    assert alternatives(questions(wrong=1)) == 1.0 < 1.5 < alternatives(questions(wrong=3)) < 3.5
-    told = Observed((0, 0, 1, 1, 2), np.zeros((0, 5)), (False, False, True, True, None))
-    assert alternatives([told] * 20) == (60 + 4) / (20 + 4)  # 0, 0 and 2 are wrong
+    assert alternatives([unscored(0, 0, 0, 0, 1, 1)] * 20) == 1.0  # one pair a question
+    apart = [unscored(0, 0, 0, 0, 1, 2)]
+    assert alternatives(apart * 8) == (8 + 4) / 4 and alternatives(apart * 80) == 5.0
+    labelled = Observed((0, 0, 1, 1, 2), np.zeros((0, 5)), (False, False, True, True, None))
+    assert alternatives([labelled] * 20) == (60 + 4) / (20 + 4)  # 0, 0 and 2 are wrong
 
 
 def test_a_good_signal_is_trusted() -> None:
@@ -92,7 +116,10 @@ def test_a_good_signal_is_trusted() -> None:
 @pytest.mark.parametrize("signal", ["noise", "between", "inverted"])
 def test_nothing_else_is(signal: str) -> None:
     """Of 200 seeded runs on 32 questions none trusts a signal that says nothing within a question, or the opposite."""
-    trusted = [Trust.of(_fewer(signal, seed), MEASURES, seed).measure for seed in range(200)]
+    runs = (
+        calibrate_consensus(_fewer(signal, seed), measures=MEASURES, seed=seed, explained=False) for seed in range(200)
+    )
+    trusted = [made.measure for made in runs]
     assert trusted == [None] * 200
 
 
@@ -212,12 +239,6 @@ def test_it_tells_how_likely_further_responses_agree() -> None:
     assert calibrate_consensus(cut, measures=MEASURES).p_agree is None
 
 
-def test_what_is_promised_is_told() -> None:
-    made = calibrate_consensus(questions(), measures=MEASURES)
-    assert made.guarantee and made.guarantee.startswith("learned from 64 questions without labels; of ")
-    assert made.guarantee.endswith("agreement is not correctness")
-
-
 def test_the_budget_and_the_threshold_are_those_given() -> None:
     made = calibrate_consensus([unscored(0, 0, 0, 0)] * 8, threshold=0.9)
     rule = made.rule(budget=7)
@@ -252,3 +273,75 @@ def test_agreement_is_kept_under_its_own_name() -> None:
     held = json.loads(calibrate_consensus(questions(200), measures=MEASURES).model_dump_json(by_alias=True))
     assert held["p_agree"]["n"] > 0 and held["p_correct"] is None
     assert "correctness" not in held
+
+
+AGREED, SPLIT = unscored(0, 0, 0, 0), unscored(0, 1, 1, 0)
+TURNED = unscored(0, 1, 1, 1, 1, 1, 1)  # which one response decides otherwise than all do
+CUT = Observed((0, 0), np.zeros((0, 2)), counted=False)
+
+
+def test_what_is_promised_keeps_sufficient_votes_apart_from_split_ones() -> None:
+    made = calibrate_consensus([AGREED] * 290 + [TURNED] * 10 + [SPLIT] * 3, threshold=0.6)
+    assert decide(made.rule(), TURNED.responses(None)).answer == "0", "the case this is about"
+    bound = beta.ppf(0.95, 11, 290)  # of Clopper and Pearson, for 10 of 300
+    assert made.guarantee == (
+        "learned from 303 questions without labels; of 300 on which counted votes are sufficient 10 would be answered "
+        f"otherwise, so at most {bound:.1%} of such questions are (95 %); of 3 on which votes are split to the end, "
+        "0 would; agreement is not correctness"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "holds", "lacks"),
+    [
+        (
+            [AGREED, TURNED],
+            ["of 2 on which counted votes are sufficient", f"at most {1 - 0.05 ** (1 / 2):.1%}"],
+            "split",
+        ),
+        ([CUT, CUT], ["learned from 2 questions without labels; agreement is not correctness"], "sufficient"),
+        ([CUT, SPLIT], ["of 1 on which votes are split"], "sufficient"),
+        ([unscored(None, 0, 0, 0, 0)] * 2, ["0 would"], "split"),
+    ],
+)
+def test_what_is_promised_of_few_questions(given: list[Observed], holds: list[str], lacks: str) -> None:
+    said = calibrate_consensus(given).guarantee or ""
+    assert all(part in said for part in holds) and lacks not in said
+
+
+def drawn(component: Component, responses: int, rng: np.random.Generator) -> list[int]:
+    answers: list[int] = []
+    for n in range(responses):
+        counts = np.bincount(answers) if answers else np.zeros(0)
+        chances = [*(counts - component.discount), component.concentration + len(counts) * component.discount]
+        answers.append(int(rng.choice(len(chances), p=np.maximum(chances, 0) / (n + component.concentration))))
+    return answers
+
+
+@pytest.mark.parametrize("threshold", [None, 0.95])
+def test_a_mixture_is_found_again_by_what_it_predicts(threshold: float | None) -> None:
+    """From whole questions and from those that ASC cut short, which say the same of what comes next."""
+    easy, hard, rng = Component(0.0, 0.1), Component(0.3, 10.0), np.random.default_rng(1)
+    seen = []
+    for question in range(600):
+        answers = drawn(easy if question % 2 else hard, 16, rng)
+        if threshold is not None:
+            answers = answers[: decide(ASC(threshold) | Cap(16), [Response(str(one)) for one in answers]).samples]
+        seen.append(answers)
+    found, true = fit_prior(seen), Prior((easy, hard), (0.5, 0.5))
+    for counts in ([1], [2], [1, 1], [3, 1], [4]):
+        assert found.leader_stays(counts, 16) == pytest.approx(true.leader_stays(counts, 16), abs=0.06)
+
+
+def test_a_few_questions_rule_nothing_out() -> None:
+    assert fit_prior([]) == fit_prior([[]])
+    assert fit_prior([]).weights == pytest.approx(Prior.uniform().weights)
+    few = fit_prior([[0] * 4] * 4)
+    assert min(few.weights) > 0 and sum(few.weights) == pytest.approx(1.0)
+    assert min(few.weights) >= 8 / len(few.weights) / (4 + 8) * (1 - 1e-9)  # as much as 8 questions of any kind
+    many = fit_prior([[0] * 4] * 400)
+    assert Prior.uniform().leader_stays([1], 16) < few.leader_stays([1], 16) < many.leader_stays([1], 16)
+
+
+def test_answers_that_all_differ_promise_no_agreement() -> None:
+    assert fit_prior([[0, 1, 2, 3]] * 50).leader_stays([1], 16) < Prior.uniform().leader_stays([1], 16)

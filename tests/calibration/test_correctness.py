@@ -11,11 +11,11 @@ from langchain_reasc.calibration import (
     Calibration,
     SupportCurve,
     agreement_with_rest,
+    fit_odds,
     fit_support_curve,
     load_calibration,
     save_calibration,
 )
-from langchain_reasc.calibration.score_odds import fit_odds
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.correctness import support
 from langchain_reasc.method.decision import Decision, Response

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from langchain_reasc.calibration.drift import AgreementRates, DriftMonitor, NextResponse, next_responses
+from langchain_reasc.calibration import AgreementRates, DriftMonitor, NextResponse, next_responses
 
 AGREEMENT = (0.6, 0.8, 0.95)
 

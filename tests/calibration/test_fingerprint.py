@@ -77,9 +77,6 @@ def test_every_difference_is_shown_at_once(offline: Calibration) -> None:
         {"tools": None, "grammar": None, "stop": None, "answer": None},
         {"tools": HashedPart(shown="search, add", sha256="ee" * 32)},
         {"prompt": FEW_SHOT},
-        # Files of version 1 have stop strings among the sampling parameters.
-        {"stop": None, "sampling": {**THEN.sampling, "stop": '["END"]'}},
-        {"stop": None, "sampling": {**THEN.sampling, "stop": "END"}},
     ],
 )
 def test_what_is_unknown_or_the_same_is_accepted(offline: Calibration, running: dict[str, Any]) -> None:
@@ -95,13 +92,6 @@ def test_the_fixed_part_of_a_prompt_says_more_than_its_system_messages(offline: 
     other = then.model_copy(update={"prompt": HashedPart(shown="system", sha256="22" * 32)})
     with pytest.raises(FingerprintMismatch, match=r"fixed part of the prompt: .* system, human, ai \(1.* system \(2"):
         check_fingerprint(calibrated(then, offline), other)
-
-
-def test_stop_strings_of_version_1_are_compared_as_before(offline: Calibration) -> None:
-    then = Fingerprint(sampling={"stop": '["END", "\\n"]'})
-    check_fingerprint(calibrated(then, offline), Fingerprint(stop=("\n", "END")))
-    with pytest.raises(FingerprintMismatch, match=r"stop strings: calibrated on '\\n', 'END', running 'END'"):
-        check_fingerprint(calibrated(then, offline), Fingerprint(stop=("END",)))
 
 
 class Described(FakeListChatModel):

@@ -5,9 +5,7 @@ from typing import Any
 import numpy as np
 from runnable.fakes import TOP_K
 
-from langchain_reasc.calibration.consensus import Observed
-from langchain_reasc.calibration.learner import ConsensusLearner, calibrate_observed
-from langchain_reasc.calibration.online_state import OnlineState
+from langchain_reasc.calibration import ConsensusLearner, Observed, OnlineState, calibrate_observed
 from langchain_reasc.method.confidence import Measure
 
 MEASURES = [TOP_K, Measure("top_k", "bottom_group", 8), Measure("neg_entropy", "mean")]

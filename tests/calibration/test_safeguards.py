@@ -13,13 +13,13 @@ from langchain_reasc.calibration import (
     AUROC,
     Calibration,
     Gate,
+    auroc_with_interval,
     auroc_within,
     calibrate_offline,
     load_calibration,
     save_calibration,
     select_measure,
 )
-from langchain_reasc.calibration.offline import auroc_with_interval
 from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, ReASC, Response, decide
@@ -140,20 +140,6 @@ def test_votes_that_are_counted_anyway_need_no_reason() -> None:
     assert made.unweighed is None and not made.counts()
 
 
-def test_auroc_within_by_hand() -> None:
-    found = auroc_within([[1, 2, 3], [5, 5], [1, 2], [9], []], [[0, 1, 1], [0, 1], [1, 1], [0], []])
-    assert found is not None and found.value == 0.75  # 1 and ½; the others have no two to compare
-    assert 0 < found.low < 0.35 and found.high < 1
-    assert auroc_within([[1, 2]], [[True, True]]) is None and auroc_within([], []) is None
-
-
-@pytest.mark.parametrize(("questions", "low"), [(1, 0.21), (4, 0.51), (40, 0.91)])
-def test_perfect_separation_within_few_questions_is_not_certain(questions: int, low: float) -> None:
-    found = auroc_within([[0, 1]] * questions, [[False, True]] * questions)
-    assert found is not None and (found.value, found.high) == (1.0, 1.0)
-    assert found.low == pytest.approx(low, abs=0.01)
-
-
 def test_easy_questions_do_not_pass_for_separation_within() -> None:
     """Scores that tell easy from hard questions and nothing else: a fine AUROC of first responses, none within."""
     rng = np.random.default_rng(2)
@@ -212,17 +198,6 @@ def test_the_papers_rule_is_the_papers() -> None:
 def test_another_safeguard_is_refused(offline: Calibration, given: Any) -> None:
     with pytest.raises(ConfigurationError, match="safeguard is 'default' or 'paper'"):
         offline.rule(safeguard=given)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_files_without_a_safe_gate_decide_as_they_did(offline: Calibration, version: int, tmp_path: Any) -> None:
-    """Those of version 2 say that their gate is the optimistic one."""
-    gate = Gate(threshold=2.0)
-    old = offline.model_copy(update={"schema_version": version, "gate": gate, "within": None, "unweighed": None})
-    old = load_calibration(save_calibration(old, tmp_path / "old.json"))
-    assert old.rule() == old.rule(safeguard="paper") and old.rule().gate == 2.0  # type: ignore[attr-defined]
-    assert [("optimistic" in notice) for notice in old.notices()] == [True] * (version - 1)
-    assert old.notices("paper") == ()
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from runnable.fakes import calibration
 from cli.interrupted import held, interrupted
 from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import Fingerprint, load_calibration, save_calibration
-from langchain_reasc.calibration.asked import confidence_part
+from langchain_reasc.calibration import Fingerprint, confidence_part, load_calibration, save_calibration
 from langchain_reasc.cli import main
 from langchain_reasc.models.stated import instruction
 from langchain_reasc.pools import read_pool

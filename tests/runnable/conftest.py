@@ -12,8 +12,7 @@ import pytest
 from sampling.tracers import Runs
 
 from langchain_reasc import acalibrate, acalibrate_unlabelled, calibrate, calibrate_unlabelled
-from langchain_reasc.calibration import learner
-from langchain_reasc.calibration.consensus import Observed
+from langchain_reasc.calibration import Observed, consensus
 from langchain_reasc.sampling import adrawn, drawn
 
 from .fakes import TIMEOUT, calibration
@@ -125,7 +124,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[Fit]:
         seen.append(Fit([*questions], options))
         return calibration(n=max(2, len(questions)), gate=2.0, fingerprint=options.get("fingerprint", {}))
 
-    monkeypatch.setattr(learner, "calibrate_consensus", made)
+    monkeypatch.setattr(consensus, "calibrate_consensus", made)
     return seen
 
 

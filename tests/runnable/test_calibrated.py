@@ -8,8 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable, calibrate, save_calibration
-from langchain_reasc.calibration import Fingerprint, Gate
-from langchain_reasc.calibration.fingerprint import prompt_hash
+from langchain_reasc.calibration import Fingerprint, Gate, prompt_hash
 from langchain_reasc.exceptions import (
     CalibrationFileError,
     ConfigurationError,

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ChatReASC, ReASCRunnable
-from langchain_reasc.calibration import Calibration, SupportCurve
-from langchain_reasc.calibration.consensus import Observed, calibrate_consensus
+from langchain_reasc.calibration import Calibration, Observed, SupportCurve, calibrate_consensus
 from langchain_reasc.exceptions import ConfigurationError, Undecided
 
 from .fakes import calibration, saying

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ChatReASC, Integration, Measure, ReASCRunnable, register_integration
-from langchain_reasc.calibration import MixtureCalibrator, learner
-from langchain_reasc.calibration.consensus import Observed
+from langchain_reasc.calibration import MixtureCalibrator, Observed, consensus
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
@@ -104,7 +103,7 @@ def test_scores_of_another_make_are_neither_mixed_nor_refused(runner: Any, monke
         assert options["made_of"] == {"top_k": {"top_k": 1, "vocabulary_size": None}}
         return calibration(n=len(questions), gate=2.0, top_k=1)
 
-    monkeypatch.setattr(learner, "calibrate_consensus", made)
+    monkeypatch.setattr(consensus, "calibrate_consensus", made)
     reasc = online(measure=TOP_K)
     answered(runner, reasc)
     monkeypatch.setattr(fakes, "openai_token", _of_three)
@@ -131,7 +130,7 @@ def test_questions_from_which_nothing_can_be_learned_are_counted(runner: Any, mo
     def refuse(questions: Any, **options: Any) -> Any:
         raise CalibrationDataError("all the same")
 
-    monkeypatch.setattr(learner, "calibrate_consensus", refuse)
+    monkeypatch.setattr(consensus, "calibrate_consensus", refuse)
     reasc = online()
     account = answered(runner, reasc, [*QUESTIONS, "q100"])[-1]
     assert account["notices"] == [f"nothing could be learned from 32 questions yet: {COUNTING}"]
@@ -150,7 +149,7 @@ def test_learning_holds_no_caller_up_and_remembers_a_bounded_number(runner: Any,
 
 
 def test_a_failure_in_learning_is_logged_and_costs_no_answer(runner: Any, monkeypatch: Any, logged: Any) -> None:
-    monkeypatch.setattr(learner, "calibrate_consensus", lambda questions, **options: 1 / 0)
+    monkeypatch.setattr(consensus, "calibrate_consensus", lambda questions, **options: 1 / 0)
     reasc = online(max_samples=2)
     assert answered(runner, reasc, [*QUESTIONS, "q100"])[-1]["answer"] is not None
     assert ("ERROR", "a question could not be learned from") in logged()

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import online_state
-from langchain_reasc.calibration.online_state import OnlineState, load_online_state, save_online_state
+from langchain_reasc.calibration import OnlineState, load_online_state, online_state, save_online_state
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 

@@ -8,8 +8,7 @@ import pytest
 from langchain_core.runnables import ConfigurableField
 
 from langchain_reasc import ASC, CannotCatchUp, Cap, ChatReASC, FiniteHorizon, ReASC, ReASCRunnable
-from langchain_reasc.calibration import Calibration
-from langchain_reasc.calibration.rule_block import RuleBlock
+from langchain_reasc.calibration import Calibration, RuleBlock
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, Undecided
 from langchain_reasc.method.bayesian_vote import BayesianVote
 from langchain_reasc.method.confidence import Measure

@@ -197,7 +197,7 @@ def _remembered(memory: Path | None) -> _Outcome | None:
 
 
 def _remember(memory: Path | None, outcome: _Outcome) -> None:
-    from langchain_reasc.calibration.storage import write_atomically  # loads far more, and is seldom needed
+    from langchain_reasc.files import write_atomically  # loads far more, and is seldom needed
 
     try:
         if memory is None:

@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from langchain_reasc.calibration.storage import write_atomically
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.files import write_atomically
 from langchain_reasc_openai.probing.addresses import base_url
 from langchain_reasc_openai.probing.asking import Server
 from langchain_reasc_openai.probing.capabilities import Capabilities

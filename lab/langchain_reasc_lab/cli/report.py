@@ -248,7 +248,7 @@ def _write(made: "Report", *, out: Path | None, markdown: Path | None, csv: Path
 
 
 def _save(path: Path, text: str, *, quiet: bool = False) -> None:
-    from langchain_reasc.calibration.storage import write_atomically
+    from langchain_reasc.files import write_atomically
 
     text = harmless(text)
     if path == Path("-"):

@@ -6,8 +6,7 @@ from typing import Any, Final, Literal
 
 from langchain_reasc.calibrating.from_pool import calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc.calibrating.pool_scores import MeasureSpec, PoolScores
-from langchain_reasc.calibration import Calibration, Safeguard
-from langchain_reasc.calibration.consensus import DEFAULT_AGREEMENT
+from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, Safeguard
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import FiniteHorizon

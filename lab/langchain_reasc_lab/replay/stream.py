@@ -11,9 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from langchain_reasc.calibration import Calibration
-from langchain_reasc.calibration.consensus import Observed
-from langchain_reasc.calibration.learner import GROWTH, KEPT, MINIMUM, calibrate_observed
+from langchain_reasc.calibration import GROWTH, KEPT, MINIMUM, Calibration, Observed, calibrate_observed
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, Response

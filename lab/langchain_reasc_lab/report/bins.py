@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from langchain_reasc.calibration.separation import Floats
+from langchain_reasc.calibration import Floats
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc_lab.replay.bootstrap import exact
 from langchain_reasc_lab.report.blocks import Block, table_of

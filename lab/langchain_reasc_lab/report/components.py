@@ -5,9 +5,14 @@ from typing import Final
 
 import numpy as np
 
-from langchain_reasc.calibration.mixture import FEWEST_FOR_MIXTURE, fit_mixture, posterior_upper
-from langchain_reasc.calibration.offline import Scores, checked_scores
-from langchain_reasc.calibration.parts import Mixture
+from langchain_reasc.calibration import (
+    FEWEST_FOR_MIXTURE,
+    Floats,
+    Mixture,
+    checked_scores,
+    fit_mixture,
+    posterior_upper,
+)
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc_lab.report.blocks import Block, table_of
@@ -76,7 +81,7 @@ def _measures(study: Study) -> list[Measure | str]:
     return [asked]
 
 
-def _told(scores: Scores, fit: Mixture) -> Iterator[str]:
+def _told(scores: Floats, fit: Mixture) -> Iterator[str]:
     if fit.one_group:
         yield fit.one_group
     if not fit.converged:
@@ -88,7 +93,7 @@ def _told(scores: Scores, fit: Mixture) -> Iterator[str]:
         )
 
 
-def falling(scores: Scores, mixture: Mixture) -> float:
+def falling(scores: Floats, mixture: Mixture) -> float:
     """The share of the scores whose posterior of the upper component is below that of some lower score."""
     posterior = posterior_upper(np.sort(scores), mixture)
     return float((posterior < np.maximum.accumulate(posterior) - 1e-9).mean())

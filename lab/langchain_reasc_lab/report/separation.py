@@ -6,9 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from langchain_reasc.calibration.offline import mean_with_interval
-from langchain_reasc.calibration.parts import AUROC
-from langchain_reasc.calibration.separation import Floats, pooled_with_intervals, within
+from langchain_reasc.calibration import AUROC, Floats, auroc_per_question, auroc_with_interval, mean_auroc
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import SPAN_SCORES, Measure
 from langchain_reasc_lab.replay.metrics import Estimate
@@ -120,18 +118,18 @@ def _windows(study: Study) -> Block:
 def _apart(study: Study, responses: Responses, measures: Sequence[Measure | str]) -> dict[int, tuple[Cell, Cell, Cell]]:
     """AUROC, gap, and gap in standard deviations, by the index of the measure; without those that score one kind."""
     return {
-        at: (_estimate(auroc), *_gap(scores, here.right))
+        at: (_estimate(auroc_with_interval(scores, here.right, here.question)), *_gap(scores, here.right))
         for same, here in judged(study, responses, measures)
-        for at, auroc, scores in zip(same, pooled_with_intervals(here), here.scores, strict=True)
+        for at, scores in zip(same, here.scores, strict=True)
     }
 
 
 def _inside(study: Study, responses: Responses, measures: Sequence[Measure | str]) -> dict[int, Cell]:
     """AUROC within questions, by the index of the measure."""
     return {
-        at: _estimate(mean_with_interval(found))
+        at: _estimate(mean_auroc(found))
         for same, here in judged(study, responses, measures, voting=True)
-        for at, found in zip(same, within(here), strict=True)
+        for at, found in zip(same, auroc_per_question(here), strict=True)
     }
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from langchain_reasc.calibration.offline import auroc_of
+from langchain_reasc.calibration import auroc_of
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_lab.replay.vote_arrays import Booleans, Floats, Integers
 

@@ -13,7 +13,7 @@ from langchain_reasc_lab.simulation.pools import (
 )
 from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS, Drawn, draw_scores
 
-from langchain_reasc.calibration.offline import auroc_of
+from langchain_reasc.calibration import auroc_of
 from langchain_reasc.exceptions import ConfigurationError
 
 NAMES = list(ANSWERS)

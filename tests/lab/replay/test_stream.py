@@ -12,7 +12,7 @@ from langchain_reasc_lab.replay.stream import AUDITED, Streamed
 from pools.synthetic import question, response, write_lines, write_pool
 
 from langchain_reasc.calibrating.pool_scores import PoolScores
-from langchain_reasc.calibration.learner import ConsensusLearner
+from langchain_reasc.calibration import ConsensusLearner
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, decide
 

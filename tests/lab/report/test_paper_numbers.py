@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from langchain_reasc_lab.report.quotients import accuracy_per_tflop, change
 
-from langchain_reasc.calibration.mixture import fit_mixture
+from langchain_reasc.calibration import fit_mixture
 
 from .paper_checks import MAIN, PARAMETERS_OF_MIXTURE, ROWS, check, combined, counts, every_check, meets, reach, rounded
 

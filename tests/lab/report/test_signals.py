@@ -11,7 +11,7 @@ from langchain_reasc_lab.report.components import falling
 from pools.synthetic import question, response, write_lines, write_pool
 from scipy.stats import norm
 
-from langchain_reasc.calibration.parts import Mixture
+from langchain_reasc.calibration import Mixture
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
 

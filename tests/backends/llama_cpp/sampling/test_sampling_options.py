@@ -13,7 +13,7 @@ from langchain_reasc_llama_cpp.sampling.parameters import DEFAULTS, SamplingPara
 
 from backends.llama_cpp.faces import Face
 from backends.llama_cpp.tiny_gguf import write_tiny_model
-from langchain_reasc.calibration.schema import Fingerprint
+from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError
 
 FOUR = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
