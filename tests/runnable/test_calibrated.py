@@ -195,12 +195,6 @@ def test_a_fallback_counts_votes_unless_the_paper_is_asked_for(runner: Any) -> N
     assert runner.solve(ReASCRunnable(model=saying(SURE), calibration=made, safeguard="paper"), "q").notices == ()
 
 
-def test_the_optimistic_gate_of_an_older_file_is_named(runner: Any) -> None:
-    old = calibration(gate=2.5, schema_version=2)
-    result = runner.solve(ReASCRunnable(model=saying(SURE), calibration=old), "q")
-    assert result.decision.reason == "gate" and "the gate is the paper's, which is optimistic" in result.notices[0]
-
-
 @pytest.mark.parametrize("given", ["Paper", True, None])
 def test_another_safeguard_is_refused(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="safeguard"):
