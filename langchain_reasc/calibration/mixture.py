@@ -105,7 +105,8 @@ def _gate(scores: Floats, mixture: Mixture | None, p_target: float, *, bic_veto:
     upper_mean, highest = mixture.means[1], float(scores.max())
     candidates = np.unique(scores[scores > mixture.means[0]])
     reached = candidates[posterior_upper(candidates, mixture) >= p_target]
-    target, why = None, None
+    target: float | None = None
+    why: str | None = None
     if not mixture.converged:
         why = "the two-component mixture did not converge"
     elif bic_veto and mixture.one_group:
