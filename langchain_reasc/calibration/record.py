@@ -532,14 +532,22 @@ def read_record(model: type[T], path: str | os.PathLike[str], what: str, advice:
         CalibrationFileError: it cannot be read, or holds something else.
     """
     try:
-        return model.model_validate_json(read_text(Path(path)))
+        text = read_text(Path(path))
     except FileNotFoundError:
         raise
-    except ValidationError as error:
-        first = findings(error, whole="the file", values=values)[0]
-        raise CalibrationFileError(f"{what} is invalid ({first}); {advice}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise CalibrationFileError(f"cannot read {what}: {error}") from error
+    if not text.strip():
+        raise CalibrationFileError(f"{what} is empty; {advice}")
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            why = f"is not valid JSON (truncated?): {first['ctx']['error']}"
+        else:
+            why = f"is invalid: {findings(error, values=values)[0]}"
+        raise CalibrationFileError(f"{what} {why}; {advice}") from None
 
 
 _PRIORS: Final = 16  # kept: a prior caches what it has worked out, and a rule is made for every question

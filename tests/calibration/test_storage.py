@@ -202,14 +202,14 @@ def test_a_spoiled_record(saved: Path, spoil: Callable[[dict[str, Any]], None], 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "Invalid JSON: EOF while parsing.*calibrate again"),
-        (b" \n\n", "Invalid JSON: EOF while parsing.*calibrate again"),
+        (b"", "is empty; calibrate again"),
+        (b" \n\n", "is empty; calibrate again"),
         (b"[1, 2]", "Input should be an object"),
         (b"null", "Input should be an object"),
-        (b"{'schema_version': 2}", "Invalid JSON"),
-        (b"[" * 100_000, "Invalid JSON: recursion limit"),
+        (b"{'schema_version': 2}", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON.*recursion limit"),
         (b"\xff\xfe\x00", "cannot read the calibration.*decode"),
-        (b"GGUF\x03\x00\x00\x00", "Invalid JSON"),
+        (b"GGUF\x03\x00\x00\x00", "not valid JSON"),
         (b"{}", "schema_version is missing"),
     ],
 )
@@ -220,7 +220,7 @@ def test_what_is_no_record_at_all(saved: Path, content: bytes, problem: str) -> 
 @pytest.mark.parametrize("share", [0.001, *(n / 20 for n in range(1, 20)), 0.999])
 def test_a_truncated_file(saved: Path, share: float) -> None:
     whole = saved.read_bytes().rstrip()
-    refused(saved, whole[: max(1, int(share * len(whole)))], "Invalid JSON: EOF while parsing.*calibrate again")
+    refused(saved, whole[: max(1, int(share * len(whole)))], r"not valid JSON \(truncated\?\).*calibrate again")
 
 
 def refused(path: Path, content: bytes, problem: str) -> None:
