@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import AnswerSpec, Extractor, extractor, places_of, vote_of
-from langchain_reasc.calibration.asked import FixedPrompt
+from langchain_reasc.calibration import FixedPrompt
 from langchain_reasc.data.questions import LabelledQuestion
 from langchain_reasc.exceptions import ContextOverflowError, LogprobsUnavailable, SamplingError
 from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TOKEN_SIGNALS_INFO
