@@ -60,11 +60,6 @@ class Integration:
     names_end: bool = False
     counts_tokens: bool = False
 
-    @property
-    def seed_name(self) -> str:
-        """What a user calls the seed."""
-        return self.seed if isinstance(self.seed, str) else "seed"
-
 
 Describe = Callable[[Any], Integration]
 """From a model of the class to how it is to be sampled; the model's own settings may matter."""

@@ -193,7 +193,7 @@ def _logprob(one: Any) -> Any:
 
 def _held(one: Any, *names: str) -> Any:
     """The first of these that a dict or an object (some clients give pydantic models) holds."""
-    is_dict = isinstance(one, dict | Mapping)
+    is_dict = type(one) is dict or isinstance(one, Mapping)
     for name in names:
         if (value := one.get(name) if is_dict else getattr(one, name, None)) is not None:
             return value

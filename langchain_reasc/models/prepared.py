@@ -45,6 +45,9 @@ __all__ = ["ModelOrName", "PreparedModel", "model_of", "to_messages"]
 ModelOrName = Runnable[LanguageModelInput, Any] | str
 """A chat model, or its name as LangChain's ``init_chat_model`` takes it: ``"openai:gpt-4o-mini"``."""
 _GREEDY: Final = 1e-6  # ChatGroq turns a temperature of 0 into 1e-8
+_MIXED_SEEDS: Final = (
+    "the seed is the same for every sample, since models that fall back on one another name it differently"
+)
 _REGISTER: Final = "if it returns some, say so with langchain_reasc.register_integration"
 
 
@@ -258,7 +261,7 @@ class PreparedModel:
         Models that fall back on one another must call it the same, since they get the same arguments.
         """
         names = {leaf.integration.seed if leaf.reached else None for leaf in self._leaves}
-        seed = _seed_of(self._leaves[0]) if len(names) == 1 and None not in names else None
+        seed = self._leaves[0].seed if len(names) == 1 and None not in names else None
         return seed if isinstance(seed, int) else None
 
     def call_kwargs(self, index: int) -> dict[str, Any]:
@@ -271,7 +274,9 @@ class PreparedModel:
 
     def call_config(self, config: RunnableConfig, index: int) -> RunnableConfig:
         """Return the config of sample ``index``. LangGraph shows no tokens of runs tagged ``nostream``."""
-        above = cast(RunnableConfig, {key: value for key, value in config.items() if key not in ("run_name", "run_id")})
+        above: RunnableConfig = {**config}
+        above.pop("run_name", None)
+        above.pop("run_id", None)
         merged = merge_configs(self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]})
         return {**merged, "callbacks": []} if self.quiet else merged
 
@@ -348,9 +353,11 @@ def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
 
 
 def _innermost(model: AnyRunnable) -> AnyRunnable:
+    for leaf in leaves(model, {}):
+        return leaf.model
     while isinstance(model, RunnableBindingBase):
         model = model.bound
-    return next((leaf.model for leaf in leaves(model, {})), model)
+    return model
 
 
 # Making a model safe to sample ---------------------------------------------------------------------------------------
@@ -381,14 +388,12 @@ def _sampleable(
     """
     if isinstance(model, BaseChatModel):
         leaf = Leaf(model, arguments)
-        request = _logprobs_request(leaf) if logprobs else {}
-        fields, annotations = _safe_fields(leaf, whole=whole, logprobs=logprobs), type(model).model_fields
-        by_field = {key for key in request if key in annotations and _fits(annotations[key].annotation, request[key])}
-        fields |= {name: request[name] for name in by_field}
+        fields = _safe_fields(leaf, whole=whole or (logprobs and not leaf.integration.streams_logprobs))
+        added = {name: value for name, value in leaf.integration.arguments.items() if name not in arguments}
+        for name, value in (_logprobs_request(leaf) if logprobs else {}).items():
+            (fields if _takes(model, name, value) else added)[name] = value
         if quiet:
             fields |= {"callbacks": None, "verbose": False}
-        added = {name: value for name, value in leaf.integration.arguments.items() if name not in arguments}
-        added |= {name: value for name, value in request.items() if name not in by_field}
         copy = model.model_copy(update=fields)
         if isinstance(copy, ParallelSampler) and not live:
             return copy, added
@@ -405,28 +410,31 @@ def _sampleable(
     return rewrapped(model, [copy.bind(**added) if added else copy for copy, added in each]), {}
 
 
-def _safe_fields(leaf: Leaf, *, whole: bool, logprobs: bool) -> dict[str, Any]:
-    """The fields to change on a copy of a chat model, so that each response is fresh, comes alone, and with usage."""
-    model, integration, names = leaf.model, leaf.integration, type(leaf.model).model_fields
+def _safe_fields(leaf: Leaf, *, whole: bool) -> dict[str, Any]:
+    """The fields to change on a copy of a chat model, so that each response is a fresh one and comes alone."""
+    model, n, names = leaf.model, leaf.integration.n, type(leaf.model).model_fields
     fields: dict[str, Any] = {"cache": False}  # the global cache would return one sample n times
     if "stream_usage" in names:
         fields["stream_usage"] = True
-    if integration.n and isinstance(getattr(model, integration.n, None), int):
-        fields[integration.n] = 1
-    passed_on: dict[str, Any] = {name: getattr(model, name) for name in PASSED_ON if name in names}
-    fields |= {name: value for name, value in _without_n(passed_on).items() if value != passed_on[name]}
-    if whole or (logprobs and not integration.streams_logprobs):
+    if n and isinstance(getattr(model, n, None), int):
+        fields[n] = 1
+    for name in PASSED_ON:
+        held = getattr(model, name, None)
+        if name in names and held and (kept := _without_n(held)) != held:
+            fields[name] = kept
+    if whole:
         fields |= {"disable_streaming": True, **({"streaming": False} if "streaming" in names else {})}
     return fields
 
 
 def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a call for one response: several in one stream cannot be told apart, nor cut off one by one."""
-    return {
-        name: _without_n(value) if name in PASSED_ON and isinstance(value, Mapping) else value
-        for name, value in arguments.items()
-        if name != "n"
-    }
+    kept = dict(arguments)
+    kept.pop("n", None)
+    for name in PASSED_ON:
+        if isinstance(held := kept.get(name), Mapping):
+            kept[name] = _without_n(held)
+    return kept
 
 
 def _logprobs_request(leaf: Leaf) -> dict[str, Any]:
@@ -455,9 +463,10 @@ def _asked_logprobs(leaf: Leaf, *, required: bool) -> AskedLogprobs | None:
     return AskedLogprobs(logprobs_memory(leaf.model), names, unasked, required=required)
 
 
-def _fits(annotation: Any, value: Any) -> bool:
-    """Whether a field takes a value: one that says yes or no takes no number in place of yes."""
-    return isinstance(value, bool) or int in (annotation, *get_args(annotation))
+def _takes(model: BaseChatModel, name: str, value: Any) -> bool:
+    """Whether a model has a field for a value: one that says yes or no takes no number in place of yes."""
+    found = type(model).model_fields.get(name)
+    return found is not None and (isinstance(value, bool) or int in (found.annotation, *get_args(found.annotation)))
 
 
 # What the caller should know of how a model was set up ---------------------------------------------------------------
@@ -465,50 +474,41 @@ def _fits(annotation: Any, value: Any) -> bool:
 
 def _notices(found: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]:
     """What makes the samples of a model the same, or its confidence unreadable; each once."""
-    notices: dict[str, None] = {}  # an ordered set
+    notices: list[str] = []
     for leaf in found:
-        without = leaf.integration.no_logprobs if logprobs else None
-        for notice in (*_sampling_notices(leaf), *([f"no confidence: {without}"] if without else [])):
-            notices[f"{type(leaf.model).__name__}: {notice}"] = None
-    if len({leaf.integration.seed for leaf in found}) > 1 and any(_seed_of(leaf) is not None for leaf in found):
-        mixed = "the seed is the same for every sample, since models that fall back on one another name it differently"
-        notices[mixed] = None
-    return tuple(notices)
+        name, without = type(leaf.model).__name__, leaf.integration.no_logprobs
+        notices += _sampling_notices(leaf, name)
+        if logprobs and without:
+            notices.append(f"{name}: no confidence: {without}")
+    if len({leaf.integration.seed for leaf in found}) > 1 and any(leaf.seed is not None for leaf in found):
+        notices.append(_MIXED_SEEDS)
+    return tuple(dict.fromkeys(notices))
 
 
-def _sampling_notices(leaf: Leaf) -> Iterator[str]:
-    integration = leaf.integration
-    for name, greedy in (("temperature", (0, _GREEDY)), ("top_p", (0, _GREEDY)), ("top_k", (1, 1))):
-        value = _number(leaf.given(name))
-        if value is not None and greedy[0] <= value <= greedy[1]:
+def _sampling_notices(leaf: Leaf, name: str) -> Iterator[str]:
+    for option, least, most in (("temperature", 0, _GREEDY), ("top_p", 0, _GREEDY), ("top_k", 1, 1)):
+        value = leaf.given(option)
+        if isinstance(value, int | float) and least <= value <= most:
             yield (
-                f"{name}={value:g} makes every sample the same, so sampling adds cost and no evidence; "
+                f"{name}: {option}={value:g} makes every sample the same, so sampling adds cost and no evidence; "
                 "sample at a temperature of about 0.7"
             )
-    n = _number(leaf.given(integration.n)) if integration.n else None
-    if n is not None and n > 1:
-        yield f"n={n:g} was set aside; every sample is a request of its own, so that it can be cut off"
-    body = leaf.arguments.get("extra_body", getattr(leaf.model, "extra_body", None))  # laid over what the call says
-    fixed = isinstance(body, Mapping) and integration.seed is not None and integration.seed_name in body
-    seed = _seed_of(leaf)
-    if seed is not None and (integration.seed is None or not leaf.reached or fixed):
-        yield f"seed={seed} cannot be moved on from sample to sample, which makes them all the same; leave it out"
-
-
-def _seed_of(leaf: Leaf) -> Any:
-    return leaf.given(leaf.integration.seed_name)
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    n = leaf.given(leaf.integration.n) if leaf.integration.n else None
+    if isinstance(n, int | float) and n > 1:
+        yield f"{name}: n={n:g} was set aside; every sample is a request of its own, so that it can be cut off"
+    if leaf.seed is not None and not leaf.moves_seed:
+        yield (
+            f"{name}: seed={leaf.seed} cannot be moved on from sample to sample, which makes them all the same; leave "
+            "it out"
+        )
 
 
 def _why_no_logprobs(found: Sequence[Leaf]) -> str | None:
-    """Why no confidence can come from a model, where that is known before anything is paid for."""
-    if not found or not all(leaf.integration.no_logprobs for leaf in found):
+    """Why no confidence can come from a model, if that is known before anything is paid for."""
+    reasons = [leaf.integration.no_logprobs for leaf in found]
+    if not reasons or not all(reasons):
         return None
-    name, why = type(found[0].model).__name__, found[0].integration.no_logprobs
-    return f"{name} returns no logprobs: {why}; {_REGISTER}"
+    return f"{type(found[0].model).__name__} returns no logprobs: {reasons[0]}; {_REGISTER}"
 
 
 def _why_not_asked(found: Sequence[Leaf]) -> str | None:

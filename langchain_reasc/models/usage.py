@@ -32,15 +32,14 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
     usage: Any = message.usage_metadata if message else None
     if message is None or usage is None:
         return None
-    prompt, output, total = (usage.get(name) for name in ("input_tokens", "output_tokens", "total_tokens"))
+    prompt, output, total = usage.get("input_tokens"), usage.get("output_tokens"), usage.get("total_tokens")
     if not is_count(prompt) or not is_count(output) or (output == 0 and (message.text or message.tool_calls)):
         return None
-    details = {
-        name: {kind: count for kind, count in (usage[name] or {}).items() if is_count(count)}
-        for name in ("input_token_details", "output_token_details")
-        if name in usage
-    }
-    return cast(UsageMetadata, {**usage, "total_tokens": total if is_count(total) else prompt + output, **details})
+    checked: Any = {**usage, "total_tokens": total if is_count(total) else prompt + output}
+    for name in ("input_token_details", "output_token_details"):
+        if name in usage:
+            checked[name] = {kind: count for kind, count in (usage[name] or {}).items() if is_count(count)}
+    return cast(UsageMetadata, checked)
 
 
 def is_count(value: object) -> TypeGuard[int]:

@@ -70,6 +70,18 @@ class Leaf:
         """How it is sampled."""
         return integration_of(self.model)
 
+    @cached_property
+    def seed(self) -> Any:
+        """The seed that the user set."""
+        return self.given(self.integration.seed if isinstance(self.integration.seed, str) else "seed")
+
+    @property
+    def moves_seed(self) -> bool:
+        """Whether a call can be given another seed: ``extra_body`` is laid over what the call says."""
+        name, body = self.integration.seed, self.arguments.get("extra_body", getattr(self.model, "extra_body", None))
+        fixed = isinstance(body, Mapping) and (name if isinstance(name, str) else "seed") in body
+        return name is not None and self.reached and not fixed
+
     def given(self, name: str) -> Any:
         """Return what the user set ``name`` to: for the call, on the model, or in the dicts it passes on unread."""
         arguments, options = self.arguments, self.integration.options
@@ -205,4 +217,4 @@ def _alternatives(model: DynamicRunnable[Any, Any]) -> Sequence[Any]:
 
 def _is_init_chat_model(model: AnyRunnable) -> bool:
     """Whether it is what ``init_chat_model`` returns; known by name, since langchain need not be installed."""
-    return any(kind.__name__ == "_ConfigurableModel" and hasattr(kind, "_model") for kind in type(model).__mro__)
+    return type(model).__name__ == "_ConfigurableModel"
