@@ -8,7 +8,7 @@ from contextlib import aclosing
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
@@ -113,13 +113,14 @@ class PreparedModel:
         model = model_of(model)
         origin = _innermost(model)
 
+        purpose = _Purpose(logprobs, required, quiet)
+
         def prepare(one: AnyRunnable) -> "PreparedModel":
             # In a context of its own, or callbacks of a run around it would be taken for bound ones.
-            make = partial(cls._of_one, one, quiet=quiet, kwargs=kwargs)
-            ready = Context().run(make, logprobs=logprobs, required=required)
+            ready = Context().run(cls._of_one, one, kwargs, purpose)
             live = None
             if quiet and not ask_confidence:  # which is stated in the text, and taken out of it
-                live = Context().run(make, logprobs=False, live=True)
+                live = Context().run(cls._of_one, one, kwargs, _Purpose(False, quiet=quiet, live=True))
             return replace(ready, ask_confidence=ask_confidence, origin=origin, live=live)
 
         if not is_configurable(model):
@@ -132,32 +133,23 @@ class PreparedModel:
         return replace(default, notices=(), no_logprobs=None, unasked=None, per_config=per_config)
 
     @classmethod
-    def _of_one(
-        cls,
-        model: AnyRunnable,
-        *,
-        logprobs: bool,
-        quiet: bool,
-        kwargs: Mapping[str, Any],
-        required: bool = False,
-        live: bool = False,
-    ) -> "PreparedModel":
+    def _of_one(cls, model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose") -> "PreparedModel":
         config: RunnableConfig = {}
         while isinstance(model, RunnableBinding) and not model.config_factories:  # which hold listeners
             kwargs = {**model.kwargs, **kwargs}
             config = merge_configs(model.config, config)
             model = model.bound
-        ready, added = _sampleable(model, kwargs, logprobs=logprobs, required=required, quiet=quiet, live=live)
+        ready, added = _sampleable(model, kwargs, purpose)
         found = list(leaves(model, kwargs))
         return cls(
             ready,
             {**_without_n(kwargs), **added},
             config,
-            _notices(found, logprobs=logprobs),
+            _notices(found, logprobs=purpose.logprobs),
             _why_no_logprobs(found),
-            _why_not_asked(found) if logprobs else None,
+            _why_not_asked(found) if purpose.logprobs else None,
             any(name and leaf.given(name) for leaf in found for name in [leaf.integration.logprobs]),
-            quiet=quiet,
+            quiet=purpose.quiet,
         )
 
     def resolved(self, config: RunnableConfig) -> "PreparedModel":
@@ -363,43 +355,38 @@ def _innermost(model: AnyRunnable) -> AnyRunnable:
 # Making a model safe to sample ---------------------------------------------------------------------------------------
 
 
+class _Purpose(NamedTuple):
+    """What a model is sampled for.
+
+    Attributes:
+        logprobs: whether confidences will be read.
+        required: whether a response without them is of no use; else a server that refuses them is asked without.
+        quiet: whether the callbacks set on chat models are taken off.
+        live: whether a response is passed on while it comes. Then also a model that samples in parallel in its own way
+            is streamed, and one inside a wrapper.
+    """
+
+    logprobs: bool
+    required: bool = False
+    quiet: bool = False
+    live: bool = False
+
+
 def _sampleable(
-    model: AnyRunnable,
-    arguments: Mapping[str, Any],
-    *,
-    logprobs: bool,
-    required: bool = False,
-    quiet: bool = False,
-    live: bool = False,
-    whole: bool = False,
+    model: AnyRunnable, arguments: Mapping[str, Any], purpose: _Purpose, *, whole: bool = False
 ) -> tuple[AnyRunnable, dict[str, Any]]:
     """A copy that can be sampled, and the arguments to add to those of its calls.
 
     Args:
         model: a chat model, wrapped or not, with nothing left to configure; any other Runnable is left as it is.
         arguments: what is bound to its calls.
-        logprobs: whether confidences will be read.
-        required: whether a response without them is of no use; else a server that refuses them is asked without.
-        quiet: whether the callbacks set on chat models are taken off.
-        live: whether a response is passed on while it comes. Then also a model that samples in parallel in its own way
-            is streamed, and one inside a wrapper.
+        purpose: what it is sampled for.
         whole: whether its responses are taken whole, as those of a model inside a wrapper are. LangChain would still
             stream them inside, where a handler listens for tokens, and complete the arguments of calls cut in half.
     """
     if isinstance(model, BaseChatModel):
-        leaf = Leaf(model, arguments)
-        fields = _safe_fields(leaf, whole=whole or (logprobs and not leaf.integration.streams_logprobs))
-        added = {name: value for name, value in leaf.integration.arguments.items() if name not in arguments}
-        for name, value in (_logprobs_request(leaf) if logprobs else {}).items():
-            (fields if _takes(model, name, value) else added)[name] = value
-        if quiet:
-            fields |= {"callbacks": None, "verbose": False}
-        copy = model.model_copy(update=fields)
-        if isinstance(copy, ParallelSampler) and not live:
-            return copy, added
-        return cuttable(copy, _asked_logprobs(leaf, required=required) if logprobs else None), added
-
-    sampleable = partial(_sampleable, logprobs=logprobs, required=required, quiet=quiet, live=live, whole=not live)
+        return _sampleable_chat_model(Leaf(model, arguments), purpose, whole=whole)
+    sampleable = partial(_sampleable, purpose=purpose, whole=not purpose.live)
     if isinstance(model, RunnableBindingBase):  # a retry, say
         bound, added = sampleable(model.bound, {**model.kwargs, **arguments})
         return model.model_copy(update={"bound": bound, "kwargs": {**_without_n(model.kwargs), **added}}), {}
@@ -408,6 +395,21 @@ def _sampleable(
     given = {} if isinstance(model, RunnableSequence) else arguments
     each = [sampleable(one, given) for one in wrapped]  # which do not all take the same arguments
     return rewrapped(model, [copy.bind(**added) if added else copy for copy, added in each]), {}
+
+
+def _sampleable_chat_model(leaf: Leaf, purpose: _Purpose, *, whole: bool) -> tuple[BaseChatModel, dict[str, Any]]:
+    model, integration = leaf.model, leaf.integration
+    fields = _safe_fields(leaf, whole=whole or (purpose.logprobs and not integration.streams_logprobs))
+    if purpose.quiet:
+        fields |= {"callbacks": None, "verbose": False}
+    added = {name: value for name, value in integration.arguments.items() if name not in leaf.arguments}
+    asked = None
+    if purpose.logprobs:
+        for name, value in _logprobs_request(leaf).items():
+            (fields if _takes(model, name, value) else added)[name] = value
+        asked = _asked_logprobs(leaf, required=purpose.required)
+    copy = model.model_copy(update=fields)
+    return copy if isinstance(copy, ParallelSampler) and not purpose.live else cuttable(copy, asked), added
 
 
 def _safe_fields(leaf: Leaf, *, whole: bool) -> dict[str, Any]:
