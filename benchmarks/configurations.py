@@ -1,7 +1,6 @@
 """What is run on simulated pools: each configuration learns a stopping rule from a pool's warm-up.
 
-To add one, give it a row in :data:`CONFIGURATIONS`. Its rule is quick where ``evaluation/array_rules.py`` knows its
-class.
+To add one, give it a row in :data:`CONFIGURATIONS`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,8 +8,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from langchain_reasc_lab.replay import agreement_on_arrays, horizon_on_arrays  # noqa: F401  (so arrays know their rules)
-from langchain_reasc_lab.replay.decide_many import Decisions, decide_many
 from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE, ONLINE, SAFEGUARDED
 from langchain_reasc_lab.simulation.pools import Responses
 
@@ -23,12 +20,11 @@ from langchain_reasc.calibration import (
     calibrate_offline,
 )
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
-from langchain_reasc.method.stopping import ASC, Cap, Response, StoppingRule
+from langchain_reasc.method import ASC, CannotCatchUp, Cap, FiniteHorizon, Measure, StoppingRule, decide
 
 __all__ = ["CONFIGURATIONS", "NAMED", "Configuration", "as_asc_left_it", "decisions"]
 
+Integers = npt.NDArray[np.int64]
 Configuration = Callable[[Responses], tuple[StoppingRule, int]]
 """The responses to warm up on -> a rule, and which measure's scores it reads."""
 
@@ -40,15 +36,23 @@ NAMED: Final = tuple(
 """What the measures of simulated pools are called where a calibration wants to know: names only."""
 
 
-def decisions(rule: StoppingRule, responses: Responses, measure: int = 0) -> Decisions:
-    """What the rule decides on each question, within the budget."""
-    answers, scores = responses.answers, responses.scores[measure]
+def decisions(rule: StoppingRule, responses: Responses, measure: int = 0) -> tuple[Integers, Integers]:
+    """Return what the rule decides on each question, within the budget.
 
-    def one(question: int) -> list[Response]:
-        pairs = zip(answers[question].tolist(), scores[question].tolist(), strict=True)
-        return [Response(None if answer < 0 else str(answer), score) for answer, score in pairs]
-
-    return decide_many(rule | Cap(answers.shape[1]), responses.votes(measure), one)
+    Returns:
+        How many responses each decision rests on, and the answer as ``responses`` numbers it, -1 for none; both of
+        shape (questions,).
+    """
+    capped, known = rule | Cap(responses.answers.shape[1]), dict[bytes, tuple[int, int]]()
+    made = []
+    for question, answers in enumerate(responses.answers):
+        key = question.to_bytes(8) if rule.reads_scores else answers.tobytes()
+        if key not in known:
+            decision = decide(capped, responses.to_question(question, measure if rule.reads_scores else None))
+            known[key] = decision.samples, -1 if decision.answer is None else int(decision.answer)
+        made.append(known[key])
+    samples, given = np.array(made, dtype=np.int64).reshape(-1, 2).T
+    return samples, given
 
 
 def as_asc_left_it(warm_up: Responses) -> Iterator[tuple[tuple[int | None, ...], npt.NDArray[np.float64]]]:
@@ -57,7 +61,7 @@ def as_asc_left_it(warm_up: Responses) -> Iterator[tuple[tuple[int | None, ...],
     Yields:
         Answers, None where there is none, and scores, shape (measures, responses).
     """
-    for question, used in enumerate(decisions(ASC(), warm_up).samples):
+    for question, used in enumerate(decisions(ASC(), warm_up)[0]):
         answers = warm_up.answers[question, :used].tolist()
         yield tuple(None if answer < 0 else answer for answer in answers), warm_up.scores[:, question, :used]
 

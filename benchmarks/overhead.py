@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from langchain_reasc_backend.logits import signals_from_logits
 
 from benchmarks.rounds import Spread, interleaved, seconds
 from benchmarks.settings import Settings
@@ -14,7 +15,7 @@ from benchmarks.table import Row
 from langchain_reasc import ReASC, Response, decide
 from langchain_reasc.method.confidence import response_score
 from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.token_signals import SIGNALS, signals_from_logits
+from langchain_reasc.method.token_signals import SIGNALS
 
 __all__ = ["imports", "method"]
 

@@ -124,9 +124,9 @@ def compared(
 
 
 def _accuracy_and_tokens(tested: Responses, rule: StoppingRule, measure: int = 0) -> tuple[float, int]:
-    made = decisions(rule, tested, measure)
-    spent = np.take_along_axis(np.cumsum(tested.tokens, axis=1), made.samples[:, None] - 1, axis=1)
-    return float((made.answers == tested.right).mean()), int(spent.sum())
+    samples, answers = decisions(rule, tested, measure)
+    spent = np.take_along_axis(np.cumsum(tested.tokens, axis=1), samples[:, None] - 1, axis=1)
+    return float((answers == tested.right).mean()), int(spent.sum())
 
 
 def run(

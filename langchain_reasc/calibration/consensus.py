@@ -26,10 +26,10 @@ from langchain_reasc.calibration.correctness import agreement_with_rest, fit_sup
 from langchain_reasc.calibration.record import AUROC, Calibration, Fingerprint, Gate, RuleBlock, SupportCurve
 from langchain_reasc.calibration.selection import rejected_measure
 from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.method.agreement import Prior, default_components, likelihoods
+from langchain_reasc.method.bayesian_vote import PointOdds
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Response
-from langchain_reasc.method.odds import PointOdds
-from langchain_reasc.method.partitions import Prior, default_components, likelihoods
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, StoppingRule, decide
 
 __all__ = [

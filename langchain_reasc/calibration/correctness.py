@@ -9,7 +9,7 @@ import numpy.typing as npt
 from langchain_reasc.calibration.auroc import Booleans, Floats
 from langchain_reasc.calibration.record import Calibration, SupportCurve
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.correctness import support
+from langchain_reasc.method.decision import support
 from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
 
 __all__ = ["agreement_with_rest", "fit_support_curve", "with_p_correct"]
@@ -27,7 +27,7 @@ def fit_support_curve(statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: 
     was seen it is constant, and it never comes nearer to 0 or 1 than the rule of succession on n decisions does.
 
     Args:
-        statistics: shape (n,), :func:`~langchain_reasc.method.correctness.support` of one decision per question.
+        statistics: shape (n,), :func:`~langchain_reasc.method.decision.support` of one decision per question.
         right: shape (n,), whether each answer was right; without labels, whether it agreed with the other responses.
         rule: the name of the rule that decided, where the curve holds for that alone.
 

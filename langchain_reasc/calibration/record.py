@@ -19,13 +19,11 @@ from langchain_reasc._version import __version__
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError
 from langchain_reasc.files import write_atomically
-from langchain_reasc.method.agreement import Agreement
-from langchain_reasc.method.bayesian_vote import BayesianVote
+from langchain_reasc.method.agreement import Agreement, Component, Prior
+from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
-from langchain_reasc.method.odds import PointOdds
-from langchain_reasc.method.partitions import Component, Prior
-from langchain_reasc.method.rules import rule_named
+from langchain_reasc.method.registry import rule_named
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, DEFAULT_CONFIDENCE, ReASC, StoppingRule
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.untrusted import read_text
@@ -224,7 +222,7 @@ class RuleBlock(Record):
             }
         parts = zip(prior.components, prior.weights, strict=True)
         return cls(
-            name=Agreement.called,
+            name=Agreement.name,
             parameters=parameters,
             prior=tuple(cls.PriorPart(discount=d, concentration=a, weight=weight) for (d, a), weight in parts),
             odds=tuple(cls.KnownOdds(score=s, p=_probability(logit)) for s, logit in (odds.points if odds else ())),
@@ -244,7 +242,7 @@ class RuleBlock(Record):
         Raises:
             ConfigurationError: there is no such rule, or it has no such parameters.
         """
-        if self.name != Agreement.called:
+        if self.name != Agreement.name:
             return rule_named(self.name, self.parameters)
         parameters: dict[str, Any] = dict(self.parameters)
         components = tuple(Component(part.discount, part.concentration) for part in self.prior)

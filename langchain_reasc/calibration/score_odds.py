@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.method.bayesian_vote import LogisticOdds
 from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.odds import LogisticOdds
 
 __all__ = ["fit_odds"]
 

@@ -189,7 +189,7 @@ def _rule(given: str, *, budget: int) -> "StoppingRule":
     Raises:
         ConfigurationError: there is no such rule, it needs parameters, or refuses one.
     """
-    from langchain_reasc.method.rules import rule_named, rules
+    from langchain_reasc.method.registry import rule_named, rules
 
     name, _, listed = given.partition(":")
     known = rules()

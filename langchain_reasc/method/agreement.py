@@ -1,29 +1,49 @@
-"""The agreement rule: stop when the whole budget would hardly answer otherwise."""
+"""The agreement rule: stop when the whole budget would hardly answer otherwise.
+
+What matters of the answers so far is how often each was given: a partition of the number of answers. A Pitman–Yor
+process of discount d and concentration α (Pitman and Yor 1997) gives the next response the answer i, seen n_i times,
+with probability (n_i − d) / (n + α), and one not seen before with (α + k d) / (n + α), where k answers have been seen.
+With d = −κ and α = mκ it is the symmetric Dirichlet over m answers. A :class:`Prior` mixes such processes, so that a
+model that nearly always agrees with itself and one that hardly ever does are both expected, as far as was learned.
+
+The probability that the leader stays is exact: dynamic programming over partitions, backwards from the last answer.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.decision import Decision, Reason, Response
+from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
 from langchain_reasc.method.horizon import stays_ahead
-from langchain_reasc.method.partitions import LARGEST_HORIZON, Prior
-from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, check_budget, check_probability
 
-__all__ = ["Agreement"]
+__all__ = ["LARGEST_HORIZON", "Agreement", "Component", "Prior", "default_components", "likelihoods", "stays"]
+
+LARGEST_HORIZON: Final = 24
+"""Answers that are looked ahead to at most: beyond, there are more partitions than is worth counting."""
+
+Floats = npt.NDArray[np.float64]
+Shape = tuple[int, ...]
+"""How often each answer was given: first the count of the leader or another followed answer, then the others', largest
+first."""
 
 
 @dataclass(frozen=True)
 class Agreement(StoppingRule):
     """Stop when P(the leader now is what the whole budget would answer | the counts) ≥ ``threshold``.
 
-    The probability is exact for the prior, which is learned without labels from how often answers agree
-    (:mod:`.partitions`); a response without an answer uses one of the calls that are left. It promises agreement with
-    the majority of the whole budget. Where that is wrong, so is this. With nothing to look ahead to it does not stop: a
-    spent budget is no agreement, and is left to :class:`~langchain_reasc.method.stopping.Cap`. The posterior is then
-    that of Eq. 5.
+    The probability is exact for the prior, which is learned without labels from how often answers agree; a response
+    without an answer uses one of the calls that are left. It promises agreement with the majority of the whole budget,
+    not a right answer. With the budget spent it does not stop, as :class:`~langchain_reasc.method.stopping.Cap` does,
+    and the posterior is that of Eq. 5.
 
     Where a signal deserves trust, ``vote`` weighs responses by it. The leader is then that of the weighted votes, and
     sampling also stops when they are sufficient; the counts stop it only where they have the same leader.
@@ -31,23 +51,21 @@ class Agreement(StoppingRule):
     Attributes:
         prior: how answers are expected to agree.
         threshold: θ, above one half.
-        budget: responses in all, ``max_samples``. More than 24 answers are not looked ahead to: of a larger budget,
-            the first 24 stand for all of it up to the 12th answer, and from then on the two leading answers decide, as
-            in :class:`~langchain_reasc.method.horizon.FiniteHorizon`.
+        budget: responses in all, ``max_samples``. No more than 24 answers are looked ahead to: of a larger budget, the
+            first 24 stand for all of it up to the 12th answer, and from then on the two leading answers decide, as in
+            :class:`~langchain_reasc.method.horizon.FiniteHorizon`.
         vote: what weighs responses by their scores; None counts them.
     """
 
-    called: ClassVar[str] = "agreement"
-    prior: Prior
+    name: ClassVar[str] = "agreement"
+    prior: "Prior"
     threshold: float = 0.97
     budget: int = DEFAULT_BUDGET
     vote: StoppingRule | None = None
 
     def __post_init__(self) -> None:
-        if not 0.5 < self.threshold < 1:
-            raise ConfigurationError(f"threshold is a probability above 0.5 and below 1, got {self.threshold}")
-        if self.budget < 1:
-            raise ConfigurationError(f"a budget is at least 1 sample, got {self.budget}")
+        check_probability("threshold", self.threshold)
+        check_budget(self.budget)
 
     @property
     def may_accept_first(self) -> bool:
@@ -58,40 +76,200 @@ class Agreement(StoppingRule):
         return self.vote is not None and self.vote.reads_scores
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        counted = self._counted(responses)
         if self.vote is None:
-            return counted
+            return self._count(responses)
         voted = self.vote(responses)
-        if voted.stop or not counted.stop or voted.answer != counted.answer:
+        if voted.stop:
+            return voted
+        counted = self._count(responses)
+        if not counted.stop or voted.answer != counted.answer:
             return voted
         return replace(voted, stop=True, reason="agreement", posterior=counted.posterior)
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """One for each response, or what the weighted vote gives it."""
+        """Return one for each response, or what the weighted vote gives it."""
         return super().weights(responses) if self.vote is None else self.vote.weights(responses)
 
-    def _counted(self, responses: Sequence[Response]) -> Decision:
-        """The decision with each vote as one, and P(the leader stays) for the posterior."""
+    def _count(self, responses: Sequence[Response]) -> Decision:
+        """Decide with each vote as one, and P(the leader stays) as the posterior."""
         evidence = evidence_by_answer((response.answer, 1.0) for response in responses)
         answer = leader(evidence)
-        counts = Counter(response.answer for response in responses if response.answer is not None)
-        lead = 0 if answer is None else counts.pop(answer)
-        stays = self.leader_stays(lead, list(counts.values()), max(0, self.budget - len(responses)))
+        others = [int(count) for other, count in evidence.items() if other != answer]
+        stays = self._leader_stays(int(evidence.get(answer or "", 0)), others, self.budget - len(responses))
         stop = stays >= self.threshold and not (len(responses) == 1 and responses[0].cut_off)
-        reason: Reason | None = "agreement" if stop else None
-        return Decision(stop, answer, reason, len(responses), evidence, stays or posterior(evidence))
+        return Decision(
+            stop, answer, "agreement" if stop else None, len(responses), evidence, stays or posterior(evidence)
+        )
 
-    def leader_stays(self, lead: int, others: Sequence[int], left: int) -> float:
-        """P(the leader now is what the whole budget would answer); 0 without an answer, or with nothing to come.
-
-        Args:
-            lead: votes of the leader.
-            others: votes of each other answer.
-            left: calls that are left.
-        """
+    def _leader_stays(self, lead: int, others: Sequence[int], left: int) -> float:
+        """Return P(the leader now is what the whole budget would answer); 0 without a leader or calls left."""
         known = lead + sum(others)
-        if not lead or not left:
+        if not lead or left <= 0:
             return 0.0
         if known + left > LARGEST_HORIZON < 2 * known:  # it would look ahead less far than it has seen
             return stays_ahead(lead, max(others, default=0), left)
         return self.prior.leader_stays([lead, *others], min(known + left, LARGEST_HORIZON))
+
+
+class Component(NamedTuple):
+    """A Pitman–Yor process: discount d < 1 and concentration α > −d; d < 0 means α / −d answers at most."""
+
+    discount: float
+    concentration: float
+
+
+@lru_cache(maxsize=1)
+def default_components() -> tuple[Component, ...]:
+    """Return a grid from "always the same answer" to "hardly ever the same", and tasks of 2, 3 and 5 answers."""
+    processes = product((0.0, 0.3, 0.6, 0.85), (0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 40.0))
+    choices = product((2, 3, 5), (0.2, 1.0, 5.0))
+    return (
+        *(Component(discount, concentration) for discount, concentration in processes),
+        *(Component(-share, answers * share) for answers, share in choices),
+    )
+
+
+@dataclass(frozen=True)
+class Prior:
+    """A mixture of components with their weights, which sum to one."""
+
+    components: tuple[Component, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.components) != len(self.weights) or not self.components:
+            raise ConfigurationError(f"{len(self.components)} components have {len(self.weights)} weights")
+        if any(weight < 0 for weight in self.weights) or abs(sum(self.weights) - 1) > 1e-6:
+            raise ConfigurationError(f"the weights of a prior are 0 or more and sum to 1, got {sum(self.weights):g}")
+
+    @classmethod
+    def uniform(cls) -> "Prior":
+        """Return all default components with equal weights: what is expected before anything was learned."""
+        components = default_components()
+        return cls(components, (1 / len(components),) * len(components))
+
+    def leader_stays(self, counts: Sequence[int], horizon: int) -> float:
+        """Return P(the answer of ``counts[0]`` has the most votes once there are ``horizon`` answers | the counts).
+
+        Args:
+            counts: how often each answer was given, the leader's count first; at least one answer.
+            horizon: answers in the end, ``sum(counts)`` at least.
+        """
+        shape = _shape(counts)
+        if (shape, horizon) not in self._known:
+            self._known[shape, horizon] = float(self.posterior(shape) @ stays(shape, horizon, self.components))
+        return self._known[shape, horizon]
+
+    def posterior(self, counts: Sequence[int]) -> Floats:
+        """Return the weights of the components given the counts, shape (components,); the prior's if none allows them.
+
+        Args:
+            counts: how often each answer was given.
+        """
+        weights = np.asarray(self.weights)
+        joint: Floats = weights * likelihoods([counts], self.components)[0]
+        return np.asarray(joint / joint.sum()) if joint.any() else weights
+
+    @cached_property
+    def _known(self) -> dict[tuple[Shape, int], float]:
+        return {}
+
+
+def likelihoods(partitions: Iterable[Sequence[int]], components: Sequence[Component]) -> Floats:
+    """Return P(a sequence of answers with these counts) of each component; shape (partitions, components).
+
+    ∏_{i<k} (α + i d) / (α + 1)_{n−1} · ∏_i (1 − d)_{n_i − 1}, where i counts the answers, k there are, from 1 and
+    (x)_m = x (x + 1) … (x + m − 1). The order in which answers came does not matter.
+    """
+    from scipy.special import gammaln
+
+    grid = np.asarray(components, dtype=np.float64)
+    discount, concentration = grid[:, 0], grid[:, 1]
+    again = 1 - discount
+    rows = []
+    for counts in partitions:  # in logarithms, as factorials soon overflow
+        known = np.arange(1, len(counts))[:, None]
+        with np.errstate(divide="ignore"):  # a component that allows no more answers
+            opened = np.log(np.maximum(concentration + known * discount, 0.0)).sum(axis=0)
+        given = sum(gammaln(again + count - 1) - gammaln(again) for count in counts)
+        rows.append(np.exp(opened + given + gammaln(concentration + 1) - gammaln(concentration + sum(counts))))
+    return np.array(rows).reshape(len(rows), len(grid))
+
+
+def stays(counts: Sequence[int], horizon: int, components: tuple[Component, ...]) -> Floats:
+    """Return P(the answer of ``counts[0]`` has the most votes at the horizon | the counts), shape (components,).
+
+    m answers that are equal at the horizon have 1/m each.
+
+    Args:
+        counts: how often each answer was given.
+        horizon: answers in the end.
+        components: the components.
+    """
+    n, shape = sum(counts), _shape(counts)
+    found: Floats = _table(horizon, components)[n][_positions(n)[shape]]
+    return found
+
+
+def _shape(counts: Sequence[int]) -> Shape:
+    return (counts[0], *sorted(counts[1:], reverse=True))
+
+
+@lru_cache(maxsize=LARGEST_HORIZON)
+def _table(horizon: int, components: tuple[Component, ...]) -> list[Floats]:
+    """Return the probabilities after n answers, for n up to the horizon; each of shape (shapes, components)."""
+    if not 1 <= horizon <= LARGEST_HORIZON:
+        raise ConfigurationError(f"a horizon is between 1 and {LARGEST_HORIZON} answers, got {horizon}")
+    grid = np.asarray(components, dtype=np.float64)
+    values: list[Floats] = [np.zeros((0, len(grid)))] * (horizon + 1)
+    ends = [shape.count(shape[0]) if shape[0] == max(shape) else 0 for shape in _positions(horizon)]
+    values[horizon] = np.repeat([[1 / equal if equal else 0.0] for equal in ends], len(grid), axis=1)
+    discount, concentration = grid[:, 0], grid[:, 1]
+    for n in range(horizon - 1, 0, -1):
+        into, *columns, begins = _steps(n)
+        sizes, times, kinds = (column[:, None] for column in columns)
+        weight = np.where(sizes > 0, times * (sizes - discount), np.maximum(concentration + kinds * discount, 0.0))
+        values[n] = np.add.reduceat(weight / (n + concentration) * values[n + 1][into], begins, axis=0)
+    return values
+
+
+@lru_cache(maxsize=LARGEST_HORIZON)
+def _steps(n: int) -> tuple[npt.NDArray[np.intp], Floats, Floats, Floats, npt.NDArray[np.intp]]:
+    """Return all ways in which one more answer may come after n: several rows for each shape.
+
+    Returns:
+        The position of the shape it leads to; how often the answer was given before, 0 for never; how many answers were
+        given that often; how many answers there are; and the row at which each shape's rows begin.
+    """
+    positions = _positions(n + 1)
+    rows: list[tuple[int, int, int, int]] = []
+    begins: list[int] = []
+    for shape in _positions(n):
+        begins.append(len(rows))
+        rows += [(positions[after], size, times, len(shape)) for after, size, times in _successors(shape)]
+    into, sizes, times, kinds = np.array(rows, dtype=np.intp).T
+    return into, sizes.astype(float), times.astype(float), kinds.astype(float), np.array(begins, dtype=np.intp)
+
+
+def _successors(shape: Shape) -> Iterator[tuple[Shape, int, int]]:
+    followed, *others = shape
+    yield (followed + 1, *others), followed, 1
+    for size, times in Counter(others).items():
+        at = others.index(size)  # the first of its size, so that the order stays
+        yield (followed, *others[:at], size + 1, *others[at + 1 :]), size, times
+    yield (*shape, 1), 0, 1
+
+
+@lru_cache(maxsize=LARGEST_HORIZON + 1)
+def _positions(n: int) -> dict[Shape, int]:
+    """Return every shape of n answers with its position."""
+    shapes = ((followed, *others) for followed in range(1, n + 1) for others in _partitions(n - followed, n))
+    return {shape: at for at, shape in enumerate(shapes)}
+
+
+def _partitions(n: int, largest: int) -> Iterator[Shape]:
+    if n == 0:
+        yield ()
+    for first in range(min(n, largest), 0, -1):
+        for rest in _partitions(n - first, first):
+            yield (first, *rest)

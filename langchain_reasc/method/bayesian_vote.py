@@ -1,19 +1,100 @@
-"""Votes that weigh by the odds of being right, and the probability of the answer that they come to."""
+"""Votes that weigh by the odds of being right, and the probability of the leading answer that follows."""
 
 import math
 from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from itertools import pairwise
+from typing import ClassVar, Protocol
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.checks import check_on_missing, check_probability, missing_score
 from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.evidence import evidence_by_answer, leader
-from langchain_reasc.method.odds import Odds
-from langchain_reasc.method.stopping import StoppingRule
+from langchain_reasc.method.evidence import Standardizer, evidence_by_answer, leader
+from langchain_reasc.method.stopping import (
+    OnMissing,
+    StoppingRule,
+    check_on_missing,
+    check_probability,
+    missing_score,
+)
 
-__all__ = ["BayesianVote", "LogOddsVote", "probability_of_leader"]
+__all__ = ["BayesianVote", "LogOddsVote", "LogisticOdds", "Odds", "PointOdds", "probability_of_leader"]
+
+_LARGEST_LOGIT = 50.0  # e^50 to one decides any vote already
+
+
+class Odds(Protocol):
+    """Maps a score to the log-odds of being right."""
+
+    @property
+    def average(self) -> float:
+        """Logit p of a response without a score."""
+        ...
+
+    def __call__(self, score: float) -> float:
+        """Return logit p of a response with this score."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticOdds:
+    """logit p = slope · z + intercept, as a logistic regression on z = (S − μ) / σ finds it.
+
+    Attributes:
+        statistics: μ and σ of the scores.
+        slope: what a standard deviation adds.
+        intercept: the log-odds of a response with an average score.
+    """
+
+    statistics: Standardizer
+    slope: float
+    intercept: float
+
+    def __post_init__(self) -> None:
+        if not self.statistics.std > 0:
+            raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
+        if not (math.isfinite(self.slope) and math.isfinite(self.intercept)):
+            raise ConfigurationError(f"slope and intercept are finite numbers, got {self.slope} and {self.intercept}")
+
+    @property
+    def average(self) -> float:
+        """The intercept."""
+        return self.intercept
+
+    def __call__(self, score: float) -> float:
+        """Return logit p, at most e^50 to one either way."""
+        logit = self.slope * self.statistics.z(score) + self.intercept
+        return max(-_LARGEST_LOGIT, min(_LARGEST_LOGIT, logit))
+
+
+@dataclass(frozen=True, slots=True)
+class PointOdds:
+    """Log-odds known at some scores, with straight lines between them, and level beyond the first and the last.
+
+    It follows scores of any shape: those of token probabilities crowd below zero, with a long tail.
+
+    Attributes:
+        points: (score, logit p), scores strictly ascending.
+        average: logit p of a response without a score.
+    """
+
+    points: tuple[tuple[float, float], ...]
+    average: float
+
+    def __post_init__(self) -> None:
+        scores = [score for score, _ in self.points]
+        if not scores or any(not later > earlier for earlier, later in pairwise(scores)):
+            raise ConfigurationError(f"the scores of odds ascend strictly, got {scores[:5]}")
+
+    def __call__(self, score: float) -> float:
+        """Return logit p."""
+        points = self.points
+        at = bisect_right(points, score, key=lambda point: point[0])
+        if at == 0 or at == len(points):
+            return points[min(at, len(points) - 1)][1]
+        (left, low), (right, high) = points[at - 1 : at + 1]
+        return low + (high - low) * (score - left) / (right - left)
 
 
 @dataclass(frozen=True)
@@ -33,7 +114,7 @@ class LogOddsVote(StoppingRule):
     odds: Odds
     threshold: float = 0.99
     _: KW_ONLY
-    on_missing_confidence: Literal["error", "count"] = "error"
+    on_missing_confidence: OnMissing = "error"
 
     def __post_init__(self) -> None:
         check_probability("threshold", self.threshold)
@@ -51,36 +132,31 @@ class LogOddsVote(StoppingRule):
         answers = [response.answer for response in responses]
         evidence = evidence_by_answer(zip(answers, self._log_weights(responses), strict=True))
         certain = probability_of_leader(evidence, unseen=self._unseen(evidence))
-        taken_alone = len(responses) == 1 and responses[0].cut_off  # which no cut-off response ever is
-        stop = certain >= self.threshold and not taken_alone
+        only_cut_off = len(responses) == 1 and responses[0].cut_off
+        stop = certain >= self.threshold and not only_cut_off
         return Decision(
-            stop=stop,
-            answer=leader(evidence),
-            reason="evidence" if stop else None,
-            samples=len(responses),
-            evidence=evidence,
-            posterior=certain,
+            stop, leader(evidence), "evidence" if stop else None, len(responses), evidence, posterior=certain
         )
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """The log-weight of each response, or zero where it speaks against its own answer."""
+        """Return the log-weight of each response, or zero where it speaks against its own answer."""
         return [max(0.0, weight) for weight in self._log_weights(responses)]
 
     def log_odds(self, score: float | None) -> float:
-        """Logit p of a response that votes.
+        """Return logit p of a response that votes.
 
         Raises:
             LogprobsUnavailable: it has no score, and ``on_missing_confidence`` is ``"error"``.
         """
-        if score is None:
-            if self.on_missing_confidence == "error":
-                raise missing_score()
-            return self.odds.average
-        return self.odds(score)
+        if score is not None:
+            return self.odds(score)
+        if self.on_missing_confidence == "error":
+            raise missing_score()
+        return self.odds.average
 
     @abstractmethod
     def _log_weights(self, responses: Sequence[Response]) -> list[float]:
-        """ℓ of each response; zero without a vote."""
+        """Return ℓ of each response; zero without a vote."""
 
     def _unseen(self, evidence: Mapping[str, float]) -> float:
         return 1.0
@@ -105,7 +181,7 @@ class BayesianVote(LogOddsVote):
         floor: c, what a response counts at least; never below zero.
     """
 
-    called: ClassVar[str] = "bayesian_vote"
+    name: ClassVar[str] = "bayesian_vote"
     alternatives: float = 5.0
     floor: float = 0.5
 
@@ -117,23 +193,19 @@ class BayesianVote(LogOddsVote):
             raise ConfigurationError(f"floor is a finite number of at least 0, got {self.floor}")
 
     def _log_weights(self, responses: Sequence[Response]) -> list[float]:
-        return [0.0 if one.answer is None or one.alone else self.log_weight(one.score) for one in responses]
-
-    def log_weight(self, score: float | None) -> float:
-        """ℓ of a response that votes.
-
-        Raises:
-            LogprobsUnavailable: it has no score, and ``on_missing_confidence`` is ``"error"``.
-        """
-        return max(self.floor, self.log_odds(score) + math.log(self.alternatives))
+        equal = math.log(self.alternatives)
+        return [
+            0.0 if one.answer is None or one.alone else max(self.floor, self.log_odds(one.score) + equal)
+            for one in responses
+        ]
 
 
 def probability_of_leader(evidence: Mapping[str, float], *, unseen: float = 1.0) -> float:
-    """``max e^v / (unseen + Σ e^v)``, without overflow; 0 with no votes.
+    """Return ``max e^v / (unseen + Σ e^v)``, without overflow; 0 with no votes.
 
     Args:
         evidence: answer -> summed log-weights.
-        unseen: what answers that nobody has given weigh together, each as much as one without evidence.
+        unseen: how many answers that nobody has given yet are possible.
     """
     if not evidence:
         return 0.0

@@ -1,15 +1,18 @@
 """What a decision is made of, and what it says: responses in, go on or stop out."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
 
 from langchain_reasc.exceptions import ConfidenceError
 
-__all__ = ["Decision", "Reason", "Response"]
+__all__ = ["ANSWER", "Decision", "Reason", "Response", "combine", "decide_by_kind", "support"]
 
 Reason = Literal["gate", "evidence", "agreement", "window", "budget", "timeout", "alone", "hopeless"]
+
+ANSWER: Final = "answer"
+"""The kind of an answer that names none, among others that do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +22,12 @@ class Response:
     Attributes:
         answer: the extracted, normalized answer; None when there is none (it then casts no vote).
         score: S(y), finite, or None where no confidence could be read.
-        cut_off: whether the response was cut off before its end: such a one is never accepted alone.
+        cut_off: whether the response was cut off before its end. Such a response is never accepted alone.
         kind: the coarse class of the answer, such as which tools are called. Where any response has one, the kinds are
-            voted on first; an answer without a kind is then of the kind
-            :data:`~langchain_reasc.method.levels.ANSWER`.
-        fields: the fields of an answer that is an object, name -> spelling as JSON. Read by
+            voted on first; an answer without a kind is of the kind :data:`ANSWER`.
+        fields: the fields of an answer that is an object, name -> value as JSON. Read by
             :class:`~langchain_reasc.method.fields.ByField` alone.
-        alone: whether the response is to be taken as it is. It casts no vote, and where it comes first, it is the
-            answer.
+        alone: whether the response is not to be voted on. It casts no vote; where it comes first, it is the answer.
     """
 
     answer: str | None
@@ -41,7 +42,7 @@ class Response:
             raise ConfidenceError(f"a response score is {self.score}; use None where no confidence could be read")
 
     def voting(self, answer: str | None) -> "Response":
-        """The same response with this answer for its own, and without fields."""
+        """Return the same response with another answer and without fields."""
         return Response(answer, self.score, self.cut_off, self.kind, alone=self.alone)
 
 
@@ -50,21 +51,19 @@ class Decision:
     """What to do after ``samples`` responses.
 
     Attributes:
-        stop: whether the evidence is sufficient (or the budget spent).
+        stop: whether the evidence is sufficient, or the budget spent.
         answer: the leading answer so far; None when no response has one.
-        reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (calls are
-            left, and the whole budget would most likely answer the same), ``window`` (ESC), ``budget``, ``timeout``
-            (the question had had its time), ``alone`` (the first response is not voted on), ``hopeless`` (what differs
-            will never agree); None while it goes on. Of a decision in parts, ``budget``, or else ``hopeless``, where
-            that ended one of them.
+        reason: why it stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the whole
+            budget would most likely give the same answer), ``window`` (ESC), ``budget``, ``timeout``, ``alone`` (the
+            first response is not voted on), ``hopeless`` (some arguments will never agree); None while it goes on. Of a
+            decision in parts, ``budget`` or else ``hopeless`` where that ended one of them.
         samples: responses the decision rests on.
         evidence: answer -> accumulated weight, in the order first seen.
         posterior: what the rule compares with its threshold: P(the leader stays ahead), Eq. 5, of the Beta rules, and
-            of rules that look ahead to a budget once that is spent. Of a decision in parts, that of the least certain
-            one.
-        parts: what was decided one by one: ``kind`` and ``answer``, or each field of an object. Empty where the answers
-            alone were voted on.
-        whole: where the answer is put together from fields, the best object that one response gave.
+            of rules that look ahead once their budget is spent. Of a decision in parts, that of the least certain part.
+        parts: the decisions on ``kind`` and ``answer``, or on each field of an object. Empty where only whole answers
+            were voted on.
+        whole: where the answer is assembled from fields, the best object that a single response gave.
         hopeless: the arguments or fields that will never agree, where that ended it.
     """
 
@@ -82,3 +81,73 @@ class Decision:
     def stage(self) -> Literal[1, 2]:
         """1 when a single response was accepted by the gate, else 2 (also where nothing was voted on)."""
         return 1 if self.reason == "gate" else 2
+
+
+def support(decision: Decision) -> float | None:
+    """Return how strongly a decision is supported: the number from which P(correct) is read.
+
+    It is the answer's share of the evidence, shrunk by how much there is: ``(v + 1) / (Σv + 2)``, the mean of the Beta
+    posterior of that share under a uniform prior (Laplace's rule of succession). So four votes of four (.83) say less
+    than sixteen of sixteen (.94). Evidence below zero counts as none.
+
+    Args:
+        decision: of any rule. Of a decision in parts, the support of the least supported part.
+
+    Returns:
+        None where there was no vote: no response has an answer, or the first is not voted on.
+    """
+    if decision.answer is None or decision.reason == "alone":
+        return None
+    if decision.parts:
+        return min((share for part in decision.parts.values() if (share := support(part)) is not None), default=None)
+    evidence = {answer: max(0.0, weight) for answer, weight in decision.evidence.items()}
+    return (evidence.get(decision.answer, 0.0) + 1.0) / (sum(evidence.values()) + 2.0)
+
+
+def decide_by_kind(rule: Callable[[Sequence[Response]], Decision], responses: Sequence[Response]) -> Decision:
+    """Apply a rule to the kinds, and to the answers of the leading kind; stop when both have stopped.
+
+    Of three responses that call one tool with different arguments, and two that call none, the two would win a flat
+    vote. The vote on kinds says that the tool is to be called, and the vote on the arguments goes on.
+
+    Responses of other kinds stay in their places without a vote, so that windows, a cap and the gate see the launch
+    order.
+
+    Args:
+        rule: decides after exactly the responses it is given.
+        responses: in launch order.
+    """
+    kinds = [None if one.answer is None else one.kind or ANSWER for one in responses]
+    by_kind = rule([one.voting(kind) for one, kind in zip(responses, kinds, strict=True)])
+    within_kind = rule(
+        [one if kind == by_kind.answer else one.voting(None) for one, kind in zip(responses, kinds, strict=True)]
+    )
+    votes = rule([one.voting(one.answer) for one in responses])
+    parts = {"kind": by_kind, "answer": within_kind}
+    return combine(parts, answer=within_kind.answer, votes=votes, whole=within_kind.whole)
+
+
+def combine(
+    parts: Mapping[str, Decision], *, answer: str | None, votes: Decision, whole: str | None = None
+) -> Decision:
+    """Return the decision that parts make together: it stops when all have, as certain as the least certain one.
+
+    Args:
+        parts: the decision on each part; not empty.
+        answer: the answer they make together.
+        votes: the decision on whole answers, whose evidence is kept.
+        whole: as in :class:`Decision`.
+    """
+    stop = all(part.stop for part in parts.values())
+    reasons = [part.reason for part in parts.values() if part.reason]
+    undecided = (why for why in ("budget", "hopeless") if why in reasons)
+    return replace(
+        votes,
+        stop=stop,
+        answer=answer,
+        reason=next(undecided, reasons[-1]) if stop and reasons else None,
+        posterior=min(part.posterior for part in parts.values()),
+        parts=dict(parts),
+        whole=whole,
+        hopeless=tuple(dict.fromkeys(name for part in parts.values() for name in part.hopeless)) if stop else (),
+    )

@@ -1,14 +1,14 @@
-"""Evidence: how much each response counts, and how sure the count makes us (Stage 2 of ReASC)."""
+"""Evidence: how much each response counts, and how sure the counts make us (Stage 2 of ReASC)."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["WEIGHTS", "Standardizer", "check_weight", "evidence_by_answer", "leader", "posterior"]
+__all__ = ["WEIGHTS", "Standardizer", "check_weight", "evidence_by_answer", "leader", "posterior", "two_largest"]
 
 _LARGEST_EXPONENT = 50.0  # e^50 decides any vote already; beyond it sums would overflow
 
@@ -28,12 +28,16 @@ class Standardizer:
     scale: float = 0.7
 
     def z(self, score: float) -> float:
-        """The standardized score."""
+        """Return the standardized score."""
         return (score - self.mean) / self.std
 
 
+def _reasc(score: float, by: Standardizer) -> float:
+    return max(1.0, _exponential(score, by))
+
+
 def _exponential(score: float, by: Standardizer) -> float:
-    return math.exp(min(by.scale * by.z(score), _LARGEST_EXPONENT))
+    return math.exp(min(by.scale * ((score - by.mean) / by.std), _LARGEST_EXPONENT))
 
 
 def _mean_normalized(score: float, by: Standardizer) -> float:
@@ -47,17 +51,18 @@ def _sigmoid(score: float, by: Standardizer) -> float:
 
 
 WEIGHTS: Final[dict[str, Callable[[float, Standardizer], float]]] = {
-    "reasc": lambda score, by: max(1.0, _exponential(score, by)),
+    "reasc": _reasc,
     "exponential": _exponential,
     "mean": _mean_normalized,
     "sigmoid": _sigmoid,
     "count": lambda score, by: 1.0,
 }
-"""Score -> evidence weight: the paper's update and the alternatives of its appendix; ``count`` makes it ASC."""
+"""Score -> evidence weight: the paper's ``max(1, exp(λ z))`` and the alternatives of its appendix; ``count`` makes it
+ASC."""
 
 
 def check_weight(weight: str, mean: float) -> None:
-    """Refuse a weight that does not exist, or that cannot be had of scores with this mean.
+    """Refuse an unknown weight, or one that scores with this mean do not allow.
 
     Raises:
         ConfigurationError: it is no name in :data:`WEIGHTS`; or it divides by a mean that is not above zero.
@@ -84,19 +89,29 @@ def evidence_by_answer(votes: Iterable[tuple[str | None, float]]) -> dict[str, f
 
 
 def leader(evidence: Mapping[str, float]) -> str | None:
-    """``argmax v``; of equals, the answer seen first."""
+    """Return ``argmax v``; of equals, the answer seen first."""
     return max(evidence, key=evidence.__getitem__, default=None)
 
 
-def posterior(evidence: Mapping[str, float]) -> float:
-    """P(p1 > p2 | V) = 1 - I_{1/2}(v1 + 1, v2 + 1) for the two leading answers (Eq. 5); 0.5 with no votes."""
+def two_largest(evidence: Mapping[str, float]) -> tuple[float, float]:
+    """Return v1 and v2, the evidence for the two leading answers; 0 for one that there is not."""
     first, second = [*sorted(evidence.values(), reverse=True)[:2], 0.0, 0.0][:2]
-    return _dominance(first, second)
+    return first, second
+
+
+def posterior(evidence: Mapping[str, float]) -> float:
+    """Return P(p1 > p2 | V) = 1 - I_{1/2}(v1 + 1, v2 + 1) for the two leading answers (Eq. 5); 0.5 with no votes."""
+    return _dominance(*two_largest(evidence))
 
 
 @lru_cache(maxsize=4096)
 def _dominance(first: float, second: float) -> float:
+    # By symmetry 1 - I_{1/2}(a, b) = I_{1/2}(b, a), which loses no digits near one.
+    return float(_betainc()(second + 1.0, first + 1.0, 0.5))
+
+
+@cache
+def _betainc() -> Callable[[float, float, float], float]:
     from scipy.special import betainc  # deferred: keeps `import langchain_reasc` light
 
-    # By symmetry 1 - I_{1/2}(a, b) = I_{1/2}(b, a), which loses no digits near one.
-    return float(betainc(second + 1.0, first + 1.0, 0.5))
+    return betainc  # type: ignore[no-any-return]

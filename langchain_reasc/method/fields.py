@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.levels import joined
+from langchain_reasc.method.decision import Decision, Response, combine
 from langchain_reasc.method.stopping import StoppingRule
 
 __all__ = ["ABSENT", "ByField", "assembled", "field_name", "number_in", "within"]
@@ -27,20 +26,20 @@ _SLACK: Final = 1 + 1e-9  # 0.4 is within 0.1 of 0.3
 
 @dataclass(frozen=True)
 class ByField(StoppingRule):
-    """Applies a rule to each field of the responses' objects on its own, and stops when it has stopped for all.
+    """Apply a rule to each field of the responses' objects on its own, and stop when it has stopped for all.
 
-    A field whose values are numbers takes their weighted median (the lower one of two); the evidence for it is the
-    weight of all that are within the tolerance of it, against that of all others. It does not stop, except by a budget,
-    while the others outweigh it. Any other field, and whether there is a number at all, is voted on.
+    A field whose values are numbers takes their weighted median (the lower of two). The evidence for it is the weight
+    of all numbers within the tolerance of it, against that of all others; while the others outweigh it, only a budget
+    stops. Any other field is voted on, and so is whether a field is a number at all.
 
-    Responses without fields cast no vote, unless all are: then the rule decides on the whole answers.
+    Responses without fields cast no vote, unless all are without: then the rule decides on the whole answers.
 
     Attributes:
         rule: decides on each field.
-        tolerance: field -> how far, at most, a number is from another that it agrees with; 0 where none is named.
+        tolerance: field -> how far apart two numbers that agree may be; 0 where none is named.
         voted: fields whose numbers are names, such as an id, and are voted on as they are.
-        accepts: whether an object that was put together is one that may be given; where it is not, the answer is the
-            best that one response gave as a whole. None accepts all.
+        accepts: whether an assembled object is valid; where it is not, the answer is the best object that a single
+            response gave. None accepts all.
     """
 
     rule: StoppingRule
@@ -57,59 +56,57 @@ class ByField(StoppingRule):
         votes = self.rule([one.voting(one.answer) for one in responses])
         if not names:
             return votes
-        parts = {name: _of_field(name, self._field(name, responses)) for name in names}
+        parts = {name: self._decide_field(name, responses) for name in names}
         whole = self._closest(responses, parts)
         answer = assembled({name: part.answer for name, part in parts.items()})
         if answer is None or (self.accepts is not None and not self.accepts(answer)):
             answer = whole
-        return joined(parts, answer=answer, votes=votes, whole=whole)
+        return combine(parts, answer=answer, votes=votes, whole=whole)
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Those of the rule."""
+        """Return those of the rule."""
         return self.rule.weights(responses)
 
-    def _field(self, name: str, responses: Sequence[Response]) -> Decision:
+    def _decide_field(self, name: str, responses: Sequence[Response]) -> Decision:
         spelled = [one.voting(_value(one, name)) for one in responses]
         numbers = [None if name in self.voted else number_in(one.answer) for one in spelled]
-        if all(number is None for number in numbers):
-            return self.rule(spelled)
-        sorts = self.rule(
-            [one if number is None else one.voting(_NUMBER) for one, number in zip(spelled, numbers, strict=True)]
-        )
-        if sorts.answer != _NUMBER:
-            return sorts
-        median = self._median(spelled, numbers, self.tolerance.get(name, 0.0))
-        return joined({"kind": sorts, "answer": median}, answer=median.answer, votes=median)
+        types = [one if number is None else one.voting(_NUMBER) for one, number in zip(spelled, numbers, strict=True)]
+        decision = self.rule(types)
+        if decision.answer == _NUMBER:
+            median = self._decide_number(spelled, numbers, self.tolerance.get(name, 0.0))
+            decision = combine({"kind": decision, "answer": median}, answer=median.answer, votes=median)
+        return replace(decision, hopeless=(name,)) if decision.hopeless else decision
 
-    def _median(self, responses: Sequence[Response], numbers: Sequence[float | None], tolerance: float) -> Decision:
+    def _decide_number(
+        self, responses: Sequence[Response], numbers: Sequence[float | None], tolerance: float
+    ) -> Decision:
         weights = self.rule.weights(responses)
-        votes = [
-            (number, weight, one.answer)
-            for number, weight, one in zip(numbers, weights, responses, strict=True)
-            if number is not None
-        ]
-        middle, spelling = _weighted_median(votes)
-        near = [None if number is None else within(number, middle, tolerance) for number in numbers]
-        split = self.rule(
+        middle, spelling = _weighted_median(
             [
-                one.voting(None if agrees is None else spelling if agrees else _FAR)
-                for one, agrees in zip(responses, near, strict=True)
+                (number, weight, one.answer)
+                for number, weight, one in zip(numbers, weights, responses, strict=True)
+                if number is not None
             ]
         )
+        near = [
+            None if number is None else spelling if within(number, middle, tolerance) else _FAR for number in numbers
+        ]
+        split = self.rule([one.voting(side) for one, side in zip(responses, near, strict=True)])
         if split.answer == spelling:
             return split
-        spent = self.rule([Response(None)] * len(responses))  # only a budget stops what says nothing
+        spent = self.rule([Response(None)] * len(responses))  # only a budget stops without any answer
         return replace(split, answer=spelling, stop=spent.stop, reason=spent.reason, posterior=1.0 - split.posterior)
 
     def _closest(self, responses: Sequence[Response], parts: Mapping[str, Decision]) -> str | None:
-        """The answer of the response that agrees with the most fields; of equals, of the one that weighs most."""
+        """Return the answer of the response that agrees with most fields; of equals, of the one that weighs most."""
         weights = self.rule.weights(responses)
-        voting = [at for at, one in enumerate(responses) if one.answer is not None and one.fields is not None]
-        best = max(voting, key=lambda at: (self._agreeing(responses[at], parts), weights[at]), default=None)
-        return None if best is None else responses[best].answer
 
-    def _agreeing(self, response: Response, parts: Mapping[str, Decision]) -> int:
-        return sum(self._agrees(name, _value(response, name), part.answer) for name, part in parts.items())
+        def agreement(at: int) -> tuple[int, float]:
+            agreeing = (self._agrees(name, _value(responses[at], name), part.answer) for name, part in parts.items())
+            return sum(agreeing), weights[at]
+
+        voting = [at for at, one in enumerate(responses) if one.answer is not None and one.fields is not None]
+        return responses[max(voting, key=agreement)].answer if voting else None
 
     def _agrees(self, name: str, one: str | None, other: str | None) -> bool:
         if one == other:
@@ -121,7 +118,7 @@ class ByField(StoppingRule):
 
 
 def assembled(fields: Mapping[str, str | None]) -> str | None:
-    """The object of these fields as canonical JSON; None where they contradict each other.
+    """Return the object with these fields as canonical JSON; None where they contradict each other.
 
     Args:
         fields: :func:`field_name` -> value as JSON; what is None or :data:`ABSENT` is left out.
@@ -144,13 +141,13 @@ def assembled(fields: Mapping[str, str | None]) -> str | None:
 
 
 def field_name(keys: Sequence[str]) -> str:
-    """The name of a field of an object in an object: ``a.b``, with a backslash before dots that are in a key."""
+    """Return the name of a nested field: ``a.b``, with a backslash before dots and backslashes in a key."""
     return ".".join(key.replace("\\", "\\\\").replace(".", "\\.") for key in keys)
 
 
 @lru_cache(maxsize=4096)  # a decision reads the same few values again and again
 def number_in(value: str | None) -> float | None:
-    """The number that a JSON value is; None where it is anything else, ``true`` and ``"5"`` too."""
+    """Return the number that a JSON value is; None for anything else, ``true`` and ``"5"`` too."""
     if value is None or not _NUMERAL.fullmatch(value):
         return None
     try:
@@ -161,16 +158,11 @@ def number_in(value: str | None) -> float | None:
 
 
 def within(one: float, other: float, tolerance: float) -> bool:
-    """Whether two finite numbers are this near to each other; whole numbers may be of any size."""
+    """Return whether two finite numbers are this close to each other; integers may be of any size."""
     try:
         return abs(one - other) <= tolerance * _SLACK
     except OverflowError:  # one is a whole number beyond all floats, the other a float
         return False
-
-
-def _of_field(name: str, decision: Decision) -> Decision:
-    """The decision on a field, which is named where it is hopeless."""
-    return replace(decision, hopeless=(name,)) if decision.hopeless else decision
 
 
 def _keys(name: str) -> list[str]:
@@ -190,7 +182,11 @@ def _value(response: Response, name: str) -> str | None:
 
 
 def _weighted_median(votes: Sequence[tuple[float, float, str | None]]) -> tuple[float, str | None]:
-    """The lowest number at which half of the weight is reached, as first spelled; votes: (number, weight, spelling)."""
+    """Return the lowest number at which half of the weight is reached, with its first spelling.
+
+    Args:
+        votes: (number, weight, spelling) of each; not empty.
+    """
     half, reached = sum(weight for _, weight, _ in votes) / 2, 0.0
     ranked = sorted(votes, key=lambda vote: vote[0])
     middle = ranked[-1][0]  # where rounding keeps the sum below half

@@ -1,4 +1,4 @@
-"""Answers of which a part is written anew each time: to notice early that it will never agree."""
+"""Answers of which a part is written anew each time: notice early that it will never agree."""
 
 import json
 import re
@@ -12,8 +12,8 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc.method.agreement import default_components, likelihoods
 from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.partitions import default_components, likelihoods
 from langchain_reasc.method.stopping import StoppingRule
 
 __all__ = ["Hopeless", "chance_of_agreement"]
@@ -25,11 +25,11 @@ _PIECE: Final = re.compile(r"\S{1,8}")  # a word, or as much of a text without s
 
 @dataclass(frozen=True)
 class Hopeless(StoppingRule):
-    """Applies a rule to answers with named parts, and stops too where the parts that disagree always will.
+    """Apply a rule to answers with named parts, and stop too where the parts that disagree always will.
 
     A part, such as the argument ``body`` of a call, is hopeless where :func:`chance_of_agreement` is below ``chance``.
-    Sampling stops once the rule is satisfied with the answers without such parts. The best of them is then the one that
-    agrees in the rest, and it is no decision: the reason is ``hopeless``, whatever is done with what is undecided.
+    Sampling stops once the rule is satisfied with the answers without such parts. The answer is then the best response
+    that agrees in the rest. It is no decision: the reason is ``hopeless``, and the answer counts as undecided.
 
     Attributes:
         rule: decides on the answers.
@@ -38,7 +38,7 @@ class Hopeless(StoppingRule):
         chance: how likely agreement must be for sampling to go on.
     """
 
-    called: ClassVar[str] = "hopeless"
+    name: ClassVar[str] = "hopeless"
     rule: StoppingRule
     parts: Callable[[str], Mapping[str, str] | None]
     budget: int
@@ -50,34 +50,34 @@ class Hopeless(StoppingRule):
         voting = [parts for parts in given if parts is not None]
         if decision.stop or len(voting) < 2 or len(voting) < sum(one.answer is not None for one in responses):
             return decision
-        left = self.budget - len(responses)
-        names = dict.fromkeys(name for parts in voting for name in parts)
-        hopeless = [
-            name
-            for name in names
-            if chance_of_agreement([parts.get(name, "") for parts in voting], left, enough=self.chance) < self.chance
-        ]
-        if not hopeless:
+        if not (hopeless := self._hopeless(voting, self.budget - len(responses))):
             return decision
         rests = [None if parts is None else _without(parts, hopeless) for parts in given]
-        rest = self.rule([one.voting(spelled) for one, spelled in zip(responses, rests, strict=True)])
-        if not rest.stop:
+        agreed = self.rule([one.voting(rest) for one, rest in zip(responses, rests, strict=True)])
+        if not agreed.stop:
             return decision
         weights = self.weights(responses)
-        agreeing = [at for at, spelled in enumerate(rests) if spelled is not None and spelled == rest.answer]
-        best = max(agreeing, key=lambda at: weights[at])
-        return replace(decision, stop=True, reason="hopeless", answer=responses[best].answer, hopeless=tuple(hopeless))
+        agreeing = [at for at, rest in enumerate(rests) if rest is not None and rest == agreed.answer]
+        best = responses[max(agreeing, key=weights.__getitem__)]
+        return replace(decision, stop=True, reason="hopeless", answer=best.answer, hopeless=hopeless)
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Those of the rule."""
+        """Return those of the rule."""
         return self.rule.weights(responses)
+
+    def _hopeless(self, voting: Sequence[Mapping[str, str]], left: int) -> tuple[str, ...]:
+        """Return the names of the parts that will hardly ever agree."""
+        names = dict.fromkeys(name for parts in voting for name in parts)
+        values = {name: [parts.get(name, "") for parts in voting] for name in names}
+        chances = {name: chance_of_agreement(of, left, enough=self.chance) for name, of in values.items()}
+        return tuple(name for name, chance in chances.items() if chance < self.chance)
 
 
 def chance_of_agreement(values: Sequence[str], left: int, *, enough: float = 1.0) -> float:
-    """How likely values that all differ so far agree yet: that one has a quarter of the votes in the end.
+    """Return how likely values that all differ so far agree yet: that one has a quarter of the votes in the end.
 
     It is an upper bound, and 1 where two values are equal. Values come as in the mixture of Pitman–Yor processes of
-    :mod:`.partitions`. How often two of them agree, q, is thought to depend on how much is chosen anew in each: a text
+    :mod:`.agreement`. How often two of them agree, q, is thought to depend on how much is chosen anew in each: a text
     in which w choices are made, in each of which two responses agree with probability a, agrees with another with
     q = a^w. With a uniform in (0, 1), the density of q is that of Beta(1/w, 1): one word may agree with any
     probability, a letter of 100 words nearly always or hardly ever. By that density the components are weighted, each
@@ -116,7 +116,7 @@ def _chance(given: int, left: int, choices: int) -> float:
     needed, values = max(2, -(-(given + left) // 4)), np.full(len(components), float(given))
 
     def reach(votes: int, drawn: int) -> npt.NDArray[np.float64]:
-        """P(a value with one vote of so many gets as many more as this), Beta-binomial, of each component."""
+        """Return P(a value with one vote of ``drawn`` gets that many more), Beta-binomial, of each component."""
         trials, a, b = given + left - drawn, 1 - discount, drawn - 1 + concentration + discount
         more = np.arange(votes, trials + 1)[:, None]
         ways = gammaln(trials + 1) - gammaln(more + 1) - gammaln(trials - more + 1)
@@ -134,7 +134,7 @@ def _chance(given: int, left: int, choices: int) -> float:
 
 @lru_cache(maxsize=64)
 def _differing(one: str, other: str) -> int:
-    """Pairs of neighbouring words that one of two texts has, and the other has not."""
+    """Return how many pairs of neighbouring words one of two texts has, and the other has not."""
     pairs, others = (Counter(pairwise(_PIECE.findall(text))) for text in (one, other))
     return max((pairs - others).total(), (others - pairs).total())
 

@@ -1,19 +1,22 @@
-"""Rules that look ahead to the end of the budget: would the calls that are left still change the answer?
+"""Looking ahead: would further samples still change the answer, and which question gains most by one?
 
-Both count votes. A response without an answer casts none, and uses a call all the same.
+:class:`FiniteHorizon` and :class:`CannotCatchUp` look to the end of the budget. Both count votes; a response without an
+answer casts none, and uses a call all the same. :func:`most_gain_first` shares one budget among many questions.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
-from langchain_reasc.method.checks import check_budget, check_probability
-from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
+import numpy as np
 
-__all__ = ["CannotCatchUp", "FiniteHorizon", "stays_ahead"]
+from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.evidence import two_largest
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, check_budget, check_probability
+
+__all__ = ["CannotCatchUp", "FiniteHorizon", "expected_gain", "most_gain_first", "stays_ahead"]
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,8 @@ class FiniteHorizon(StoppingRule):
 
     ASC asks instead whether the leader would win without end, and so goes on where what is left can hardly change the
     answer. This is the stochastic curtailment of sequential trials (Lan, Simon and Halperin 1982), by predictive
-    probability. It promises agreement with the whole budget, not a right answer. With the budget spent there is nothing
-    to look ahead to, and that evidence ran out is no agreement: to stop then is left to
-    :class:`~langchain_reasc.method.stopping.Cap`, and the posterior is that of Eq. 5, the limit of many calls left.
+    probability. It promises agreement with the whole budget, not a right answer. With the budget spent it does not
+    stop, as :class:`~langchain_reasc.method.stopping.Cap` does, and the posterior is that of Eq. 5.
 
     Attributes:
         phi: φ, above 0.5 and below 1. At 0.95 it lost half a point on hard questions with two answers.
@@ -40,7 +42,7 @@ class FiniteHorizon(StoppingRule):
         ConfigurationError: a φ or a budget out of range.
     """
 
-    called: ClassVar[str] = "finite_horizon"
+    name: ClassVar[str] = "finite_horizon"
     phi: float = 0.97
     budget: int = DEFAULT_BUDGET
 
@@ -48,17 +50,21 @@ class FiniteHorizon(StoppingRule):
         check_probability("phi", self.phi)
         check_budget(self.budget)
 
+    @cached_property
+    def earliest(self) -> int:  # type: ignore[override]
+        return next((n for n in range(1, self.budget) if stays_ahead(n, 0, self.budget - n) >= self.phi), self.budget)
+
     @property
     def may_accept_first(self) -> bool:
-        return self.budget > 1 and stays_ahead(1, 0, self.budget - 1) >= self.phi
+        return self.budget > 1 and self.earliest == 1
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        tally, left = self._tally(responses), self.budget - len(responses)
+        votes, left = self.tally(responses), self.budget - len(responses)
         if left <= 0:
-            return tally
-        ahead = stays_ahead(*_two_leading(tally.evidence), left)
+            return votes
+        ahead = stays_ahead(*_two_counts(votes), left)
         stop = ahead >= self.phi
-        return replace(tally, stop=stop, reason="agreement" if stop else None, posterior=ahead)
+        return replace(votes, stop=stop, reason="agreement" if stop else None, posterior=ahead)
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,9 @@ class CannotCatchUp(StoppingRule):
 
     With r = budget − calls used, the leader stays whatever comes as soon as it has r votes, and every other answer has
     at most r fewer: with exactly r fewer it could draw level, and a tie goes to the answer seen first. So the answer is
-    that of the whole budget, always. Beside a rule that counts votes too, ``ASC() | CannotCatchUp(16)``, it saves calls
-    and changes no answer. The posterior is that of :class:`FiniteHorizon`, or 1 where it stops. With the budget spent
-    it does not stop.
+    always that of the whole budget. Beside a rule that counts votes too, as in ``ASC() | CannotCatchUp(16)``, it saves
+    calls and changes no answer. The posterior is that of :class:`FiniteHorizon`, or 1 where it stops. With the budget
+    spent it does not stop.
 
     Attributes:
         budget: calls there may be in all.
@@ -78,28 +84,32 @@ class CannotCatchUp(StoppingRule):
         ConfigurationError: a budget out of range.
     """
 
-    called: ClassVar[str] = "cannot_catch_up"
+    name: ClassVar[str] = "cannot_catch_up"
     budget: int = DEFAULT_BUDGET
 
     def __post_init__(self) -> None:
         check_budget(self.budget)
 
     @property
+    def earliest(self) -> int:
+        return (self.budget + 1) // 2
+
+    @property
     def may_accept_first(self) -> bool:
         return self.budget == 2
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        tally, left = self._tally(responses), self.budget - len(responses)
+        votes, left = self.tally(responses), self.budget - len(responses)
         if left <= 0:
-            return tally
-        stop = _is_final(tally, left)
-        ahead = 1.0 if stop else stays_ahead(*_two_leading(tally.evidence), left)
-        return replace(tally, stop=stop, reason="agreement" if stop else None, posterior=ahead)
+            return votes
+        stop = _is_final(votes, left)
+        ahead = 1.0 if stop else stays_ahead(*_two_counts(votes), left)
+        return replace(votes, stop=stop, reason="agreement" if stop else None, posterior=ahead)
 
 
 @lru_cache(maxsize=4096)
 def stays_ahead(first: int, second: int, left: int) -> float:
-    """P(v₁ + X > v₂ + r − X) + ½ P(=) for X ~ BetaBinomial(r, v₁ + 1, v₂ + 1), in exact integers.
+    """Return P(v₁ + X > v₂ + r − X) + ½ P(=) for X ~ BetaBinomial(r, v₁ + 1, v₂ + 1), in exact integers.
 
     P(X = x) = C(v₁ + x, x) · C(v₂ + r − x, r − x) / C(v₁ + v₂ + r + 1, r).
 
@@ -117,19 +127,80 @@ def stays_ahead(first: int, second: int, left: int) -> float:
     return ways / (2 * math.comb(first + second + left + 1, left))
 
 
-def _two_leading(evidence: Mapping[str, float]) -> tuple[int, int]:
-    first, second = [*sorted(map(int, evidence.values()), reverse=True)[:2], 0, 0][:2]
-    return first, second
+def _two_counts(votes: Decision) -> tuple[int, int]:
+    first, second = two_largest(votes.evidence)
+    return int(first), int(second)
 
 
-def _is_final(tally: Decision, left: int) -> bool:
-    if tally.answer is None:
-        return False
-    votes = tally.evidence[tally.answer]
-    seen = list(tally.evidence)
-    earlier = seen[: seen.index(tally.answer)]  # they win a tie
-    return votes >= left and all(
-        count + left < votes + (answer not in earlier)
-        for answer, count in tally.evidence.items()
-        if answer != tally.answer
-    )
+def _is_final(votes: Decision, left: int) -> bool:
+    lead, ahead_of_ties = votes.evidence.get(votes.answer or "", 0.0), False
+    for answer, count in votes.evidence.items():
+        if answer == votes.answer:
+            ahead_of_ties = True  # what comes later loses a tie
+        elif count + left >= lead + ahead_of_ties:
+            return False
+    return ahead_of_ties and lead >= left
+
+
+def expected_gain(decision: Decision, horizon: int) -> float:
+    """Return how much one further sample is expected to add to the share of responses that give the answer.
+
+    A model that is as often right as it repeats itself gives a right answer with the probability p of that answer
+    among its responses, so E[p] is what sampling can raise. Of the two leading answers, with evidence v1 and v2, let
+    the share of the first be Beta(v1 + 1, v2 + 1); of r further votes it then has X, which is beta-binomial. One vote
+    alone often cannot change which answer leads, so the gain is averaged over as many as serve best (the KG(*) policy
+    of Frazier and Powell 2010):
+
+        max over r ≤ horizon of (E[max(v1 + 1 + X, v2 + 1 + r - X)] / (v1 + v2 + 2 + r) - (v1 + 1) / (v1 + v2 + 2)) / r
+
+    times ρ², where ρ = (v1 + v2 + 1) / (n + 1) is the share of responses that vote for either: it makes such a vote
+    rarer, and smaller what it decides. So a question whose answers scatter does not eat up the budget.
+
+    Spending a budget on a whole data set is the subject of Blend-ASC (Feng et al. 2025, arXiv 2511.12309) and of UAB
+    (Nguyen et al. 2026, arXiv 2605.26849), too. The gain here is the knowledge gradient's.
+
+    Args:
+        decision: on the responses so far. Of one in parts, its least certain part counts.
+        horizon: samples that the question may still take.
+    """
+    while decision.parts:
+        decision = min(decision.parts.values(), key=lambda part: part.posterior)
+    first, second = two_largest(decision.evidence)
+    responses = max(decision.samples, sum(decision.evidence.values()))
+    share = (first + second + 1) / (responses + 1)
+    return share**2 * _gain_per_vote(first, second, horizon)
+
+
+def most_gain_first(decisions: Sequence[Decision], horizons: Sequence[int], costs: Sequence[float]) -> list[int]:
+    """Return the questions that a further sample can still change, the one with most gain for its cost first.
+
+    Args:
+        decisions: on the responses to each question so far.
+        horizons: samples that each may still take.
+        costs: what a sample of each is expected to cost, in any unit, above zero.
+
+    Returns:
+        Positions in ``decisions``; of equals the one that comes first.
+    """
+    rates = [
+        expected_gain(decision, horizon) / cost
+        for decision, horizon, cost in zip(decisions, horizons, costs, strict=True)
+    ]
+    return sorted((at for at, rate in enumerate(rates) if rate > 0), key=lambda at: -rates[at])
+
+
+@lru_cache(maxsize=65536)
+def _gain_per_vote(first: float, second: float, horizon: int) -> float:
+    if horizon < 1:
+        return 0.0
+    from scipy.special import betaln, gammaln  # deferred: keeps `import langchain_reasc` light
+
+    a, b = first + 1.0, second + 1.0
+    r, x = np.arange(1, horizon + 1)[:, None], np.arange(horizon + 1)[None, :]
+    rest = np.maximum(r - x, 0)
+    chosen = gammaln(r + 1) - gammaln(x + 1) - gammaln(rest + 1)
+    likely = np.where(x <= r, np.exp(chosen + betaln(a + x, b + rest) - betaln(a, b)), 0.0)
+    after = (likely * np.maximum(a + x, b + rest)).sum(axis=1) / (a + b + r[:, 0])
+    gains = (after - a / (a + b)) / r[:, 0]
+    best = float(gains.max())
+    return best if best > 1e-12 else 0.0  # what is left by rounding where nothing can change

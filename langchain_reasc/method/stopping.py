@@ -1,57 +1,68 @@
 """Stopping rules: (responses so far) → go on, or stop with an answer, and why.
 
 A rule is a pure function of the responses in launch order. Rules compose: ``ReASC(...) | Cap(16)`` stops when either
-does, ``a & b`` when both do; the evidence and the answer are always those of the left one. Live sampling, ``batch``,
-replay over recorded samples and the tests all call :func:`decide`.
+does, ``a & b`` when both do; the evidence and the answer are those of the left one. Live sampling, ``batch``, replay
+over recorded samples and the tests all call :func:`decide`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+from numbers import Integral
 from typing import ClassVar, Literal
 
-from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.checks import (
-    check_budget,
-    check_on_missing,
-    check_probability,
-    check_statistics,
-    missing_score,
-)
-from langchain_reasc.method.decision import Decision, Reason, Response
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.method.decision import Decision, Reason, Response, decide_by_kind
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
-from langchain_reasc.method.levels import by_kind
 
-__all__ = ["ASC", "ESC", "Cap", "Decision", "FixedBudget", "ReASC", "Response", "StoppingRule", "decide"]
+__all__ = [
+    "ASC",
+    "ESC",
+    "Cap",
+    "Decision",
+    "FixedBudget",
+    "OnMissing",
+    "ReASC",
+    "Response",
+    "StoppingRule",
+    "check_budget",
+    "check_on_missing",
+    "check_probability",
+    "decide",
+    "missing_score",
+]
 
 DEFAULT_CONFIDENCE = 0.95  # C_threshold
 DEFAULT_BUDGET = 16
+
+OnMissing = Literal["error", "count"]
+"""What becomes of a response without a score."""
 
 
 class StoppingRule(ABC):
     """A pure function ``Sequence[Response] -> Decision`` that composes with ``|`` and ``&``.
 
     Attributes:
-        called: what accounts call the method.
-        whole_budget: whether it never stops by itself, and is to be combined with :class:`Cap`.
+        name: what results and calibration files call the method; of a composed rule, that of the left one.
+        earliest: responses before which it never stops.
+        may_accept_first: whether it may stop after one response, which is then launched alone.
+        reads_scores: whether it reads the scores of responses, and not their answers alone.
     """
 
-    called: ClassVar[str]
-    whole_budget: ClassVar[bool] = False
+    name: ClassVar[str]
 
     @property
-    def name(self) -> str:
-        """What accounts call the method: of several that are composed, the left one."""
-        return self.called
+    def earliest(self) -> int:
+        return 1
 
     @property
     def may_accept_first(self) -> bool:
-        """Whether it may stop after one response, which is then launched alone."""
         return False
 
     @property
     def reads_scores(self) -> bool:
-        """Whether it reads the scores of responses, and not their answers alone."""
         return False
 
     @abstractmethod
@@ -59,8 +70,15 @@ class StoppingRule(ABC):
         """Decide after exactly these responses, without looking for an earlier stop."""
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """The evidence each response contributes to its answer: one, unless the rule reads confidence."""
+        """Return the evidence each response contributes to its answer: one, unless the rule reads confidence."""
         return [1.0] * len(responses)
+
+    def tally(self, responses: Sequence[Response], reason: Reason | None = None) -> Decision:
+        """Return the decision for the answer with the most evidence: to stop for this reason, or to go on."""
+        answers = [response.answer for response in responses]
+        evidence = evidence_by_answer(zip(answers, self.weights(responses), strict=True))
+        stop = reason is not None
+        return Decision(stop, leader(evidence), reason, len(responses), evidence, posterior(evidence))
 
     def __or__(self, other: "StoppingRule") -> "StoppingRule":
         return _Either(self, other)
@@ -68,54 +86,41 @@ class StoppingRule(ABC):
     def __and__(self, other: "StoppingRule") -> "StoppingRule":
         return _Both(self, other)
 
-    def _tally(self, responses: Sequence[Response], reason: Reason | None = None) -> Decision:
-        answers = (response.answer for response in responses)
-        evidence = evidence_by_answer(zip(answers, self.weights(responses), strict=True))
-        return Decision(
-            stop=reason is not None,
-            answer=leader(evidence),
-            reason=reason,
-            samples=len(responses),
-            evidence=evidence,
-            posterior=posterior(evidence),
-        )
-
 
 def decide(rule: StoppingRule, responses: Sequence[Response]) -> Decision:
-    """The decision at the earliest prefix where ``rule`` stops, or "go on" after all of them.
+    """Return the decision at the earliest prefix where ``rule`` stops, or "go on" after all of them.
 
     Responses are taken in launch order, so the outcome does not depend on which of a wave arrived first. Where any has
-    a kind, the kinds are voted on first (:mod:`.levels`). A first response that is to be taken ``alone`` is the answer.
+    a kind, the kinds are voted on first. Where the first is to be taken ``alone``, it is the answer.
     """
     if responses and responses[0].alone:
         return Decision(stop=True, answer=responses[0].answer, reason="alone", samples=1)
     if any(response.alone for response in responses):
         responses = [one.voting(None) if one.alone else one for one in responses]
-    for n in range(1, len(responses) + 1):
-        decision = _after(rule, responses[:n])
+    flat = next((at for at, one in enumerate(responses) if one.kind is not None), len(responses))
+    for n in range(min(rule.earliest, len(responses)), len(responses) + 1):
+        decision = rule(responses[:n]) if n <= flat else decide_by_kind(rule, responses[:n])
         if decision.stop:
-            return decision
-    return _after(rule, responses)
-
-
-def _after(rule: StoppingRule, responses: Sequence[Response]) -> Decision:
-    if any(response.kind is not None for response in responses):
-        return by_kind(rule, responses)
-    return rule(responses)
+            break
+    return decision
 
 
 @dataclass(frozen=True)
 class Cap(StoppingRule):
     """Stop at ``samples`` responses, whatever they say; on its own, self-consistency with a fixed budget."""
 
-    called: ClassVar[str] = "fixed_budget"
+    name: ClassVar[str] = "fixed_budget"
     samples: int = DEFAULT_BUDGET
 
     def __post_init__(self) -> None:
         check_budget(self.samples)
 
+    @property
+    def earliest(self) -> int:
+        return self.samples
+
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        return self._tally(responses, "budget" if len(responses) >= self.samples else None)
+        return self.tally(responses, "budget" if len(responses) >= self.samples else None)
 
 
 FixedBudget = Cap
@@ -126,15 +131,19 @@ FixedBudget = Cap
 class ASC(StoppingRule):
     """Adaptive-Consistency (Aggarwal et al. 2023): the Beta rule on counts."""
 
-    called: ClassVar[str] = "asc"
+    name: ClassVar[str] = "asc"
     confidence: float = DEFAULT_CONFIDENCE
 
     def __post_init__(self) -> None:
         check_probability("confidence", self.confidence)
 
+    @cached_property
+    def earliest(self) -> int:  # type: ignore[override]
+        return next(n for n in count(1) if posterior({"": n}) >= self.confidence)
+
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        tally = self._tally(responses)
-        return replace(tally, stop=True, reason="evidence") if tally.posterior >= self.confidence else tally
+        votes = self.tally(responses)
+        return replace(votes, stop=True, reason="evidence") if votes.posterior >= self.confidence else votes
 
 
 @dataclass(frozen=True)
@@ -144,20 +153,24 @@ class ESC(StoppingRule):
     The answer is that window's; while none is, the majority of all responses.
     """
 
-    called: ClassVar[str] = "esc"
+    name: ClassVar[str] = "esc"
     window: int = 4
 
     def __post_init__(self) -> None:
         if self.window < 1:
             raise ConfigurationError(f"an ESC window holds at least 1 response, got {self.window}")
 
+    @property
+    def earliest(self) -> int:
+        return self.window
+
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        tally = self._tally(responses)
+        votes = self.tally(responses)
         for start in range(0, len(responses) - self.window + 1, self.window):
             answers = {response.answer for response in responses[start : start + self.window]}
             if len(answers) == 1 and None not in answers:
-                return replace(tally, stop=True, reason="window", answer=answers.pop())
-        return tally
+                return replace(votes, stop=True, reason="window", answer=answers.pop())
+        return votes
 
 
 @dataclass(frozen=True)
@@ -175,19 +188,20 @@ class ReASC(StoppingRule):
         on_missing_confidence: ``"error"``, or ``"count"`` to let a response without a score count as one vote.
     """
 
-    called: ClassVar[str] = "reasc"
+    name: ClassVar[str] = "reasc"
     statistics: Standardizer
     gate: float | None = None
     weight: str = "reasc"
     confidence: float = DEFAULT_CONFIDENCE
-    on_missing_confidence: Literal["error", "count"] = "error"
+    on_missing_confidence: OnMissing = "error"
 
     def __post_init__(self) -> None:
         check_probability("confidence", self.confidence)
+        check_on_missing(self.on_missing_confidence)
         if self.weight not in WEIGHTS:
             raise ConfigurationError(f"unknown weight {self.weight!r}; choose one of {', '.join(WEIGHTS)}")
-        check_on_missing(self.on_missing_confidence)
-        check_statistics(self.statistics)
+        if not self.statistics.std > 0:
+            raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
 
     @property
     def may_accept_first(self) -> bool:
@@ -198,13 +212,13 @@ class ReASC(StoppingRule):
         return self.gate is not None or self.weight != "count"
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
+        votes = self.tally(responses)
         if len(responses) == 1 and self._accepts(responses[0]):
-            return self._tally(responses, "gate")
-        tally = self._tally(responses)
-        return replace(tally, stop=True, reason="evidence") if tally.posterior >= self.confidence else tally
+            return replace(votes, stop=True, reason="gate")
+        return replace(votes, stop=True, reason="evidence") if votes.posterior >= self.confidence else votes
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """``max(1, exp(λ z))`` for each response, or the alternative that ``weight`` names."""
+        """Return ``max(1, exp(λ z))`` for each response, or the alternative that ``weight`` names."""
         return [self._weight(response) for response in responses]
 
     def _accepts(self, response: Response) -> bool:
@@ -214,7 +228,7 @@ class ReASC(StoppingRule):
 
     def _weight(self, response: Response) -> float:
         if response.answer is None or response.alone:
-            return 0.0  # no vote, so its confidence is not asked for
+            return 0.0  # no vote, so that it needs no score
         if response.score is None:
             if self.on_missing_confidence == "error" and self.weight != "count":
                 raise missing_score()
@@ -229,14 +243,18 @@ class _Either(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.left(responses)
-        if decision.stop:
+        if decision.stop or len(responses) < self.right.earliest:
             return decision
         other = self.right(responses)
-        return replace(decision, stop=other.stop, reason=other.reason)
+        return replace(decision, stop=True, reason=other.reason) if other.stop else decision
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         return self.left.name
+
+    @property
+    def earliest(self) -> int:
+        return min(self.left.earliest, self.right.earliest)
 
     @property
     def may_accept_first(self) -> bool:
@@ -252,7 +270,38 @@ class _Either(StoppingRule):
 
 @dataclass(frozen=True)
 class _Both(_Either):
+    @property
+    def earliest(self) -> int:
+        return max(self.left.earliest, self.right.earliest)
+
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.left(responses)
-        stop = decision.stop and self.right(responses).stop
-        return replace(decision, stop=stop, reason=decision.reason if stop else None)
+        if decision.stop and not self.right(responses).stop:
+            return replace(decision, stop=False, reason=None)
+        return decision
+
+
+def check_probability(name: str, value: float) -> None:
+    """Refuse what is no probability above one half, which no votes at all give already, and below one."""
+    if not 0.5 < value < 1.0:
+        raise ConfigurationError(f"{name} is a probability above 0.5 and below 1, got {value}")
+
+
+def check_budget(samples: int) -> None:
+    """Refuse a budget that is no whole number of at least one response."""
+    if not isinstance(samples, Integral) or samples < 1:
+        raise ConfigurationError(f"a budget is a whole number of at least 1 sample, got {samples}")
+
+
+def check_on_missing(value: str) -> None:
+    """Refuse an unknown way to take a response without a score."""
+    if value not in ("error", "count"):
+        raise ConfigurationError(f"on_missing_confidence is 'error' or 'count', got {value!r}")
+
+
+def missing_score() -> LogprobsUnavailable:
+    """Build the error for a response without a score, where ``on_missing_confidence`` is ``"error"``."""
+    return LogprobsUnavailable(
+        "a response has no confidence score; make the model return logprobs, or accept plain counting with "
+        "on_missing_confidence='count'"
+    )

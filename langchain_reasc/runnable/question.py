@@ -19,7 +19,7 @@ from langchain_reasc.exceptions import (
     Undecided,
     is_control_flow,
 )
-from langchain_reasc.method.correctness import support
+from langchain_reasc.method.decision import support
 from langchain_reasc.method.stopping import Cap, Decision, Response, decide
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import to_messages

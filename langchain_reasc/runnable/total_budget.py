@@ -4,8 +4,8 @@ import math
 from typing import Protocol
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
-from langchain_reasc.method.allocation import most_gain_first
 from langchain_reasc.method.decision import Decision
+from langchain_reasc.method.horizon import most_gain_first
 
 __all__ = ["Sampled", "TotalBudget"]
 
@@ -39,7 +39,7 @@ class TotalBudget:
     """Tokens or samples that all inputs of a call share.
 
     Each input is sampled once; then, round after round, those are that gain most (see
-    :mod:`langchain_reasc.method.allocation`), one sample each.
+    :mod:`langchain_reasc.method.horizon`), one sample each.
 
     Args:
         tokens: prompt and generated tokens that all inputs may cost together; None for any number. Those in flight may

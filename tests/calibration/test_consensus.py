@@ -20,9 +20,8 @@ from langchain_reasc.calibration import (
     save_calibration,
 )
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.agreement import Agreement
+from langchain_reasc.method.agreement import Agreement, Component, Prior
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.partitions import Component, Prior
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 
 MEASURES = [Measure("top_k", "mean"), Measure("neg_entropy", "mean")]

@@ -17,8 +17,7 @@ from langchain_reasc.calibration import (
     save_calibration,
 )
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.correctness import support
-from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.decision import Decision, Response, support
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, decide
 

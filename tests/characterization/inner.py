@@ -5,9 +5,9 @@ from typing import Any
 
 from langchain_reasc_lab import rules
 
+from langchain_reasc.method.bayesian_vote import LogisticOdds
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.fields import ByField
-from langchain_reasc.method.odds import LogisticOdds
 
 __all__ = ["by_field", "logistic_odds", "other_rules", "statistics", "wait_until_learned"]
 

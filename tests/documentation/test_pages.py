@@ -10,7 +10,7 @@ from langchain_reasc_lab.report.contents import contents
 
 from langchain_reasc.method.agreement import Agreement
 from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
-from langchain_reasc.method.rules import rules
+from langchain_reasc.method.registry import rules
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, StoppingRule
 
 from .check_snippets import ROOT, documents, snippets
@@ -59,7 +59,7 @@ def test_the_bound_on_differences_is_what_its_lines_print(capsys: pytest.Capture
     assert f"up to {bound:.1%}".replace("%", " %") in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("rule", [*rules().values(), Agreement], ids=lambda rule: rule.called)
+@pytest.mark.parametrize("rule", [*rules().values(), Agreement], ids=lambda rule: rule.name)
 def test_the_page_on_rules_has_every_rule(rule: type[StoppingRule]) -> None:
     page = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
     assert re.search(rf"`{rule.__name__}\b|\*\*{rule.__name__}\*\*|^## {rule.__name__}\b", page, re.MULTILINE)

@@ -5,12 +5,10 @@ import math
 import pytest
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.agreement import Agreement
-from langchain_reasc.method.bayesian_vote import BayesianVote
+from langchain_reasc.method.agreement import Agreement, Component, Prior
+from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.horizon import stays_ahead
-from langchain_reasc.method.odds import LogisticOdds
-from langchain_reasc.method.partitions import Component, Prior
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
 
 from .by_hand import responses

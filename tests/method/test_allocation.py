@@ -3,9 +3,9 @@
 import pytest
 from scipy.stats import betabinom
 
-from langchain_reasc.method.allocation import expected_gain, most_gain_first
 from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.evidence import Standardizer
+from langchain_reasc.method.horizon import expected_gain, most_gain_first
 from langchain_reasc.method.stopping import ASC, ReASC, decide
 
 

@@ -12,11 +12,10 @@ from scipy.stats import betabinom
 
 from langchain_reasc import CannotCatchUp, FiniteHorizon
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.agreement import Agreement
+from langchain_reasc.method.agreement import Agreement, Component, Prior
+from langchain_reasc.method.decision import decide_by_kind
 from langchain_reasc.method.fields import ByField
 from langchain_reasc.method.horizon import stays_ahead
-from langchain_reasc.method.levels import by_kind
-from langchain_reasc.method.partitions import Component, Prior
 from langchain_reasc.method.stopping import ASC, Cap, Response, StoppingRule, decide
 
 from .by_hand import outcome, responses
@@ -192,7 +191,7 @@ def test_no_continuation_changes_an_answer_by_field(given: list[tuple[str, str]]
 def test_responses_of_other_kinds_use_calls() -> None:
     """Of eleven calls eight are for the kind, and five of these for a: there are five left for both votes."""
     given = [Response("a", kind="call")] * 5 + [Response("b", kind="call")] * 3 + [Response("text")] * 3
-    decision = by_kind(FiniteHorizon(0.97, 16), given)
+    decision = decide_by_kind(FiniteHorizon(0.97, 16), given)
     assert decision.parts["kind"].posterior == stays_ahead(8, 3, 5)
     assert decision.posterior == decision.parts["answer"].posterior == stays_ahead(5, 3, 5)
     assert decision.parts["kind"].stop and not decision.stop

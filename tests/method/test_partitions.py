@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.partitions import (
+from langchain_reasc.method.agreement import (
     LARGEST_HORIZON,
     Component,
     Prior,
     default_components,
     likelihoods,
-    shape_of,
     stays,
 )
 
@@ -84,7 +83,7 @@ def test_a_dirichlet_over_m_answers_never_sees_another() -> None:
 def test_looking_ahead_is_the_sum_over_all_continuations(counts: list[int], more: int) -> None:
     horizon = sum(counts) + more
     expected = [sum(p * leads(end) for p, end in continuations(one, counts, horizon)) for one in PROCESSES]
-    assert stays(shape_of(counts), horizon, PROCESSES) == pytest.approx(np.array(expected))
+    assert stays(counts, horizon, PROCESSES) == pytest.approx(np.array(expected))
 
 
 @pytest.mark.parametrize("counts", [[2], [3, 2], [2, 1, 1]])
@@ -98,7 +97,7 @@ def test_looking_far_ahead_is_what_is_drawn(counts: list[int]) -> None:
             at = int(rng.choice(len(chances), p=chances))
             drawn = [*drawn, 1] if at == len(drawn) else [n + (place == at) for place, n in enumerate(drawn)]
         won.append(leads(drawn))
-    found = stays(shape_of(counts), 16, (component,))[0]
+    found = stays(counts, 16, (component,))[0]
     assert abs(found - np.mean(won)) < 4 * np.std(won) / math.sqrt(len(won))
 
 

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from langchain_reasc_lab.rules import CGES
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.bayesian_vote import BayesianVote
+from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds
+from langchain_reasc.method.decision import decide_by_kind
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.horizon import FiniteHorizon
-from langchain_reasc.method.levels import by_kind
-from langchain_reasc.method.odds import LogisticOdds
-from langchain_reasc.method.rules import rule_named, rules
+from langchain_reasc.method.registry import rule_named, rules
 from langchain_reasc.method.stopping import ASC, Cap, ReASC, Response, StoppingRule, decide
 
 from .by_hand import outcome
@@ -105,6 +104,15 @@ def test_later_responses_never_change_an_earlier_stop(
 
 @every_rule
 @quickly
+@given(given=some)
+def test_no_rule_stops_before_its_earliest(rule: StoppingRule, given: list[Response]) -> None:
+    early = given[: rule.earliest - 1]
+    assert not any(rule(early[:n]).stop for n in range(len(early) + 1))
+    assert rule.may_accept_first <= (rule.earliest == 1)
+
+
+@every_rule
+@quickly
 @given(given=some, names=st.permutations("abc"))
 def test_answers_are_only_names(rule: StoppingRule, given: list[Response], names: list[str]) -> None:
     renamed: dict[str | None, Any] = {**dict(zip("abc", names, strict=True)), None: None}
@@ -138,7 +146,7 @@ def test_who_may_not_accept_the_first_does_not(rule: StoppingRule, score: float)
 def test_one_kind_for_all_decides_as_none_does(rule: StoppingRule, given: list[Response]) -> None:
     of_a_kind = [replace(one, kind="search") for one in given]
     if isinstance(rule, CGES):  # how certain it is depends on how many kinds, or answers, there are to choose from
-        assert by_kind(rule, of_a_kind).answer == rule(given).answer
+        assert decide_by_kind(rule, of_a_kind).answer == rule(given).answer
     else:
         assert replace(decide(rule, of_a_kind), parts={}) == decide(rule, given)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
+from langchain_reasc.method import FiniteHorizon
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ASC, ESC, Cap, FixedBudget, ReASC, Response, StoppingRule, decide
 
@@ -114,6 +115,20 @@ def test_a_missing_score_is_an_error_or_an_announced_count() -> None:
     counted = decide(ReASC(UNIT, on_missing_confidence="count"), given)
     assert counted.evidence == {"a": pytest.approx(math.exp(0.35) + 1)}
     assert decide(ReASC(UNIT, weight="count"), given).evidence == {"a": 2.0}
+
+
+def test_a_missing_score_is_an_error_only_where_sampling_gets_there() -> None:
+    rule = ReASC(UNIT, gate=1.0) | Cap(4)
+    assert decide(rule, responses("aa", [2.0, None])).reason == "gate"
+    with pytest.raises(LogprobsUnavailable):
+        decide(rule, responses("aa", [0.0, None]))
+
+
+@pytest.mark.parametrize("confidence", [0.51, 0.75, 0.76, 0.9375, 0.95, 0.999])
+def test_the_earliest_stop_is_that_of_answers_that_are_all_alike(confidence: float) -> None:
+    for rule in (ASC(confidence), FiniteHorizon(confidence), FiniteHorizon(confidence, budget=5)):
+        decision = decide(rule, responses("a" * 16))
+        assert decision.samples == rule.earliest if decision.stop else rule.earliest == 5
 
 
 def test_a_missing_score_never_passes_the_gate() -> None:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_reasc_backend.logits import signals_from_logits
 from scipy.special import log_softmax
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError
-from langchain_reasc.method.token_signals import SIGNALS, signals_from_alternatives, signals_from_logits
+from langchain_reasc.method.token_signals import SIGNALS, signals_from_alternatives
 
 K = 20
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_reasc_backend.logits import top_candidates
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.top_candidates import top_candidates
 
 
 def check_against_a_full_sort(row: np.ndarray, k: int) -> None:

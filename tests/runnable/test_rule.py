@@ -10,11 +10,10 @@ from langchain_core.runnables import ConfigurableField
 from langchain_reasc import ASC, CannotCatchUp, Cap, ChatReASC, FiniteHorizon, ReASC, ReASCRunnable
 from langchain_reasc.calibration import Calibration, RuleBlock
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, Undecided
-from langchain_reasc.method.bayesian_vote import BayesianVote
+from langchain_reasc.method.agreement import Component, Prior
+from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer, posterior
-from langchain_reasc.method.odds import LogisticOdds
-from langchain_reasc.method.partitions import Component, Prior
 from langchain_reasc.method.stopping import StoppingRule
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
@@ -195,10 +194,10 @@ def test_a_batch_decides_as_single_calls_do(runner: Any) -> None:
 class Twice(StoppingRule):
     """A rule of one's own."""
 
-    called = "twice"
+    name = "twice"
 
     def __call__(self, responses: Any) -> Any:
-        return self._tally(responses, "evidence" if len(responses) == 2 else None)
+        return self.tally(responses, "evidence" if len(responses) == 2 else None)
 
 
 def test_a_rule_of_ones_own_decides_on_every_face(runner: Any) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from langchain_reasc_backend.logits import WhichStatistics, row_statistics, signals_from_statistics, statistics_for
 
-from langchain_reasc.method.row_statistics import WhichStatistics, row_statistics
-from langchain_reasc.method.token_signals import signals_from_statistics, statistics_for
 from langchain_reasc_llama_cpp.confidence.token_logprobs import TokenLogprobs
 
 __all__ = ["Measured", "Wanted", "measure", "wants"]
@@ -67,7 +66,7 @@ def measure(
         rows: shape (n, V), n ≥ 1, before temperature. Not modified.
         chosen: the n drawn tokens.
         wanted: what to find.
-        scratch: the memory to work in, see :func:`~langchain_reasc.method.row_statistics.row_statistics`.
+        scratch: the memory to work in, see :func:`~langchain_reasc_backend.logits.row_statistics`.
 
     Raises:
         ConfigurationError: an unknown signal, or its ``k`` is below 1.

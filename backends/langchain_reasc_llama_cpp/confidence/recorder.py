@@ -10,9 +10,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from langchain_reasc_backend.logits import CHUNK
 
 from langchain_reasc.exceptions import ConfidenceError
-from langchain_reasc.method.row_statistics import CHUNK
 from langchain_reasc_llama_cpp.confidence.measurement import Measured, Wanted, measure, wants
 from langchain_reasc_llama_cpp.confidence.token_logprobs import LogprobWriter, TokenLogprobs
 from langchain_reasc_llama_cpp.native.model import NativeModel

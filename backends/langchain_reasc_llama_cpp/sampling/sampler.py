@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from langchain_reasc_backend.logits import top_candidates
 
 from langchain_reasc.exceptions import ConfigurationError, ModelError
-from langchain_reasc.method.top_candidates import top_candidates
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.grammar.grammar_sampler import GrammarSampler
 from langchain_reasc_llama_cpp.native.bindings import library

@@ -9,10 +9,9 @@ import numpy as np
 from langchain_reasc.calibrating.pool_scores import MeasureSpec, PoolScores
 from langchain_reasc.calibration import fit_odds
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.bayesian_vote import BayesianVote
+from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
-from langchain_reasc.method.odds import LogisticOdds
 from langchain_reasc.method.stopping import ASC, Cap, StoppingRule
 from langchain_reasc.pools import Pool
 from langchain_reasc_lab.replay.methods import Method, MethodSettings, Split

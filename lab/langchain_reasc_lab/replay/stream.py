@@ -7,16 +7,14 @@ their number has grown by a quarter, as in a live run. What that costs is part o
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from langchain_reasc.calibration import GROWTH, KEPT, MINIMUM, Calibration, Observed, calibrate_observed
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import ASC, Cap, Response
-from langchain_reasc_lab.replay.decide_many import Decisions, decide_many
-from langchain_reasc_lab.replay.vote_arrays import Booleans, Floats, Votes
+from langchain_reasc.method import ASC, Cap, Decision, Measure, Response, decide
 
 __all__ = ["AUDITED", "Stream", "Streamed"]
 
@@ -35,9 +33,9 @@ class Streamed:
         calibration: the last one that was learned; None where there was none.
     """
 
-    decisions: Decisions
-    audited: Booleans
-    alone: Booleans
+    decisions: list[Decision]
+    audited: npt.NDArray[np.bool_]
+    alone: npt.NDArray[np.bool_]
     calibration: Calibration | None
 
 
@@ -46,67 +44,51 @@ class Stream:
     """Q questions in the order in which they are asked.
 
     Attributes:
-        votes: their responses, without scores.
+        responses: those to every question, scored by one of the measures, or by none.
         scores: for each candidate measure, shape (Q, n); NaN where there is none.
-        measures: the candidates, by name.
-        responses: those to one question under one of the measures, or None; for what arrays cannot show.
-        one_by_one: shape (Q,), the questions of which arrays cannot show all.
+        measures: the candidates.
         budget: responses to each at most.
         minimum: questions before the first calibration.
     """
 
-    votes: Votes
-    scores: Sequence[Floats]
+    responses: Callable[[Measure | None], Sequence[Sequence[Response]]]
+    scores: Sequence[npt.NDArray[Any]]
     measures: Sequence[Measure]
-    responses: Callable[[int, int | None], Sequence[Response]]
-    one_by_one: Booleans
     budget: int
     minimum: int = MINIMUM
 
     def run(self) -> Streamed:
         """Answer and learn, to the end."""
-        made = Decisions.none(len(self.votes))
-        audited, alone = np.zeros((2, len(self.votes)), dtype=bool)
-        calibration, begin = None, 0
-        while begin < len(self.votes):
-            fitted = max(begin, self.minimum if begin == 0 else math.ceil(GROWTH * begin))
-            rows = np.arange(begin, min(fitted, len(self.votes)))
-            alone[rows] = self._decide(calibration, rows, made)
-            audited[rows] = (calibration is not None) & (rows % AUDITED == 0)
-            begin = int(rows[-1]) + 1
-            calibration = self._learned(made, begin) if begin < len(self.votes) else calibration
-        return Streamed(made, audited, alone, calibration)
+        unscored = self.responses(None)
+        decisions: list[Decision] = []
+        observed: list[Observed] = []
+        audited, alone = np.zeros((2, len(unscored)), dtype=bool)
+        calibration = None
+        while (begin := len(decisions)) < len(unscored):
+            end = min(max(begin, math.ceil(GROWTH * begin) if begin else self.minimum), len(unscored))
+            if begin:
+                calibration = self._learn(observed[-KEPT:])
+            rule = calibration.rule(on_missing_confidence="count", budget=self.budget) if calibration else ASC()
+            scored = self.responses(calibration.measure) if calibration and calibration.measure else unscored
+            decisions += [decide(rule | Cap(self.budget), responses) for responses in scored[begin:end]]
+            alone[begin:end] = rule.may_accept_first
+            audited[begin:end] = (calibration is not None) & (np.arange(begin, end) % AUDITED == 0)
+            observed += [
+                self.observe(row, unscored[row][: decisions[row].samples], counted=row < self.minimum)
+                for row in range(begin, end)
+            ]
+        return Streamed(decisions, audited, alone, calibration)
 
-    def _decide(
-        self, calibration: Calibration | None, rows: "np.ndarray[tuple[int], np.dtype[np.intp]]", made: Decisions
-    ) -> bool:
-        """Enter the decisions on these questions; whether the first response to each is launched alone."""
-        rule = calibration.rule(on_missing_confidence="count", budget=self.budget) if calibration else ASC()
-        measure = None if calibration is None or calibration.measure is None else self._at(calibration.measure)
-        votes = self.votes if measure is None else self.votes.scored(self.scores[measure])
-        decided = decide_many(
-            rule | Cap(self.budget),
-            votes.of_questions(rows),
-            lambda row: self.responses(int(rows[row]), measure),
-            one_by_one=self.one_by_one[rows],
-        )
-        made.enter(rows, decided)
-        return rule.may_accept_first
+    def observe(self, row: int, responses: Sequence[Response], *, counted: bool) -> Observed:
+        """Return a question as sampling left it after these responses."""
+        numbers: dict[str, int] = {}
+        given = [one.answer for one in responses]
+        answers = tuple(None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in given)
+        scores = np.array([one[row, : len(given)] for one in self.scores]).reshape(len(self.scores), len(given))
+        return Observed(answers, scores, counted=counted)
 
-    def _learned(self, made: Decisions, seen: int) -> Calibration | None:
-        """What the last questions before this one tell."""
-        rows = range(max(0, seen - KEPT), seen)
-        questions = [self.observed(row, int(made.samples[row]), counted=row < self.minimum) for row in rows]
+    def _learn(self, questions: Sequence[Observed]) -> Calibration | None:
         try:
             return calibrate_observed(questions, self.measures, budget=self.budget, explained=False)
         except CalibrationDataError:
             return None
-
-    def observed(self, row: int, used: int, *, counted: bool) -> Observed:
-        """A question as sampling left it after ``used`` responses."""
-        answers = tuple(None if answer < 0 else answer for answer in self.votes.answers[row, :used].tolist())
-        scores = np.array([one[row, :used] for one in self.scores]).reshape(len(self.scores), used)
-        return Observed(answers, scores, counted=counted)
-
-    def _at(self, measure: Measure) -> int:
-        return list(self.measures).index(measure)

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from langchain_reasc.method.stopping import Cap
 from langchain_reasc_lab.replay.arrangement import Arrangement
-from langchain_reasc_lab.replay.decide_many import Decisions
 from langchain_reasc_lab.replay.methods import ASC_ROW, MIXTURE, OFFLINE, Method, Split, counting, weighing
 from langchain_reasc_lab.replay.metrics import tflops
 from langchain_reasc_lab.replay.wall_clock import Floats, WallClock, wall_clock
@@ -43,14 +42,14 @@ class Decided:
     """What a method decided on the tested questions of one arrangement.
 
     Attributes:
-        decisions: on each of T questions.
+        samples: shape (T,), responses that the decision on each of T questions rests on.
         alone: shape (T,), whether the first response to it is launched alone.
         audited: shape (T,), whether one more response is drawn after the decision.
         accuracy: share of right answers.
         most: responses to a question at most.
     """
 
-    decisions: Decisions
+    samples: npt.NDArray[np.int64]
     alone: Booleans
     audited: Booleans
     accuracy: float
@@ -153,7 +152,7 @@ class _Timing:
             clock = wall_clock(
                 self._arranged(held.times, split),
                 self._arranged(held.tokens, split),
-                one.decisions.samples,
+                one.samples,
                 concurrency=at_once,
                 lengths=np.minimum(self._recorded.lengths[np.asarray(split.tested)], one.most),
                 alone=one.alone & live,
@@ -180,9 +179,10 @@ class _Timing:
         else:
             streamed = arrangement.stream(method.learns).run()
             decisions, alone, audited = streamed.decisions, streamed.alone, streamed.audited
-        cells = arrangement.cells(decisions, decisions.samples)
+        samples = np.array([decision.samples for decision in decisions], dtype=np.int64)
+        cells = arrangement.cells(decisions, samples)
         most = min(method.rule.samples, self._budget) if isinstance(method.rule, Cap) else self._budget
-        return Decided(decisions, alone, audited, float(np.nanmean(cells[:, 0])), most)
+        return Decided(samples, alone, audited, float(np.nanmean(cells[:, 0])), most)
 
     def _arranged(self, values: Floats, split: Split) -> Floats:
         """Of the tested questions, in the order in which methods see them; zero where there is no response."""

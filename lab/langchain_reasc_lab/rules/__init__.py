@@ -5,10 +5,7 @@ responses, and never stop by themselves: :class:`CISC`, :class:`DeepConfFilter` 
 ``CISC() | Cap(16)``. What such a combination decides is what its rule says of the first 16 responses.
 """
 
-from langchain_reasc_lab.rules.cges import CGES
-from langchain_reasc_lab.rules.distrivoting import DistriVoting
-from langchain_reasc_lab.rules.l_aggregated import LAggregated
-from langchain_reasc_lab.rules.majority_certificate import MajorityCertificate
-from langchain_reasc_lab.rules.weighted import CISC, DeepConfFilter
+from langchain_reasc_lab.rules.stopping import CGES, LAggregated, MajorityCertificate
+from langchain_reasc_lab.rules.weighted import CISC, DeepConfFilter, DistriVoting
 
 __all__ = ["CGES", "CISC", "DeepConfFilter", "DistriVoting", "LAggregated", "MajorityCertificate"]

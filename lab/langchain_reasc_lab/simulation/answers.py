@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from langchain_reasc_lab.replay.vote_arrays import Floats, Integers, numbered
+__all__ = ["ANSWERS", "Floats", "Integers", "Questions", "draw_answers", "numbered"]
 
-__all__ = ["ANSWERS", "Questions", "draw_answers"]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 _ELSEWHERE: Final = -1  # the right answer is none that the model ever gives
 _STICKS: Final = 20  # answers of a Pitman-Yor prior that can come twice; what is left comes once
@@ -65,6 +67,20 @@ def draw_answers(rng: np.random.Generator, questions: Questions, budget: int) ->
     correct = (drawn == questions.right[:, None]) & (drawn >= 0)
     first = correct.argmax(axis=1)
     return answers, np.where(correct.any(axis=1), answers[np.arange(len(answers)), first], -2)
+
+
+def numbered(labels: Integers) -> Integers:
+    """Number the answers to each question in the order of their first appearance, from 0; -1 stays -1.
+
+    Args:
+        labels: shape (questions, budget), any numbers that tell answers apart.
+    """
+    if not labels.size:
+        return labels
+    answered = labels >= 0
+    appeared = (labels[:, :, None] == labels[:, None, :]).argmax(axis=2)  # where an equal one came first
+    new = answered & (appeared == np.arange(labels.shape[1]))
+    return np.where(answered, np.take_along_axis(new.cumsum(axis=1) - 1, appeared, axis=1), -1)
 
 
 def _columns(rng: np.random.Generator, shares: Floats, size: int) -> Integers:

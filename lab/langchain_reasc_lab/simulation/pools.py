@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method import Response
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
-from langchain_reasc_lab.replay.vote_arrays import Booleans, Floats, Integers, Votes
-from langchain_reasc_lab.simulation.answers import ANSWERS, Questions, draw_answers
+from langchain_reasc_lab.simulation.answers import ANSWERS, Floats, Integers, Questions, draw_answers
 from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS, Drawn, draw_scores
 
 __all__ = ["WARM_UPS", "PoolKind", "Responses", "SimulatedPool", "kind_of", "simulated_pool"]
@@ -60,15 +61,17 @@ class Responses:
     right: Integers
 
     @property
-    def correct(self) -> Booleans:
+    def correct(self) -> npt.NDArray[np.bool_]:
         """Whether each response is right, shape (questions, budget)."""
         return np.asarray(self.answers == self.right[:, None])
 
-    def votes(self, measure: int = 0) -> Votes:
-        """What rules read of them, scored by this measure."""
-        questions, budget = self.answers.shape
-        whole = np.zeros(self.answers.shape, dtype=bool)
-        return Votes(self.answers, self.scores[measure], whole, np.full(questions, budget))
+    def to_question(self, question: int, measure: int | None = 0) -> list[Response]:
+        """Return what rules read of the responses to one question, scored by this measure or not at all."""
+        answers = [None if answer < 0 else str(answer) for answer in self.answers[question].tolist()]
+        if measure is None:
+            return [Response(answer) for answer in answers]
+        scores = self.scores[measure, question].tolist()
+        return [Response(answer, score) for answer, score in zip(answers, scores, strict=True)]
 
     def __len__(self) -> int:
         return len(self.answers)

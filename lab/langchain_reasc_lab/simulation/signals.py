@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from langchain_reasc.calibration import auroc_of
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_lab.replay.vote_arrays import Booleans, Floats, Integers
+from langchain_reasc_lab.simulation.answers import Floats, Integers
 
 __all__ = ["SIGNAL_KINDS", "Drawn", "draw_scores"]
 
@@ -28,7 +29,7 @@ class Drawn:
     """
 
     answers: Integers
-    correct: Booleans
+    correct: npt.NDArray[np.bool_]
     likely: Floats
 
     @property
@@ -38,6 +39,7 @@ class Drawn:
         return np.asarray(same.mean(axis=2))
 
 
+Booleans = npt.NDArray[np.bool_]
 Kind = Callable[[np.random.Generator, Drawn], Floats]
 
 

@@ -6,9 +6,7 @@ NEEDED = (
     "_version",
     "complaints",
     "exceptions",
-    "method.row_statistics",
     "method.token_signals",
-    "method.top_candidates",
     "models",
     "untrusted",
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import Pool, read_pool, replay
+from langchain_reasc_lab.replay import Pool, read_pool
 from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
 from langchain_reasc_lab.replay.methods import Method, MethodSettings, Split, asc_at_once, counting, weighing
 from langchain_reasc_lab.replay.replay import splits
@@ -14,7 +14,7 @@ from pools.synthetic import append_signals, question, response, write_lines, wri
 
 from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.method.confidence import SCORES, Measure
-from langchain_reasc.method.correctness import support
+from langchain_reasc.method.decision import support
 from langchain_reasc.method.stopping import ASC, Cap, decide
 
 
@@ -71,15 +71,6 @@ def test_every_method_does_what_it_does_one_by_one(tmp_path: Path, uneven: bool)
         for method in (one for one in methods if one.learns is None):  # test_stream.py has the others
             expected = _one_by_one(pool, scores, method, split, 12)
             np.testing.assert_array_equal(arrangement.outcome(method), expected, err_msg=method.name)
-
-
-def test_no_method_is_decided_question_by_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slowly(*_: object) -> None:
-        raise AssertionError("question by question")
-
-    monkeypatch.setattr("langchain_reasc_lab.replay.decide_many.decide", slowly)
-    pool = read_pool(write_pool(tmp_path / "p.jsonl", questions=60))
-    replay(pool, ["auto", Measure()], calibration_size=40, controls=True)
 
 
 def test_four_at_once_pay_for_the_last_wave_and_decide_alike(tmp_path: Path) -> None:

@@ -5,20 +5,16 @@ from pathlib import Path
 
 import pytest
 from langchain_reasc_lab.replay import read_pool, replay, summarize
-from langchain_reasc_lab.replay.decide_many import decide_many
 from langchain_reasc_lab.replay.methods import MethodSettings
 from langchain_reasc_lab.replay.other_methods import OTHER_WEIGHING
 from langchain_reasc_lab.replay.report import as_data
 from langchain_reasc_lab.replay.table import footnotes
-from langchain_reasc_lab.replay.vote_arrays import Votes
 from langchain_reasc_lab.rules import CISC, DeepConfFilter, DistriVoting
 from pools.synthetic import question, response, write_lines, write_pool
 
-from lab.replay.one_by_one import check_against_each
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.correctness import support
-from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.stopping import Cap, StoppingRule
+from langchain_reasc.method.decision import Decision, Response, support
+from langchain_reasc.method.stopping import Cap, StoppingRule, decide
 
 COUNTING = ["Finite horizon (0.95)", "Cannot catch up", "ASC or cannot catch up", "Majority certificate", "L = 3"]
 SIX = MethodSettings(max_samples=6)
@@ -61,9 +57,7 @@ def test_where_nothing_tells_odds_the_rows_are_left_out_and_it_is_said(tmp_path:
 
 
 @pytest.mark.parametrize("rule", [CISC(), DeepConfFilter(), DistriVoting()], ids=str)
-def test_rules_that_never_stop_are_asked_once_and_decide_alike(
-    rule: StoppingRule, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rules_that_never_stop_are_called_once(rule: StoppingRule, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = [0.9, 0.2, 0.5, 0.7, 0.1]
     pool = [
         [Response(answer, score, kind=kind) for answer, score in zip(answers, scores, strict=False)]
@@ -79,13 +73,15 @@ def test_rules_that_never_stop_are_asked_once_and_decide_alike(
         asked += 1
         return ask(self, responses)
 
-    check_against_each(rule | Cap(4), pool)
     monkeypatch.setattr(type(rule), "__call__", counted)
-    decide_many(rule | Cap(4), Votes.of(pool), pool.__getitem__)
+    for responses in pool:
+        capped = "budget" if len(responses) > 3 else None
+        expected = "alone" if responses and responses[0].alone else capped
+        assert decide(rule | Cap(4), responses).reason == expected
     assert asked <= 4 * len(pool)  # a vote on kinds asks three times
     asked = 0
     plain = [Response("a", score) for score in scores]
-    decide_many(rule | Cap(4), Votes.of([plain]), lambda _: plain)
+    decide(rule | Cap(4), plain)
     assert asked == 1
 
 

@@ -1,9 +1,9 @@
 """Simulated pools are what they say: shares, missing answers, what a signal is worth, what changes, and the seed."""
 
 import numpy as np
+import numpy.typing as npt
 import pytest
-from langchain_reasc_lab.replay.vote_arrays import Booleans, Floats, numbered
-from langchain_reasc_lab.simulation.answers import ANSWERS, Questions, draw_answers
+from langchain_reasc_lab.simulation.answers import ANSWERS, Floats, Questions, draw_answers, numbered
 from langchain_reasc_lab.simulation.pools import (
     WARM_UPS,
     PoolKind,
@@ -19,7 +19,7 @@ from langchain_reasc.exceptions import ConfigurationError
 NAMES = list(ANSWERS)
 
 
-def _auroc(scores: Floats, correct: Booleans) -> float:
+def _auroc(scores: Floats, correct: npt.NDArray[np.bool_]) -> float:
     return float(auroc_of(scores[correct], scores[~correct]))
 
 
@@ -55,6 +55,11 @@ def test_answers_come_by_their_shares_and_what_is_left_comes_once() -> None:
     once = 1 - 0.5 - 0.2
     expected = 0.75**3 * (1 - (6 * 0.5 * 0.2 * once + 3 * 0.7 * once**2 + once**3))  # all but three different ones
     assert two == pytest.approx(expected, abs=0.01)
+
+
+def test_answers_are_numbered_as_they_appear() -> None:
+    labels = np.array([[7, -1, 3, 7, 0, 3], [-1, -1, 2, 2, 2, -1]])
+    assert numbered(labels).tolist() == [[0, -1, 1, 0, 2, 1], [-1, -1, 0, 0, 0, -1]]
 
 
 def test_the_kinds_are_what_they_are_called() -> None:
@@ -151,7 +156,9 @@ def test_even_the_smallest_pools_have_finite_scores(name: str) -> None:
         for questions, budget in ((1, 1), (40, 16)):
             found = _of(name, signal, questions=questions, budget=budget, measures=3)
             assert found.scores.shape == (3, questions, budget) and np.isfinite(found.scores).all()
-            assert found.votes(2).scores is not None and len(found) == questions
+            assert [one.score for one in found.to_question(0, 2)] == found.scores[2, 0].tolist() and len(
+                found
+            ) == questions
             assert (found.answers == numbered(found.answers)).all()
 
 

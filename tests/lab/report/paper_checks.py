@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from langchain_reasc_backend.logits import signals_from_logits
 from langchain_reasc_lab.report.bins import edges
 from langchain_reasc_lab.report.quotients import accuracy_per_tflop, change
 from scipy.stats import binom
 
 from langchain_reasc.method.stopping import ASC, Response, decide
-from langchain_reasc.method.token_signals import signals_from_logits
 
 NUMBERS: dict[str, Any] = json.loads(Path(__file__).with_name("paper_numbers.json").read_text(encoding="utf-8"))
 ROWS = {name: held["rows"] for name, held in NUMBERS.items() if isinstance(held, dict)}

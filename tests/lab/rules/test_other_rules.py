@@ -172,7 +172,7 @@ def test_distrivoting_votes_by_intervals() -> None:
     assert rule._hierarchical([]) == {}
 
 
-@pytest.mark.parametrize("rule", [CISC(), DeepConfFilter(), DistriVoting()], ids=lambda rule: rule.called)
+@pytest.mark.parametrize("rule", [CISC(), DeepConfFilter(), DistriVoting()], ids=lambda rule: rule.name)
 class TestWeighedTogether:
     """What all rules have in common that weigh all responses so far."""
 
@@ -205,9 +205,9 @@ class TestWeighedTogether:
         assert later.evidence.keys() == {"b"}
 
 
-@pytest.mark.parametrize("rule", [DeepConfFilter(), DistriVoting()], ids=lambda rule: rule.called)
+@pytest.mark.parametrize("rule", [DeepConfFilter(), DistriVoting()], ids=lambda rule: rule.name)
 def test_a_negative_score_is_no_weight(rule: StoppingRule) -> None:
-    with pytest.raises(ConfigurationError, match=f"{rule.called} weighs by the score, and one is -1"):
+    with pytest.raises(ConfigurationError, match=f"{rule.name} weighs by the score, and one is -1"):
         rule(responses("ab", [-1.0, 2.0]))
 
 

@@ -6,29 +6,28 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.bayesian_vote import BayesianVote
+from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
-from langchain_reasc.method.odds import LogisticOdds
 from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, StoppingRule
 
 __all__ = ["rule_named", "rules"]
 
-_OWN: Final = (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, BayesianVote)
+_OWN: Final[dict[str, type[StoppingRule]]] = {
+    rule.name: rule for rule in (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, BayesianVote)
+}
+_NESTED: Final[dict[str, type[Any]]] = {"statistics": Standardizer, "odds": LogisticOdds}
+"""Parameters whose own parameters are given instead."""
 
 
 def rules() -> dict[str, type[StoppingRule]]:
-    """All stopping rules by name, with those that packages register as entry points (``langchain_reasc.rules``)."""
+    """Return all stopping rules by name, with those that packages register as ``langchain_reasc.rules``."""
     registered = (entry.load() for entry in entry_points(group="langchain_reasc.rules"))
-    return {rule.called: rule for rule in (*_OWN, *registered)}
-
-
-_NESTED: Final[dict[str, type[Any]]] = {"statistics": Standardizer, "odds": LogisticOdds}
-"""Parameters that are given by the parameters of their own."""
+    return _OWN | {rule.name: rule for rule in registered}
 
 
 def rule_named(name: str, parameters: Mapping[str, object] | None = None) -> StoppingRule:
-    """The rule of that name with these parameters; those that are not given have their defaults.
+    """Return the rule of that name with these parameters; the others have their defaults.
 
     Args:
         name: a key of :func:`rules`.
@@ -36,27 +35,27 @@ def rule_named(name: str, parameters: Mapping[str, object] | None = None) -> Sto
             ``odds`` as these with ``slope`` and ``intercept``.
 
     Raises:
-        ConfigurationError: no rule or parameter is called that, one is missing, or a value is not allowed.
+        ConfigurationError: the rule or a parameter is unknown, a parameter is missing, or a value is not allowed.
     """
-    known = {rule.called: rule for rule in _OWN}
-    known = known if name in known else rules()
+    known = _OWN if name in _OWN else rules()
     if name not in known:
         raise ConfigurationError(f"no stopping rule is called {name!r}; there are {', '.join(known)}")
     rule, given = known[name], dict(parameters or {})
-    needed = _parameters(rule)
-    if unknown := given.keys() - needed.keys():
-        known = ", ".join(needed) or "none"
-        raise ConfigurationError(f"the rule {name} has no parameter {_listed(unknown)}; it has {known}")
-    if missing := {one for one, required in needed.items() if required} - given.keys():
+    required = _parameters(rule)
+    if unknown := given.keys() - required.keys():
+        listed = ", ".join(required) or "none"
+        raise ConfigurationError(f"the rule {name} has no parameter {_listed(unknown)}; it has {listed}")
+    if missing := {parameter for parameter, must in required.items() if must} - given.keys():
         raise ConfigurationError(f"the rule {name} needs the parameter {_listed(missing)}")
     try:
-        return _made(rule, given)  # type: ignore[no-any-return]
+        return _build(rule, given)  # type: ignore[no-any-return]
     except TypeError as error:  # a value that cannot be compared with a number
-        raise ConfigurationError(f"the rule {name} cannot have {_shown(given)}: {error}") from error
+        values = ", ".join(f"{parameter}={value!r}" for parameter, value in given.items())
+        raise ConfigurationError(f"the rule {name} cannot have {values}: {error}") from error
 
 
 def _parameters(rule: type[Any]) -> dict[str, bool]:
-    """Parameter -> whether it must be given."""
+    """Return parameter -> whether it must be given."""
     found: dict[str, bool] = {}
     for one in fields(rule):
         if one.name in _NESTED:
@@ -66,16 +65,12 @@ def _parameters(rule: type[Any]) -> dict[str, bool]:
     return found
 
 
-def _made(kind: type[Any], given: Mapping[str, Any]) -> Any:
-    """A rule, or what it is made of, from those of the parameters that are its own."""
+def _build(kind: type[Any], given: Mapping[str, Any]) -> Any:
+    """Build a rule, or a nested parameter of it, from those of the parameters that are its own."""
     own = {one.name for one in fields(kind)}
-    parts = {name: _made(_NESTED[name], given) for name in own & _NESTED.keys()}
-    return kind(**parts, **{name: value for name, value in given.items() if name in own})
+    nested = {name: _build(_NESTED[name], given) for name in own & _NESTED.keys()}
+    return kind(**nested, **{name: value for name, value in given.items() if name in own})
 
 
 def _listed(names: set[str]) -> str:
     return ", ".join(map(repr, sorted(names)))
-
-
-def _shown(given: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in given.items())

@@ -1,10 +1,11 @@
-"""What token signals and log-probabilities are made of, per row of logits, in as few passes as numpy can.
+"""Token signals and log-probabilities from raw logits, exact over the whole vocabulary, in few passes of numpy.
 
 Sums use ``np.einsum``: as fast as BLAS here, but it starts no threads, which would wait in a loop on the cores that
 the model decodes on.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Final
@@ -12,9 +13,19 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.method.top_candidates import WORTHWHILE, top_candidates
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.token_signals import SIGNALS, check_finite, check_signals
 
-__all__ = ["CHUNK", "RowStatistics", "WhichStatistics", "row_statistics"]
+__all__ = [
+    "CHUNK",
+    "RowStatistics",
+    "WhichStatistics",
+    "row_statistics",
+    "signals_from_logits",
+    "signals_from_statistics",
+    "statistics_for",
+    "top_candidates",
+]
 
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
@@ -24,6 +35,8 @@ CHUNK: Final = 1 << 17
 _CALM: Final = 40.0  # up to here exp neither overflows nor vanishes
 _PIECE: Final = 128  # values summed in float32, to within 1e-6 of the largest; the pieces' sums are summed in float64
 _SHIFTED: Final = 1 << 14  # values shifted at a time where there is no scratch for all
+_FOLDS: Final = 64  # about sqrt(V / k), which balances the two partitions
+_WORTHWHILE: Final = 10_000  # logits; of fewer, one partition of all is faster than looking for the columns that matter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +75,90 @@ class RowStatistics:
     top_ids: Integers | None
 
 
+@np.errstate(invalid="ignore")  # what is not finite is reported as an error, not as a warning
+def signals_from_logits(
+    logits: Floats,
+    chosen: npt.NDArray[np.integer[Any]],
+    *,
+    signals: Collection[str] = SIGNALS,
+    k: int = 20,
+    scratch: Floats | None = None,
+) -> dict[str, Floats]:
+    """Return token signals from raw logits, exact over the whole vocabulary.
+
+    ``self_certainty`` is Eq. 1 of ReASC, ``-(1/V) Σ log p = logsumexp(z) - mean(z)``; ``kl_uniform`` subtracts
+    ``log V`` (Kang et al. 2025); ``top_k`` is ``-(1/k) Σ_{j≤k} log p_j`` (DeepConf); ``token_logprob`` is
+    ``log p(chosen)``; ``neg_entropy`` is ``Σ p log p``. All in nats, within 1e-4 of a float64 computation, or within
+    1e-6 of the value where that is more: float32 holds a value near 1e3 to 6e-5.
+
+    Args:
+        logits: shape (n, V), one row per token, before temperature. Not modified.
+        chosen: shape (n,), the sampled token ids.
+        signals: which of :data:`~langchain_reasc.method.token_signals.SIGNALS` to compute.
+        k: how many alternatives ``top_k`` averages; at most V.
+        scratch: a float32 array of at least (n, V), reused between calls so that nothing of size V is allocated.
+
+    Returns:
+        Signal name -> array of shape (n,), of the logits' type.
+
+    Raises:
+        ConfigurationError: an unknown signal, or ``k`` outside 1..V.
+        ConfidenceError: a result is not finite (a masked or broken logit).
+    """
+    if not signals or not len(logits):
+        return {name: np.empty(0, logits.dtype) for name in signals}
+    rows = row_statistics(logits, statistics_for(signals, k, logits.shape[1]), scratch=scratch)
+    drawn = logits[np.arange(len(logits)), chosen] if "token_logprob" in signals else None
+    found = signals_from_statistics(rows, drawn, logits.shape[1], signals=signals, k=k)
+    check_finite(found)
+    return {name: values.astype(logits.dtype) for name, values in found.items()}
+
+
+def statistics_for(signals: Collection[str], k: int, vocabulary_size: int) -> WhichStatistics:
+    """Return which :func:`row_statistics` these signals need.
+
+    Raises:
+        ConfigurationError: an unknown signal, or ``k`` outside 1..V.
+    """
+    check_signals(signals)
+    if "top_k" in signals and not 1 <= k <= vocabulary_size:
+        raise ConfigurationError(f"top_k averages between 1 and {vocabulary_size} alternatives, got k={k}")
+    return WhichStatistics(
+        mean="self_certainty" in signals or "kl_uniform" in signals,
+        expected="neg_entropy" in signals,
+        top=k if "top_k" in signals else 0,
+    )
+
+
+def signals_from_statistics(
+    rows: RowStatistics, chosen: Floats | None, vocabulary_size: int, *, signals: Collection[str], k: int
+) -> dict[str, Floats]:
+    """Return token signals in float64 from the statistics that :func:`statistics_for` names, finite or not.
+
+    The caller silences numpy's warnings of what is not finite.
+
+    Args:
+        rows: statistics of n rows of logits.
+        chosen: shape (n,), the logits of the sampled tokens; only ``token_logprob`` needs them.
+        vocabulary_size: V, the number of tokens in the vocabulary.
+        signals: which of :data:`~langchain_reasc.method.token_signals.SIGNALS` to compute.
+        k: how many alternatives ``top_k`` averages.
+    """
+    found: dict[str, Floats] = {}
+    for name in signals:
+        if name == "token_logprob" and chosen is not None:
+            found[name] = np.minimum(chosen - rows.log_total, 0)  # rounding puts certain tokens above
+        elif name == "top_k" and rows.top is not None:
+            found[name] = rows.log_total - rows.top[:, :k].mean(axis=1, dtype=np.float64)
+        elif name == "neg_entropy" and rows.expected is not None:
+            found[name] = rows.expected - rows.log_total
+        elif rows.mean is not None:
+            found[name] = rows.log_total - rows.mean - (np.log(vocabulary_size) if name == "kl_uniform" else 0)
+    return found
+
+
 def row_statistics(logits: Floats, which: WhichStatistics, *, scratch: Floats | None = None) -> RowStatistics:
-    """Statistics of rows of logits, within 1e-4 of their exact values, or 1e-6 of them where that is more.
+    """Return statistics of rows of logits, within 1e-4 of their exact values, or 1e-6 of them where that is more.
 
     Logits that are not finite show in the results; the caller silences numpy's warnings of them.
 
@@ -151,7 +246,7 @@ def _shifted_dot(weights: Floats, row: Floats, shift: np.floating[Any]) -> float
 def _top(rows: Floats, work: Floats, which: WhichStatistics) -> tuple[Floats, Integers | None]:
     """The k largest logits of each row and, where asked, their ids."""
     (n, vocabulary), k = rows.shape, which.top
-    if vocabulary >= WORTHWHILE:
+    if vocabulary >= _WORTHWHILE:
         return _top_by_row(rows, k)
     np.copyto(work, rows)
     work.partition(vocabulary - k, axis=1)
@@ -175,3 +270,50 @@ def _joined(parts: list[RowStatistics]) -> RowStatistics:
     columns: list[list[Any]] = [[getattr(part, each.name) for part in parts] for each in fields(RowStatistics)]
     joined: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
     return RowStatistics(*joined)
+
+
+def top_candidates(row: Floats, k: int) -> tuple[npt.NDArray[np.intp], Floats]:
+    """Return the k largest logits of a row and their ids; exact, equal logits in the order of their ids.
+
+    The row is folded into 64 lines and the maximum of each column taken, which runs at the speed of memory: the k
+    largest values lie in the k columns with the largest maxima, so only those are looked into.
+
+    Args:
+        row: the logits, shape (V,), contiguous. Not modified.
+        k: how many; all V where it is larger.
+
+    Returns:
+        Token ids, shape (min(k, V),), from the most likely down, and their logits. Where logits are NaN, that many
+        valid ids still, but which is undefined.
+
+    Raises:
+        ConfigurationError: ``k`` is below 1.
+    """
+    if k < 1:
+        raise ConfigurationError(f"at least 1 candidate must be asked for, got k={k}")
+    columns = row.size // _FOLDS
+    if row.size < _WORTHWHILE or k >= columns:
+        ids = _reach(row, _kth_largest(row, min(k, row.size)))
+    else:
+        folded = row.size - row.size % _FOLDS
+        maxima = row[:folded].reshape(_FOLDS, columns).max(axis=0)
+        bound = _kth_largest(maxima, k)
+        looked_at = (np.arange(0, folded, columns)[:, None] + _reach(maxima, bound)).ravel()
+        ids = looked_at[_reach(row[looked_at], bound)]
+        if folded < row.size:
+            ids = np.concatenate((ids, folded + _reach(row[folded:], bound)))
+    logits = row[ids]
+    order = (-logits).argsort(kind="stable")[:k]  # ids ascend, so a stable sort keeps equals in their order
+    return ids[order], logits[order]
+
+
+def _kth_largest(values: Floats, k: int) -> np.floating[Any]:
+    partitioned = values.copy()
+    partitioned.partition(values.size - k)
+    kth: np.floating[Any] = partitioned[values.size - k]
+    return kth
+
+
+def _reach(values: Floats, bound: np.floating[Any]) -> npt.NDArray[np.intp]:
+    """Return where values are at least the bound, or NaN, which ``partition`` takes for the largest."""
+    return (~(values < bound)).nonzero()[0]

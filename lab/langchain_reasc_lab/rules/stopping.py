@@ -1,0 +1,246 @@
+"""Other people's rules that stop: CGES, L = 3 and the Martingale Majority Certificate."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
+from langchain_reasc.method import Decision, LogOddsVote, Response, StoppingRule, evidence_by_answer
+from langchain_reasc.method.stopping import check_probability
+
+__all__ = ["CGES", "LAggregated", "MajorityCertificate"]
+
+Floats = npt.NDArray[np.float64]
+Priors = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class CGES(LogOddsVote):
+    """Confidence-Guided Early Stopping (Aghazadeh et al. 2025; arXiv 2511.02603, OpenReview Xxw1L7H3fz).
+
+    With C_t the confidence that response t is right, R_t its answer, and K answers that are possible::
+
+        P(a) ∝ Π_t C_t if R_t = a, else (1 − C_t) / (K − 1)
+
+    stops when it reaches the threshold γ. Divided by Π (1 − C_t) / (K − 1), that is a vote with ℓ = logit C +
+    log(K − 1), which may speak against its own answer, and 1 for each answer without responses. Where the possible
+    answers are not known, K is the number of those seen, and one more for all others.
+
+    As described in the paper's summary and in a public implementation of its Algorithm 1 and Remark D.4; only an answer
+    that was given can end it here. The paper's C is a token probability or a reward model's score; here it is the
+    logistic map of the score, so that any signal may be used. γ = 0.95 is that implementation's.
+
+    Attributes:
+        answers: K where it is known, as with multiple choice; at least 2.
+    """
+
+    name: ClassVar[str] = "cges"
+    threshold: float = 0.95
+    answers: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.answers is not None and self.answers < 2:
+            raise ConfigurationError(f"there are at least 2 possible answers, got answers={self.answers}")
+
+    def _log_weights(self, responses: Sequence[Response]) -> list[float]:
+        seen = evidence_by_answer((one.answer, 1.0) for one in responses)
+        others = math.log(self._possible(seen) - 1) if seen else 0.0
+        return [0.0 if one.answer is None or one.alone else self.log_odds(one.score) + others for one in responses]
+
+    def _unseen(self, evidence: Mapping[str, float]) -> float:
+        return float(self._possible(evidence) - len(evidence))
+
+    def _possible(self, seen: Mapping[str, float]) -> int:
+        return len(seen) + 1 if self.answers is None else max(self.answers, len(seen))
+
+
+@dataclass(frozen=True)
+class LAggregated(StoppingRule):
+    """The L-aggregated posterior with L = 3 (Huang, Ma and Zhou 2026; arXiv 2602.05395).
+
+    The prior says with which probabilities p₁ ≥ p₂ ≥ … ≥ p_K a model answers, not which answer has which; where it is
+    uncertain, each of several such p is as likely. Seen are the two largest counts, n₁ ≥ n₂, and how many responses
+    there were beside them, m. With the leader of rank i and the runner-up of rank j, up to a constant::
+
+        L(i, j | p) = p_i^n₁ · p_j^n₂ · Σ Π_k p_k^c_k / c_k! / C(t + e, t)
+
+    over all counts c_k ≤ n₂ of the other ranks with Σ c_k = m, e of them equal to n₂; t is 2 where n₁ = n₂, else 1, and
+    shares ties evenly. It stops when the leader is the first rank with probability ::
+
+        Σ_p Σ_j L(1, j | p) / Σ_p Σ_i,j L(i, j | p) ≥ threshold
+
+    Responses without an answer are left out; the paper's code counts them as one more answer.
+
+    Attributes:
+        priors: each p, which sum to one and do not rise. What no p allows is never stopped on.
+        threshold: 1 − δ.
+
+    Raises:
+        ConfigurationError: no p, or one that is no such distribution.
+    """
+
+    name: ClassVar[str] = "l_aggregated"
+    priors: Priors
+    threshold: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_probability("threshold", self.threshold)
+        if not self.priors or not all(map(_falls_and_sums_to_one, self.priors)):
+            raise ConfigurationError("priors are probabilities from the largest to the smallest that sum to one, each")
+
+    @classmethod
+    def of_counts(cls, counts: Iterable[Sequence[int]], threshold: float = 0.95) -> "LAggregated":
+        """Return the rule whose priors are the observed shares of answers, one p for each question.
+
+        Args:
+            counts: for each question, how many responses gave each of its answers; questions without are left out.
+            threshold: 1 − δ.
+
+        Raises:
+            CalibrationDataError: no question has an answer.
+        """
+        answered = [sorted(votes, reverse=True) for votes in counts if sum(votes)]
+        if not answered:
+            raise CalibrationDataError("no question has an answer to learn the distribution of answers from")
+        return cls(tuple(tuple(n / sum(votes) for n in votes) for votes in answered), threshold)
+
+    @property
+    def may_accept_first(self) -> bool:
+        return _first_rank_leads(self.priors, 1, 0, 0) >= self.threshold
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        votes = self.tally(responses)
+        counts = sorted(map(int, votes.evidence.values()), reverse=True)
+        first, second = [*counts, 0, 0][:2]
+        certain = _first_rank_leads(self.priors, first, second, sum(counts[2:])) if counts else 0.0
+        stop = certain >= self.threshold
+        return replace(votes, stop=stop, reason="evidence" if stop else None, posterior=certain)
+
+
+def _falls_and_sums_to_one(prior: Sequence[float]) -> bool:
+    return (
+        len(prior) > 0
+        and all(larger >= smaller >= 0 for larger, smaller in zip(prior, [*prior[1:], 0.0], strict=True))
+        and math.isclose(sum(prior), 1.0, abs_tol=1e-9)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _first_rank_leads(priors: Priors, first: int, second: int, beside: int) -> float:
+    table, share = _table(priors)
+    first_leads = float(share @ _likelihood(table[:, :1], table[:, 1:], first, second, beside))
+    another_leads = float(share @ _likelihood(table[:, 1:], table[:, :1], first, second, beside))
+    either = first_leads + another_leads
+    return first_leads / either if either > 0 else 0.0
+
+
+@lru_cache(maxsize=16)
+def _table(priors: Priors) -> tuple[Floats, Floats]:
+    """Return the different p, shape (priors, ranks), with at least two ranks; and the share of each."""
+    times = Counter(priors)
+    ranks = max(2, *map(len, times))
+    table = np.array([[*prior, *[0.0] * (ranks - len(prior))] for prior in times])
+    return table, np.array(list(times.values()), dtype=float) / len(priors)
+
+
+def _likelihood(may_lead: Floats, may_not: Floats, first: int, second: int, beside: int) -> Floats:
+    """Return Σ L(i, j | p) over the leaders i of ``may_lead`` and all runners-up j; shape (priors,).
+
+    Ranks are taken one by one. ``ways[:, leader, runner_up, e, c]`` is the weight of all ways to have given the ranks
+    so far their counts: with the leader and the runner-up among them or not, e that equal n₂, and c responses in all.
+    """
+    ranks = np.concatenate([may_lead, may_not], axis=1)
+    most_ties = min(ranks.shape[1] - 2, beside // second) if second else ranks.shape[1] - 2
+    ways = np.zeros((len(ranks), 2, 2, most_ties + 1, beside + 1))
+    ways[:, 0, 0, 0, 0] = 1.0
+    for rank, p in enumerate(ranks.T):
+        p = p[:, None, None, None]
+        after = np.zeros_like(ways)
+        for count in range(min(second, beside) + 1):
+            taken = ways[..., : beside + 1 - count] * (p**count / math.factorial(count))[..., None]
+            if count < second:
+                after[..., count:] += taken
+            else:
+                after[..., 1:, count:] += taken[..., :-1, :]
+        if rank < may_lead.shape[1]:
+            after[:, 1] += ways[:, 0] * p**first
+        after[:, :, 1] += ways[:, :, 0] * p**second
+        ways = after
+    drawn = 2 if first == second else 1
+    shared = [1 / math.comb(drawn + ties, drawn) for ties in range(most_ties + 1)]
+    return np.asarray(ways[:, 1, 1, :, beside] @ np.array(shared))
+
+
+@dataclass(frozen=True)
+class MajorityCertificate(StoppingRule):
+    """Martingale Majority Certificate (Cordero-Encinar and Duncan 2025; arXiv 2510.17472).
+
+    Before each response, the votes so far name a leader, a runner-up and ``contenders`` leading answers in all. The
+    response is then one trial in each of two tests, or in none: of the leader against the runner-up, and of the leader
+    against everything outside the contenders. With s trials won and f lost, the e-process against "the leader wins at
+    most half of them", with a Beta(½, ½) prior cut off below one half, is::
+
+        E = 2^(s + f) · B(s + ½, f + ½) · P(Beta(s + ½, f + ½) > ½) / (½ B(½, ½))
+
+    It stops when both reach 1/δ, by Ville's inequality with an error of at most δ for each test, however often one
+    looks; the posterior is 1 − 1/E of the smaller one, or 0. While one answer alone is known, every other one is the
+    runner-up. It certifies the model's most frequent answer, not a right one, and goes on where two are as frequent.
+
+    As described in the paper's summary and in public code of its authors' algorithm, whose sets of contenders this
+    follows; that code puts a point where the prior is here.
+
+    Attributes:
+        error: δ, above 0 and below 0.5.
+        contenders: leading answers that are not among "everything else"; at least 2.
+    """
+
+    name: ClassVar[str] = "majority_certificate"
+    error: float = 0.05
+    contenders: int = 3
+
+    def __post_init__(self) -> None:
+        if not 0 < self.error < 0.5:
+            raise ConfigurationError(f"error is a probability above 0 and below 0.5, got {self.error}")
+        if self.contenders < 2:
+            raise ConfigurationError(f"there are at least 2 contenders, got {self.contenders}")
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        votes = self.tally(responses)
+        weaker = min(_log_e(*trials) for trials in self._trials(responses))
+        certain = max(0.0, -math.expm1(-weaker))
+        stop = weaker >= -math.log(self.error)
+        return replace(votes, stop=stop, reason="evidence" if stop else None, posterior=certain)
+
+    def _trials(self, responses: Sequence[Response]) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return (won, lost) against the runner-up, and against what is not among the contenders."""
+        votes: dict[str, int] = {}
+        won = to_runner_up = to_others = 0
+        for answer in (response.answer for response in responses):
+            if answer is None:
+                continue
+            ranked = sorted(votes, key=votes.__getitem__, reverse=True)  # stable: of equals, the one seen first
+            if ranked and answer == ranked[0]:
+                won += 1
+            elif ranked:
+                to_runner_up += len(ranked) == 1 or answer == ranked[1]
+                to_others += answer not in ranked[: self.contenders]
+            votes[answer] = votes.get(answer, 0) + 1
+        return (won, to_runner_up), (won, to_others)
+
+
+@lru_cache(maxsize=4096)
+def _log_e(won: int, lost: int) -> float:
+    from scipy.special import betainc, betaln  # deferred: keeps `import langchain_reasc` light
+
+    a, b = won + 0.5, lost + 0.5
+    above_half = float(betainc(b, a, 0.5))  # P(Beta(a, b) > ½), by symmetry
+    if above_half == 0.0:
+        return -math.inf
+    return (won + lost + 1) * math.log(2) + float(betaln(a, b)) - math.log(math.pi) + math.log(above_half)
