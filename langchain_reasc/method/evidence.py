@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Final
+from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -111,7 +111,7 @@ def _dominance(first: float, second: float) -> float:
 
 
 @cache
-def _betainc() -> Callable[[float, float, float], float]:
+def _betainc() -> Any:
     from scipy.special import betainc  # deferred: keeps `import langchain_reasc` light
 
-    return betainc  # type: ignore[no-any-return]
+    return betainc

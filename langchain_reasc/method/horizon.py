@@ -51,7 +51,7 @@ class FiniteHorizon(StoppingRule):
         check_budget(self.budget)
 
     @cached_property
-    def earliest(self) -> int:  # type: ignore[override]
+    def earliest(self) -> int:
         return next((n for n in range(1, self.budget) if stays_ahead(n, 0, self.budget - n) >= self.phi), self.budget)
 
     @property

@@ -138,7 +138,7 @@ class ASC(StoppingRule):
         check_probability("confidence", self.confidence)
 
     @cached_property
-    def earliest(self) -> int:  # type: ignore[override]
+    def earliest(self) -> int:
         return next(n for n in count(1) if posterior({"": n}) >= self.confidence)
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
