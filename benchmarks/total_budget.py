@@ -10,8 +10,6 @@ where no cap does, some questions have the next one; one budget samples those th
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +22,7 @@ from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import ASC, Cap, decide
 from langchain_reasc.pools import Pool
-from langchain_reasc.runnable.total_budget import TotalBudget
+from langchain_reasc.runnable.total_budget import Sampled, TotalBudget
 
 __all__ = ["at_equal_cost", "main", "shared"]
 
@@ -35,47 +33,19 @@ UNIFORM, CAPPED, ROUNDS, NARROW = "SC@k", "ASC, capped", "one budget, rounds of 
 Array = npt.NDArray[np.float64]
 
 
-@dataclass
-class Recorded:
-    """A question whose responses are drawn from a recording; the same to a budget as one that is asked."""
-
-    responses: Sequence[Response]
-    drawn: int = 0
-    _decided: dict[int, Decision] = field(default_factory=dict)
-
-    @property
-    def launched(self) -> int:
-        return self.drawn
-
-    @property
-    def remaining(self) -> int:
-        return len(self.responses) - self.drawn
-
-    @property
-    def tokens(self) -> int:
-        return self.drawn
-
-    @property
-    def current_decision(self) -> Decision:
-        if self.drawn not in self._decided:
-            self._decided[self.drawn] = decide(self._rule, self.responses[: self.drawn])
-        return self._decided[self.drawn]
-
-    @cached_property
-    def _rule(self) -> ASC:
-        return ASC()
-
-
 def shared(questions: Sequence[Sequence[Response]], total: int, *, together: int | None = None) -> list[Decision]:
-    """What one budget of ``total`` samples comes to, in rounds of ``together`` (None: an eighth of the questions)."""
-    asked = [Recorded(responses) for responses in questions]
-    budget = TotalBudget(None, total, inputs=len(asked), together=together, concurrency=4)
+    """Return the decisions under one budget of ``total`` samples, in rounds of ``together`` (None: an eighth)."""
+    rule, drawn = ASC(), [0] * len(questions)
+    decisions: dict[int, Decision] = {}
+    budget = TotalBudget(None, total, inputs=len(questions), together=together, concurrency=4)
     while sampled := budget.next():
         for index in sampled:
-            asked[index].drawn += 1
-            ended = asked[index].current_decision.stop or asked[index].remaining == 0
-            budget.sampled(index, asked[index], ended=ended)
-    return [one.current_decision for one in asked]
+            drawn[index] += 1
+            decision = decisions[index] = decide(rule, questions[index][: drawn[index]])
+            remaining = len(questions[index]) - drawn[index]
+            ended = decision.stop or remaining == 0
+            budget.sampled(index, Sampled(None if ended else decision, drawn[index], remaining, drawn[index]))
+    return [decisions[index] for index in range(len(questions))]
 
 
 def at_equal_cost(pool: Pool, shuffles: int, seed: int = 0) -> dict[str, Array]:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage
@@ -24,12 +24,18 @@ from langchain_reasc.models.contract import (
     TOKEN_SIGNALS,
     TOKEN_SIGNALS_INFO,
 )
-from langchain_reasc.runnable.result import Likelihood, SampledResponse, Usage
+from langchain_reasc.runnable.result import Usage
 
-__all__ = ["ReASCAnswerParser", "abridged", "account_of", "accounted", "kept_metadata", "whole_answer"]
+__all__ = ["ReASCAnswerParser", "abridged", "accounted", "kept_metadata", "whole_answer"]
 
 _LARGEST: Final = 4096 - 256
 """Bytes of an account as JSON, without what is said of an abstention."""
+_DETAILS: Final = (
+    *((240, 1000, 64), (128, 500, 32)),
+    *((96, 250, 32), (96, 250, 16), (96, 250, 8), (96, 96, 4), (96, 96, 2)),
+)
+"""Bytes of an answer as JSON, bytes of a notice, and how many answers of a vote, parts and notices are named; the last
+fits, whatever is said."""
 _SHORTENED: Final = re.compile(r" … \[\d+ characters, sha256 ([0-9a-f]{12})\] … ")
 _DROPPED: Final = frozenset({TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, GENERATED_TEXT, LOGPROBS_REFUSED, FAILED_ATTEMPTS})
 _LOGPROBS: Final = frozenset({"logprobs", "logprobs_result"})
@@ -65,38 +71,36 @@ class ReASCAnswerParser(BaseGenerationOutputParser[str | None]):
 
 def accounted(
     winner: AIMessage,
-    responses: Sequence[SampledResponse],
     decision: Decision,
-    usage: Usage,
     notices: Sequence[str],
+    usage: Usage,
+    figures: Mapping[str, Any],
     *,
-    method: str,
-    without_confidence: int = 0,
-    keep_logprobs: bool = True,
-    likelihoods: Mapping[str, Likelihood] | None = None,
-    guarantee: str | None = None,
+    keep_logprobs: bool,
 ) -> AIMessage:
-    """Return the winning response, carrying the account of the decision and the bill."""
-    judge = usage.judge
-    figures = {
-        "method": method,
-        "samples": decision.samples,
-        "launched": len(responses),
-        "failed": sum(response.status == "failed" for response in responses),
-        "without_confidence": without_confidence,
-        **(likelihoods or {}),
-        **({"guarantee": guarantee} if guarantee else {}),
-        "tokens": {
-            "input": usage.input_tokens,
-            "output": usage.output_tokens,
-            "unused_output": usage.unused_output_tokens,
-            "estimated": usage.estimated,
-            **({"judge": {"input": judge["input_tokens"], "output": judge["output_tokens"]}} if judge else {}),
-        },
-    }
-    account = account_of(decision, winner, notices, figures)
-    kept = kept_metadata(winner, logprobs=keep_logprobs)
-    return winner.model_copy(update={"response_metadata": {**kept, "reasc": account}, "usage_metadata": usage.bill})
+    """Return the winning response, carrying the account of the decision as JSON, of 4 KB at most, and the bill.
+
+    Long answers are shortened, with a hash by which equal ones are recognised. Where the winner's own cannot be read
+    from its message again, it is here in full, beside these 4 KB.
+
+    Args:
+        winner: the winning response.
+        decision: what was decided.
+        notices: what the caller should know.
+        usage: what was spent.
+        figures: what else the account says.
+        keep_logprobs: whether the message keeps the provider's logprobs.
+    """
+    account: dict[str, Any] = {}
+    for answer_size, notice_size, entries in _DETAILS:
+        account = _account(decision, notices, figures, answer_size, notice_size, entries)
+        if _size(account) <= _LARGEST:
+            break
+    if account["answer"] != decision.answer and decision.answer not in (found := [*_answers_in(winner)]):
+        # Calls that were voted on with defaults of their tools are read from the message without them.
+        account["whole_answer"] = abridged(found[0]) if found[0] and kind_of(decision.answer) else decision.answer
+    metadata = {**kept_metadata(winner, logprobs=keep_logprobs), "reasc": account}
+    return winner.model_copy(update={"response_metadata": metadata, "usage_metadata": usage.bill})
 
 
 def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
@@ -111,52 +115,6 @@ def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
     """
     dropped = _DROPPED if logprobs else _DROPPED | _LOGPROBS
     return {key: value for key, value in message.response_metadata.items() if key not in dropped}
-
-
-class _Detail(NamedTuple):
-    """How much is said.
-
-    Attributes:
-        answer: bytes of an answer as JSON.
-        notice: bytes of a notice.
-        entries: answers in a vote, parts and notices.
-    """
-
-    answer: int
-    notice: int
-    entries: int
-
-
-_DETAILS: Final = tuple(
-    _Detail(*sizes)
-    for sizes in ((240, 1000, 64), (128, 500, 32), (96, 250, 32), (96, 250, 16), (96, 250, 8), (96, 96, 4), (96, 96, 2))
-)
-"""From most to least; the least fits, whatever is said."""
-
-
-def account_of(
-    decision: Decision, message: AIMessage, notices: Sequence[str], figures: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the account of a decision as JSON, of 4 KB at most.
-
-    Long answers are shortened, with a hash by which equal ones are recognised. Where the winner's own cannot be read
-    from its message again, it is here in full, beside these 4 KB.
-
-    Args:
-        decision: what was decided.
-        message: the winning response.
-        notices: what the caller should know.
-        figures: what else is said.
-    """
-    account: dict[str, Any] = {}
-    for detail in _DETAILS:
-        account = _account(decision, notices, figures, detail)
-        if _size(account) <= _LARGEST:
-            break
-    if account["answer"] != decision.answer and decision.answer not in (found := [*_answers_in(message)]):
-        # Calls that were voted on with defaults of their tools are read from the message without them.
-        account["whole_answer"] = abridged(found[0]) if found[0] and kind_of(decision.answer) else decision.answer
-    return account
 
 
 def whole_answer(message: AIMessage) -> str | None:
@@ -193,37 +151,42 @@ def abridged(text: str, size: int = 240) -> str:
     return _fitting(text[:left], left - left // 3) + mark + end
 
 
-def _account(decision: Decision, notices: Sequence[str], figures: Mapping[str, Any], detail: _Detail) -> dict[str, Any]:
-    told = {
-        name: abridged(value, detail.notice) if isinstance(value, str) else value for name, value in figures.items()
-    }
-    parts = sorted(decision.parts, key=lambda name: decision.parts[name].posterior)[: detail.entries]
-    if decision.parts:  # the least certain ones, in their own order
-        told["parts"] = {
-            abridged(name, detail.answer): _votes(part, detail)
-            for name, part in decision.parts.items()
-            if name in parts
+def _account(
+    decision: Decision,
+    notices: Sequence[str],
+    figures: Mapping[str, Any],
+    answer_size: int,
+    notice_size: int,
+    entries: int,
+) -> dict[str, Any]:
+    """The account in so much detail: bytes of an answer and of a notice; answers of a vote, parts, notices."""
+    said = {name: abridged(value, notice_size) if isinstance(value, str) else value for name, value in figures.items()}
+    if parts := decision.parts:  # the least certain ones, in their own order
+        kept = sorted(parts, key=lambda name: parts[name].posterior)[:entries]
+        said["parts"] = {
+            abridged(name, answer_size): _votes(parts[name], answer_size, entries) for name in parts if name in kept
         }
-        if left := len(decision.parts) - len(parts):
-            told["parts_left_out"] = left
-    said = [abridged(notice, detail.notice) for notice in notices[: detail.entries]]
-    if left := len(notices) - len(said):
-        said.append(f"{left} more notices are in the result that solve() returns")
-    return {**_votes(decision, detail), "stage": decision.stage, "reason": decision.reason, **told, "notices": said}
+        if len(parts) > entries:
+            said["parts_left_out"] = len(parts) - entries
+    told = [abridged(notice, notice_size) for notice in notices[:entries]]
+    if len(notices) > entries:
+        told.append(f"{len(notices) - entries} more notices are in the result that solve() returns")
+    voted = _votes(decision, answer_size, entries)
+    return {**voted, "stage": decision.stage, "reason": decision.reason, **said, "notices": told}
 
 
-def _votes(decision: Decision, detail: _Detail) -> dict[str, Any]:
+def _votes(decision: Decision, answer_size: int, entries: int) -> dict[str, Any]:
     """What was voted for: the answer, the evidence, and how certain it is."""
     evidence = decision.evidence
-    heaviest = set(sorted(evidence, key=lambda answer: -evidence[answer])[: detail.entries])
+    heaviest = set(sorted(evidence, key=lambda answer: -evidence[answer])[:entries])
     kept = {answer: weight for answer, weight in evidence.items() if answer in heaviest}
-    others = {"answers": len(evidence) - len(kept), "evidence": sum(evidence.values()) - sum(kept.values())}
-    return {
-        "answer": None if decision.answer is None else abridged(decision.answer, detail.answer),
-        "evidence": {abridged(answer, detail.answer): weight for answer, weight in kept.items()},
-        **({"others": others} if others["answers"] else {}),
-        "posterior": decision.posterior,
+    voted: dict[str, Any] = {
+        "answer": None if decision.answer is None else abridged(decision.answer, answer_size),
+        "evidence": {abridged(answer, answer_size): weight for answer, weight in kept.items()},
     }
+    if others := len(evidence) - len(kept):
+        voted["others"] = {"answers": others, "evidence": sum(evidence.values()) - sum(kept.values())}
+    return {**voted, "posterior": decision.posterior}
 
 
 def _answers_in(message: AIMessage) -> Iterator[str | None]:

@@ -1,10 +1,13 @@
 """One more response after the decision, now and then: does it agree with the answer?"""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from langchain_reasc.method.stopping import Decision, Response
-from langchain_reasc.runnable.votes import Votes
 from langchain_reasc.sampling import Sample
+
+if TYPE_CHECKING:
+    from langchain_reasc.runnable.votes import Votes
 
 __all__ = ["Audit"]
 
@@ -33,7 +36,7 @@ class Audit:
         """It is the sample of this index."""
         self._index = index
 
-    def take(self, sample: Sample, decision: Decision, votes: Votes, seen: Sequence[Response]) -> None:
+    def take(self, sample: Sample, decision: Decision, votes: "Votes", seen: Sequence[Response]) -> None:
         """Read a sample, if it is the one."""
         if sample.index != self._index:
             return
@@ -50,7 +53,7 @@ class Audit:
         agrees = "agrees with it" if self.answer == decision.answer else "does not agree with it"
         self._notice = f"one more response was paid for to audit this answer: it {agrees}"
 
-    def told(self, votes: Votes, seen: Sequence[Response]) -> list[str]:
+    def told(self, votes: "Votes", seen: Sequence[Response]) -> list[str]:
         """Notices of the responses that were decided on, and of this one."""
         before = votes.notices(seen) if self._before is None else self._before
         return [*before, self._notice] if self._notice else before

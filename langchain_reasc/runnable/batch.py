@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
 from langchain_reasc.answers import Vote, places_of, vote_of
-from langchain_reasc.calibration import calibrate_mixture
+from langchain_reasc.calibration import Calibration, calibrate_mixture
 from langchain_reasc.exceptions import (
     CalibrationDataError,
     ConfidenceError,
@@ -30,7 +30,7 @@ from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 from langchain_reasc.runnable.concurrency import Concurrency, Each
 from langchain_reasc.runnable.loop import answer, begin, draw, draw_first, finish
-from langchain_reasc.runnable.question import Question, Start
+from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.total_budget import TotalBudget
 from langchain_reasc.sampling import Sample
@@ -53,7 +53,6 @@ class _Input:
     run: Any = None
     question: Question | None = None
     first: Sample | None = None
-    start: Start | None = None
     outcome: AIMessage | Exception | None = None
 
 
@@ -100,6 +99,7 @@ class Batch:
         self._return_exceptions, self._progress = return_exceptions, progress
         self._cutoff = Cutoff()
         self._inputs = [_Input(index) for index in range(len(inputs))]
+        self._calibrated: tuple[Calibration | None, tuple[str, ...]] = (None, ())  # by the first responses
         self._budget: TotalBudget | None = None
         if total_tokens is not None or total_samples is not None:
             if setup.calibrator is not None:
@@ -125,8 +125,10 @@ class Batch:
                     method = self._in_rounds if self._budget else self._one_by_one
                     async with aclosing(method(io, each)) as done:
                         async for one in done:
-                            advance()
                             assert one.outcome is not None
+                            if isinstance(one.outcome, Exception) and not self._return_exceptions:
+                                raise one.outcome
+                            advance()
                             yield one.index, one.outcome
         finally:
             unanswered = SamplingError("not answered, because the batch was interrupted or another input of it failed")
@@ -139,7 +141,9 @@ class Batch:
             async with aclosing(each(partial(self._begin, io), self._inputs)) as begun:
                 async for _ in begun:
                     pass
-            await io.in_thread(self._calibrate)
+            firsts = [one.first for one in self._inputs if one.first]
+            if firsts:
+                self._calibrated = await io.in_thread(partial(calibrate_first, firsts, self._setup))
         async with aclosing(each(partial(self._answer, io), self._inputs)) as answered:
             async for one in answered:
                 yield one
@@ -150,15 +154,15 @@ class Batch:
         while indices := budget.next():
             async with aclosing(each(partial(self._sample, io), [self._inputs[index] for index in indices])) as sampled:
                 async for one in sampled:
-                    budget.sampled(one.index, one.question, ended=one.outcome is not None)
+                    if one.question:
+                        budget.sampled(one.index, one.question.sampled(ended=one.outcome is not None))
                     if one.outcome is not None:
                         yield one
         for one in self._inputs:
             if one.outcome is None:  # what is undecided when the budget is spent has its best answer so far
-                if one.index in budget.waiting:
-                    one.outcome = self._kept(budget.unaffordable())
-                else:
+                if one.question:
                     await self._end(io, one)
+                one.outcome = one.outcome or budget.unaffordable()
                 yield one
 
     async def _begin(self, io: Concurrency, one: _Input) -> _Input:
@@ -168,32 +172,22 @@ class Batch:
             one.question = self._question(one, config)
             return await draw_first(one.question, io)
 
-        self._open(io, one)
-        try:
-            one.first = await io.step(one.run, first)
-        except Exception as error:
-            one.outcome = error
+        one.first = await self._step(io, one, first)
         return one
-
-    def _calibrate(self) -> None:
-        """Algorithm 2 on the first samples that came."""
-        begun = [(one, one.first) for one in self._inputs if one.first]
-        for (one, _), start in zip(begun, starts([first for _, first in begun], self._setup), strict=True):
-            one.start = start
 
     async def _answer(self, io: Concurrency, one: _Input) -> _Input:
         async def answered(config: RunnableConfig) -> AIMessage:
             question = one.question or self._question(one, config)
-            return (await answer(question, io, start=one.start)).message
+            if one.first:
+                question.begin(*self._calibrated)
+            return (await answer(question, io, first=one.first)).message
 
-        if isinstance(one.outcome, Exception):  # it could not be begun
-            one.outcome = self._kept(one.outcome)
-        else:
-            await self._finish(io, one, answered)
+        if one.outcome is None:
+            await self._step(io, one, answered, last=True)
         return one
 
     async def _sample(self, io: Concurrency, one: _Input) -> _Input:
-        """Draw a sample of an input, and end it where that decides."""
+        """Draw a sample of an input, and answer it where that decides."""
 
         async def sampled(config: RunnableConfig) -> bool:
             if one.question is None:
@@ -207,14 +201,8 @@ class Batch:
             one.question.clock.pause()
             return one.question.samples_to_launch == 0
 
-        self._open(io, one)
-        try:
-            decided = await io.step(one.run, sampled)
-        except Exception as error:
-            one.outcome = self._kept(error)
-        else:
-            if decided:
-                await self._end(io, one)
+        if await self._step(io, one, sampled):
+            await self._end(io, one)
         return one
 
     async def _end(self, io: Concurrency, one: _Input) -> None:
@@ -224,45 +212,39 @@ class Batch:
             assert one.question is not None
             return (await finish(one.question, io)).message
 
-        await self._finish(io, one, answered)
+        await self._step(io, one, answered, last=True)
 
-    async def _finish(self, io: Concurrency, one: _Input, answered: Callable[[RunnableConfig], Any]) -> None:
-        self._open(io, one)
-        try:
-            one.outcome = await io.step(one.run, answered, last=True)
-        except Exception as error:
-            one.outcome = self._kept(error)
-
-    def _open(self, io: Concurrency, one: _Input) -> None:
+    async def _step(self, io: Concurrency, one: _Input, what: Callable[..., Any], *, last: bool = False) -> Any:
+        """Do something below the run of an input; its outcome is an error, or the result of the ``last`` step."""
         one.run = one.run or io.new_run(self._name, self._values[one.index], self._configs[one.index])
+        try:
+            result = await io.step(one.run, what, last=last)
+        except Exception as error:
+            one.outcome = error
+            return None
+        if last:
+            one.outcome = result
+        return result
 
     def _question(self, one: _Input, config: RunnableConfig) -> Question:
         return Question(self._setup, self._values[one.index], config, self._kwargs, cutoff=self._cutoff)
 
-    def _kept(self, error: Exception) -> Exception:
-        if self._return_exceptions:
-            return error
-        raise error
 
-
-def starts(firsts: Sequence[Sample], setup: Setup) -> list[Start]:
-    """Algorithm 2 on the first samples of a batch; where it is not possible, every input counts votes and says why."""
+def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration | None, tuple[str, ...]]:
+    """Algorithm 2 on the first samples of a batch; None, with the reason, where votes must be counted instead."""
     assert setup.mixture is not None
-    measure = setup.mixture.measure
+    measure, notices = setup.mixture.measure, tuple[str, ...]()
     scores, shorter, made_of = _first_scores(firsts, setup, measure)
-    notices: tuple[str, ...] = ()
     if measure.windowed and measure.signal != VERBALIZED and 2 * shorter > len(scores) > 0:
         notices = (
             f"{shorter} of {len(scores)} first responses are shorter than the window ({measure.window} tokens) and are "
             "scored by their plain mean; pass a measure with a smaller window",
         )
-    calibration = None
     try:
         calibration = calibrate_mixture(scores, measure=measure, fingerprint=setup.fingerprint, **made_of)
-        notices += calibration.notices(setup.options.safeguard)
     except CalibrationDataError as error:
-        notices += (f"counting votes (ASC), because calibrating by mixture was not possible: {error}",)
-    return [Start(sample, calibration, notices) for sample in firsts]
+        return None, (*notices, f"counting votes (ASC), because calibrating by mixture was not possible: {error}")
+    return calibration, (*notices, *calibration.notices(setup.options.safeguard))
 
 
 def _first_scores(firsts: Sequence[Sample], setup: Setup, measure: Measure) -> tuple[list[float], int, Provenance]:

@@ -22,7 +22,7 @@ from langchain_reasc.runnable.concurrency import (
     blocking_items,
     refuse_async,
 )
-from langchain_reasc.runnable.question import Question, Start
+from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import Sample, Wave
 from langchain_reasc.sampling.slots import Places
@@ -64,23 +64,24 @@ def astream(question: Question) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
     return answering(question, EventLoop, live=question.live)
 
 
-async def answer(question: Question, io: Concurrency, *, start: Start | None = None) -> ReASCResult:
-    """Answer a question; ``start`` is its first sample and what that was calibrated to, if they are known."""
-    async with aclosing(answering(question, io, start=start)) as items:
-        async for item in items:
-            if isinstance(item, ReASCResult):
-                return item
-    raise AssertionError("a question was left without a result")
+async def answer(question: Question, io: Concurrency, *, first: Sample | None = None) -> ReASCResult:
+    """Answer a question; with ``first``, a sample that is already drawn, it has begun."""
+    async with aclosing(answering(question, io, first=first)) as items:
+        return [item async for item in items if isinstance(item, ReASCResult)][-1]
 
 
 async def answering(
-    question: Question, io: Concurrency, *, start: Start | None = None, live: bool = False
+    question: Question, io: Concurrency, *, first: Sample | None = None, live: bool = False
 ) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
     """Draw and decide until the decision falls; yield the chunks of a live first response, and the result."""
-    await begin(question, io, start=start)
+    if first is None:
+        await begin(question, io)
     try:
-        if start and start.sample.status == "complete":
-            await _decide(question, start.sample, io)
+        if first is not None:
+            if first.status == "complete":
+                await _decide(question, first, io)
+            else:
+                question.lose(first)
         while count := question.samples_to_launch:
             async with aclosing(draw(question, count, io, live=live and not question.has_response)) as chunks:
                 async for chunk in chunks:
@@ -90,11 +91,11 @@ async def answering(
         question.report_spending()
 
 
-async def begin(question: Question, io: Concurrency, *, start: Start | None = None) -> None:
+async def begin(question: Question, io: Concurrency) -> None:
     """Settle the rule by which a question is decided, by what has been learned up to now."""
     if online := question.setup.online:
         await io.in_thread(online.restore)
-    question.begin(start)
+    question.begin(question.setup.learned)
 
 
 async def draw(

@@ -1,8 +1,8 @@
 """One input while it is answered: its samples, and the decision on them. Knows nothing of threads or event loops."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -10,7 +10,6 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.answers import held_to
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import (
     LogprobsUnavailable,
@@ -38,11 +37,12 @@ from langchain_reasc.runnable.result import (
 )
 from langchain_reasc.runnable.setup import Setup, probability_curves
 from langchain_reasc.runnable.summary import shortened
+from langchain_reasc.runnable.total_budget import Sampled
 from langchain_reasc.runnable.votes import Meanings, Votes
 from langchain_reasc.sampling import Sample
 from langchain_reasc.sampling.time_limit import QuestionClock
 
-__all__ = ["DeservesVote", "Question", "ResponseListener", "SpendingListener", "Start"]
+__all__ = ["DeservesVote", "Question", "ResponseListener", "SpendingListener"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,21 +51,6 @@ DeservesVote = Callable[[AIMessage], bool | Awaitable[bool]]
 ResponseListener = Callable[[SampledResponse, Decision], None]
 SpendingListener = Callable[[int, int], None]
 """Called with the tokens, prompt and generated, and the samples that a question has cost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where the decision on one input of a batch starts from, when all first responses calibrate (Algorithm 2).
-
-    Attributes:
-        sample: its first sample, already drawn.
-        calibration: fitted on the first samples of all inputs; None where they determine none.
-        notices: what the caller should know.
-    """
-
-    sample: Sample
-    calibration: Calibration | None
-    notices: tuple[str, ...]
 
 
 class Question:
@@ -82,10 +67,10 @@ class Question:
         on_spent: called with what it has cost when it is answered, or fails.
         on_finished: called with what can be learned from it, in place of what learns online.
         sample_budget: samples that may be launched, where that is fewer than ``max_samples``.
-        live: whether the first response is passed on as it comes, since it will hardly be put to the vote.
 
     Attributes:
         clock: how long it has taken.
+        live: whether the first response is passed on as it comes, since it will hardly be put to the vote.
         decision: None until it has fallen.
         taken_alone: whether the first response is taken as it is, without a vote.
         prompt_tokens: tokens of the prompt, once a response has told.
@@ -108,13 +93,12 @@ class Question:
         on_spent: SpendingListener | None = None,
         on_finished: FinishedListener | None = None,
         sample_budget: int | None = None,
-        live: bool = False,
     ) -> None:
         options = setup.options
         self.clock = QuestionClock(question=options.timeout, sample=options.sample_timeout)
         self.model = setup.model.resolved(config).bind(kwargs or {})
         setup.require_confidence(self.model)
-        self.setup, self.config, self.cutoff, self.live = setup, config, cutoff or Cutoff(), live
+        self.setup, self.config, self.cutoff, self.live = setup, config, cutoff or Cutoff(), False
         self.messages = to_messages(value)
         self.deserves_vote = deserves_vote
         self._on_response, self._on_spent, self._on_finished = on_response, on_spent, on_finished
@@ -129,39 +113,32 @@ class Question:
         self.taken_alone = False
         self.prompt_tokens: int | None = None
 
-    def begin(self, start: Start | None = None) -> None:
+    def begin(self, calibration: Calibration | None, notices: Sequence[str] | None = None) -> None:
         """Settle the rule, and what scores mean.
+
+        Args:
+            calibration: the calibration in use.
+            notices: what the caller should know of it; None for what the setup says.
 
         Raises:
             FingerprintMismatch: the calibration was measured on something else.
         """
         setup, options = self.setup, self.setup.options
         setup.require_fit(self.model, self.messages)
-        calibration = self._calibration = start.calibration if start else setup.learned
-        self._rule, notices = setup.rule(calibration)
-        notices = (*self.model.notices, *setup.misnamed(self.model), *(start.notices if start else notices))
-        self._notices = tuple(dict.fromkeys(notices))
+        self._calibration = calibration
+        self._rule, told = setup.rule(calibration)
+        told = (*self.model.notices, *setup.misnamed(self.model), *(told if notices is None else notices))
+        self._notices = tuple(dict.fromkeys(told))
         if setup.online and self._on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=calibration is not None)
-        counts, equivalence = setup.counts_votes(calibration), setup.extract.equivalence
-        within: Any = {"clock": self.clock, "cutoff": self.cutoff}
-        self._votes = Votes(
-            held_to(setup.extract, self.model.text_schema),
-            options.tool_votes,
-            self.model.schemas,
-            meanings=Meanings(equivalence, self.messages, self.config, **within) if equivalence else None,
-            measure=setup.measure(calibration),
-            calibration=None if options.allow_fingerprint_mismatch or counts else calibration,
-            required=setup.on_missing_confidence == "error" and not counts,
-            learning=self._on_finished is not None,
-            advised=options.advised,
-            **within,
-        )
+        meanings = None
+        if equivalence := setup.extract.equivalence:
+            meanings = Meanings(equivalence, self.messages, self.config, clock=self.clock, cutoff=self.cutoff)
+        learning = self._on_finished is not None
+        self._votes = Votes(setup, self.model, calibration, meanings, learning, self.clock, self.cutoff)
         self._capped_rule = self._votes.rule(self._rule | Cap(self._max_samples), self._max_samples)
         audited = setup.online is not None and calibration is not None and setup.online.audits(options.audit)
         self._audit = Audit(wanted=audited)
-        if start and start.sample.status != "complete":
-            self._lost.append(start.sample)
         self.clock.resume()
 
     @property
@@ -215,6 +192,10 @@ class Question:
             self._audit.take(sample, self.decision, self._votes, list(self._responses.values()))
         return self.decision is not None
 
+    def lose(self, sample: Sample) -> None:
+        """Take a sample that failed before the rule was settled: it is paid for, and drawn again."""
+        self._lost.append(sample)
+
     def vote_anyway(self, error: Exception) -> None:
         """Put the first response to the vote, although the user's function failed on it."""
         if isinstance(error, ReASCError) or is_control_flow(error):
@@ -243,15 +224,10 @@ class Question:
         """Samples launched so far, those given up with an error too."""
         return max(self._launched, len(self._samples))
 
-    @property
-    def remaining(self) -> int:
-        """Samples that may still be launched."""
-        return max(0, self._max_samples - self.launched)
-
-    @property
-    def current_decision(self) -> Decision:
-        """The decision by the responses so far."""
-        return self.decision or decide(self._capped_rule, list(self._responses.values()))
+    def sampled(self, *, ended: bool) -> Sampled:
+        """Return what the total budget of a batch needs to know."""
+        decision = None if ended else self.decision or decide(self._capped_rule, list(self._responses.values()))
+        return Sampled(decision, self.launched, max(0, self._max_samples - self.launched), self.tokens)
 
     @property
     def tokens(self) -> int:
@@ -307,18 +283,18 @@ class Question:
             answers = [response.answer for response in given]
             self._on_finished(Finished.of(answers, self._votes.readings, decision, self._audit))
         winner, decision = winner_of(responses, decision, self._votes.write)
-        message = accounted(
-            winner,
-            responses,
-            decision,
-            usage,
-            notices,
-            method=self._rule.name,
-            without_confidence=self._votes.without_confidence,
-            keep_logprobs=self.model.logprobs_wanted,
-            likelihoods=likelihoods,
-            guarantee=self.setup.guarantee(self._calibration, decision),
-        )
+        guarantee = self.setup.guarantee(self._calibration, decision)
+        figures = {
+            "method": self._rule.name,
+            "samples": decision.samples,
+            "launched": len(samples),
+            "failed": sum(sample.status == "failed" for sample in samples),
+            "without_confidence": self._votes.without_confidence,
+            **likelihoods,
+            **({"guarantee": guarantee} if guarantee else {}),
+            "tokens": usage.account,
+        }
+        message = accounted(winner, decision, notices, usage, figures, keep_logprobs=self.model.logprobs_wanted)
         account = message.response_metadata["reasc"]
         logger.debug("decided after %d of %d samples: %s", decision.samples, len(samples), account)
         return ReASCResult(message, decision, responses, usage, tuple(notices))

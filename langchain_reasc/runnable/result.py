@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
@@ -121,6 +121,19 @@ class Usage:
     def output_tokens(self) -> int:
         """Generated tokens."""
         return self.bill["output_tokens"]
+
+    @property
+    def account(self) -> dict[str, Any]:
+        """What the account of a decision says of it."""
+        account: dict[str, Any] = {
+            "input": self.input_tokens,
+            "output": self.output_tokens,
+            "unused_output": self.unused_output_tokens,
+            "estimated": self.estimated,
+        }
+        if self.judge is not None:
+            account["judge"] = {"input": self.judge["input_tokens"], "output": self.judge["output_tokens"]}
+        return account
 
 
 class Likelihood(TypedDict):

@@ -71,28 +71,18 @@ class Setup:
             LogprobsUnavailable: the model is known to give no confidence where one is needed.
         """
         given = options.calibration
-        known = None
-        if isinstance(given, Calibration):
-            known = given
-        elif given is not None and given not in LEARNING:
+        known = given if isinstance(given, Calibration) else None
+        if isinstance(given, str | Path) and given not in LEARNING:
             known = load_calibration(given)
         measure = options.measure or (known.measure if known else None)
         _check_combination(options, measure)
         prepared, measure = _prepared(options, model, known, measure, quiet=quiet)
+        if (options.measure and given != "online") or given == "mixture":
+            _require_signal(measure or Measure(), prepared, counted=options.on_missing_confidence == "count")
         running = prepared.fingerprint(prompt=options.fixed_prompt, answer=options.answer)
-        calibrator: MixtureCalibrator | ConsensusCalibrator | None = None
-        if given == "mixture":
-            calibrator = _mixture_calibrator(options, measure or Measure(), prepared, running)
-        elif given == "online":
-            calibrator = _online_calibrator(options, running.unbound() if quiet else running)
-        elif options.measure is not None:
-            _require_signal(options.measure, prepared, counted=options.on_missing_confidence == "count")
+        calibrator = _calibrator(options, measure, running.unbound() if quiet and given == "online" else running)
         setup = cls(
-            options=options,
-            model=prepared,
-            extract=extractor(options.answer),
-            calibration=known,
-            calibrator=calibrator,
+            options=options, model=prepared, extract=extractor(options.answer), calibration=known, calibrator=calibrator
         )
         setup.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made
         setup.require_confidence(prepared)
@@ -294,29 +284,29 @@ def _prepared(
     return prepared, measure
 
 
-def _mixture_calibrator(
-    options: "Options", measure: Measure, model: PreparedModel, running: Fingerprint
-) -> MixtureCalibrator:
+def _calibrator(
+    options: "Options", measure: Measure | None, running: Fingerprint
+) -> MixtureCalibrator | ConsensusCalibrator | None:
+    """The calibrator that was given, where it fits, or a new one; None where nothing is learned."""
     given = options.calibrator
-    _require_signal(measure, model, counted=options.on_missing_confidence == "count")
-    if isinstance(given, ConsensusCalibrator):
-        raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
-    if given is not None and given.goes_with(measure, running):
-        return given
-    return MixtureCalibrator(measure=measure, fingerprint=running)
-
-
-def _online_calibrator(options: "Options", running: Fingerprint) -> ConsensusCalibrator:
-    given, path = options.calibrator, options.online_state
+    if options.calibration == "mixture":
+        if isinstance(given, ConsensusCalibrator):
+            raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
+        measure = measure or Measure()
+        if given is not None and given.goes_with(measure, running):
+            return given
+        return MixtureCalibrator(measure=measure, fingerprint=running)
+    if options.calibration != "online":
+        return None
     if isinstance(given, MixtureCalibrator):
         raise ConfigurationError("a MixtureCalibrator goes with calibration='mixture'")
-    if given is not None and given.goes_with(options.measure, running, path):
+    if given is not None and given.goes_with(options.measure, running, options.online_state):
         return given
     return ConsensusCalibrator(
         measure=options.measure,
         budget=options.max_samples,
         fingerprint=running,
-        path=None if path is None else Path(path),
+        path=options.online_state,
         any_model=options.allow_fingerprint_mismatch,
     )
 

@@ -13,6 +13,13 @@ PROBABILITIES: Final = {"p_correct": "is right", "p_agree": "agrees with further
 """What each probability is of; agreement is not correctness."""
 HOPELESS: Final = "agreement is hopeless"
 """What the notice of it begins with."""
+_ENDINGS: Final = {
+    "evidence": "decided: {gave}, enough for it to stay in front (P = {posterior:.3f})",
+    "agreement": "decided: {gave}, and further ones would hardly change that (P = {posterior:.3f})",
+    "window": "decided: {gave}, and so did all of the last window",
+    "timeout": "undecided: the time is over, and {gave}",
+    "budget": "undecided: the budget is spent, and {gave}",
+}
 _SHOWN: Final = 5  # answers, and notices
 
 
@@ -21,11 +28,12 @@ def sentence(result: "ReASCResult") -> str:
     ending = _ending(result)
     if result.doubt is not None:
         return f"doubted: {result.doubt}; {ending}"
-    likely = {"p_correct": result.p_correct, "p_agree": result.p_agree}
-    told = [
-        f"the answer {PROBABILITIES[name]} with a probability of {p:.2f}" for name, p in likely.items() if p is not None
+    likely = [
+        f"the answer {meaning} with a probability of {value:.2f}"
+        for name, meaning in PROBABILITIES.items()
+        if (value := getattr(result, name)) is not None
     ]
-    return "; ".join([ending, *told])
+    return "; ".join([ending, *likely])
 
 
 def _ending(result: "ReASCResult") -> str:
@@ -34,23 +42,12 @@ def _ending(result: "ReASCResult") -> str:
         return "taken as it is: the first response needs no vote"
     if decision.answer is None:
         return f"no answer: none of {_number(decision.samples, 'response')} names one"
-    gave, sure = _agreement(result), f"P = {decision.posterior:.3f}"
-    match decision.reason:
-        case "gate":
-            promise = result.message.response_metadata["reasc"].get("guarantee")
-            return "accepted by the gate: the first response was confident enough" + (f"; {promise}" if promise else "")
-        case "evidence":
-            return f"decided: {gave}, enough for it to stay in front ({sure})"
-        case "agreement":
-            return f"decided: {gave}, and further ones would hardly change that ({sure})"
-        case "window":
-            return f"decided: {gave}, and so did all of the last window"
-        case "hopeless":
-            return "undecided: " + next(one for one in result.notices if one.startswith(HOPELESS))
-        case "timeout":
-            return f"undecided: the time is over, and {gave}"
-        case _:
-            return f"undecided: the budget is spent, and {gave}"
+    if decision.reason == "gate":
+        promise = result.message.response_metadata["reasc"].get("guarantee")
+        return "accepted by the gate: the first response was confident enough" + (f"; {promise}" if promise else "")
+    if decision.reason == "hopeless":
+        return "undecided: " + next(one for one in result.notices if one.startswith(HOPELESS))
+    return _ENDINGS[decision.reason or "budget"].format(gave=_agreement(result), posterior=decision.posterior)
 
 
 def _agreement(result: "ReASCResult") -> str:

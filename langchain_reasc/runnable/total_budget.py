@@ -1,7 +1,7 @@
 """One budget for all inputs of a batch: which of them are sampled next, until it is spent."""
 
 import math
-from typing import Protocol
+from typing import NamedTuple
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.method.decision import Decision
@@ -12,27 +12,20 @@ __all__ = ["Sampled", "TotalBudget"]
 _ROUNDS = 8  # in which as many samples are drawn as there are inputs; with fewer, too many go where they do no good
 
 
-class Sampled(Protocol):
-    """What a budget needs to know of an input: a question tells it, and so do recorded responses.
+class Sampled(NamedTuple):
+    """What a budget needs to know of an input that was sampled.
 
     Attributes:
-        current_decision: the decision by the responses so far.
+        decision: the decision by the responses so far; None once it has its answer, or has failed.
         launched: samples so far.
         remaining: samples that may still be launched.
-        tokens: what the samples have cost.
+        tokens: what the samples have cost, where tokens count.
     """
 
-    @property
-    def current_decision(self) -> Decision: ...
-
-    @property
-    def launched(self) -> int: ...
-
-    @property
-    def remaining(self) -> int: ...
-
-    @property
-    def tokens(self) -> int: ...
+    decision: Decision | None
+    launched: int
+    remaining: int
+    tokens: int
 
 
 class TotalBudget:
@@ -68,26 +61,11 @@ class TotalBudget:
         self.waiting = range(inputs)
         self._together = together or max(concurrency, -(-inputs // _ROUNDS))
         self._concurrency = concurrency
-        self._begun: dict[int, Sampled] = {}
-        self._paid: dict[int, int] = {}  # tokens
-        self._open: dict[int, Decision] = {}
+        self._states: dict[int, Sampled] = {}
 
-    def sampled(self, index: int, question: Sampled | None, *, ended: bool) -> None:
-        """Take note of a sample of an input.
-
-        Args:
-            index: which one.
-            question: what it was sampled for; None where it failed before.
-            ended: whether it has its answer, or has failed, and takes no more samples.
-        """
-        self._open.pop(index, None)
-        if question is None:
-            return
-        self._begun[index] = question
-        if self._tokens is not None:
-            self._paid[index] = question.tokens
-        if not ended:
-            self._open[index] = question.current_decision
+    def sampled(self, index: int, state: Sampled) -> None:
+        """Take note of a sample of an input."""
+        self._states[index] = state
 
     def next(self) -> list[int]:
         """Return the inputs to sample now, once each; none when the budget is spent, or no sample would help."""
@@ -109,34 +87,33 @@ class TotalBudget:
         )
 
     def _most_gain_first(self) -> list[int]:
-        indices = sorted(self._open)
-        costs = [self._cost_of(index) for index in indices]
+        undecided = {at: state for at, state in sorted(self._states.items()) if state.decision is not None}
+        costs = {at: self._cost_of(state) for at, state in undecided.items()}
         samples = math.inf if self._samples is None else self._samples - self._launched
         tokens = math.inf if self._tokens is None else self._tokens - self._spent
-        horizons = [
-            int(min(self._begun[index].remaining, samples, tokens / cost))
-            for index, cost in zip(indices, costs, strict=True)
-        ]
-        chosen: list[int] = []
-        for at in most_gain_first([self._open[index] for index in indices], horizons, costs):
-            if len(chosen) < min(samples, self._together) and costs[at] <= tokens:
-                chosen.append(indices[at])
-                tokens -= costs[at]
+        horizons = [int(min(state.remaining, samples, tokens / costs[at])) for at, state in undecided.items()]
+        decisions = [state.decision for state in undecided.values() if state.decision is not None]
+        indices, chosen = list(undecided), list[int]()
+        for place in most_gain_first(decisions, horizons, list(costs.values())):
+            cost = costs[indices[place]]
+            if len(chosen) < min(samples, self._together) and cost <= tokens:
+                chosen.append(indices[place])
+                tokens -= cost
         return chosen
 
-    def _cost_of(self, index: int) -> float:
+    def _cost_of(self, state: Sampled) -> float:
         """What a further sample of an input is expected to cost: tokens where they count, else 1."""
         if self._tokens is None:
             return 1.0  # so that the most gain comes first, whatever it costs
-        return self._paid[index] / self._begun[index].launched if self._paid[index] else self._cost
+        return state.tokens / state.launched if state.tokens else self._cost
 
     @property
     def _launched(self) -> int:
-        return sum(question.launched for question in self._begun.values())
+        return sum(state.launched for state in self._states.values())
 
     @property
     def _spent(self) -> int:
-        return sum(self._paid.values())
+        return sum(state.tokens for state in self._states.values())
 
     @property
     def _cost(self) -> float:

@@ -16,14 +16,12 @@ from langchain_reasc.answers import (
     TOO_SLOW,
     Classes,
     Equivalence,
-    Extractor,
     ObjectVotes,
-    Schemas,
-    ToolVotes,
     Unclear,
     Vote,
     arguments_of,
     can_refuse,
+    held_to,
     places_of,
     spelling,
     vote_of,
@@ -43,6 +41,8 @@ from langchain_reasc.method.stopping import Decision, Response, StoppingRule
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
+from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.summary import HOPELESS
 from langchain_reasc.sampling.time_limit import QuestionClock, within
 
@@ -56,19 +56,17 @@ _LATE: Final = 0.1  # seconds for the answer of a response that came just before
 class Votes:
     """Reads the responses to one question, in launch order.
 
+    The first response whose scores are made of another signal, k or V than those of the calibration is refused; a
+    later one is without confidence.
+
     Args:
-        extract: finds the answer in a response.
-        tools: how calls of tools are compared.
-        schemas: tool -> schema of its arguments; None where the tools are not known.
+        setup: says how answers are found, compared and scored.
+        model: what is sampled, with the arguments of the call.
+        calibration: the calibration in use.
         meanings: sorts answers in free text by what they mean; None compares their spelling.
-        measure: how responses are scored; None reads no confidence.
-        calibration: what the scores will be compared with. A first response whose scores are made of another signal, k
-            or V is refused; a later one is without confidence. None compares nothing.
-        required: whether a response without confidence is an error.
         learning: whether the token signals of all responses are kept, to learn from. Then none is refused.
         clock: how long the question may take, to find answers too.
         cutoff: tells when the whole call is given up.
-        advised: the arguments and fields for which the advice to leave them out of the vote was given.
 
     Attributes:
         readings: the token signals of each response, None where it has none; empty unless they are kept.
@@ -77,23 +75,21 @@ class Votes:
 
     def __init__(
         self,
-        extract: Extractor,
-        tools: ToolVotes,
-        schemas: Schemas | None = None,
-        *,
-        meanings: "Meanings | None" = None,
-        measure: Measure | None = None,
-        calibration: Calibration | None = None,
-        required: bool = False,
-        learning: bool = False,
-        clock: QuestionClock | None = None,
-        cutoff: Cutoff | None = None,
-        advised: set[str] | None = None,
+        setup: Setup,
+        model: PreparedModel,
+        calibration: Calibration | None,
+        meanings: "Meanings | None",
+        learning: bool,
+        clock: QuestionClock,
+        cutoff: Cutoff,
     ) -> None:
-        self._extract, self._tools, self._schemas, self._meanings = extract, tools, schemas, meanings
-        self._measure, self._calibration, self._required, self._learning = measure, calibration, required, learning
-        self._clock, self._cutoff = clock, cutoff or Cutoff()
-        self._advised = set() if advised is None else advised
+        options, counted = setup.options, setup.counts_votes(calibration)
+        self._extract, self._meanings = held_to(setup.extract, model.text_schema), meanings
+        self._tools, self._schemas, self._advised = options.tool_votes, model.schemas, options.advised
+        self._measure, self._learning = setup.measure(calibration), learning
+        self._calibration = None if options.allow_fingerprint_mismatch or counted else calibration
+        self._required = setup.on_missing_confidence == "error" and not counted
+        self._clock, self._cutoff = clock, cutoff
         self._parts: dict[str, Mapping[str, str] | None] = {}  # of each answer
         self._near = Classes(self._is_near)
         self._failures: dict[str, None] = {}  # notices, in order, each once
@@ -182,7 +178,7 @@ class Votes:
     def _vote(self, message: AIMessage) -> Vote:
         """The vote in the response's own words, found while the question has time: a user's function may take long."""
         read = partial(vote_of, message, self._extract, self._tools, self._schemas)
-        left = self._clock.left if self._clock else None
+        left = self._clock.left
         vote = Vote(None)
         try:
             vote = read() if left is None else within(max(left, _LATE), read, self._cutoff)

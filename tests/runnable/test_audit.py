@@ -95,7 +95,7 @@ def test_an_audit_takes_the_place_of_no_sample_that_was_paid_for(runner: Any, fi
     reasc = online(audit=1.0, max_samples=16)
     answered(runner, reasc)
     question = Question(reasc._setup, "q100", {})
-    question.begin()
+    question.begin(reasc.learned)
     assert [*question.launch(5)] == [0, 1, 2, 3, 4]
     response = runner.solve(reasc, "q100").responses[0]
     for index, status in {0: "complete", 1: "cancelled", 3: "cancelled", 4: "cancelled"}.items():
