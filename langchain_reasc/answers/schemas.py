@@ -6,7 +6,7 @@ A schema that is broken, or that refers to what is not in it, refuses nothing.
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from decimal import Context, Decimal
 from functools import lru_cache
 from importlib.util import find_spec
 from ipaddress import IPv6Address
+from itertools import chain, islice, repeat
 from types import NoneType
 from typing import Any, Final
 from uuid import UUID
@@ -22,14 +23,16 @@ from uuid import UUID
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from langchain_reasc.answers.json_values import names_of
+
 __all__ = [
     "ANY_TOOL",
     "STRUCTURE",
     "Schema",
     "Schemas",
     "can_refuse",
-    "fields_of",
     "name_of_schema",
+    "names_in",
     "read",
     "refuses",
     "schemas_of",
@@ -141,20 +144,26 @@ def _declarations(tool: Any) -> Iterable[Any] | None:
     return None
 
 
-def _in_json_schema(schema: Any) -> Any:
-    """Return Gemini's ``{"type": "STRING", "nullable": true}`` in the words of JSON schema."""
+def _in_json_schema(schema: Any, *, is_names: bool = False) -> Any:
+    """Return Gemini's ``{"type": "STRING", "nullable": true}`` in the words of JSON schema.
+
+    Args:
+        schema: a schema, or a part of one.
+        is_names: whether its keys are names of fields, not words of the schema.
+    """
     if isinstance(schema, list):
         return [_in_json_schema(inner) for inner in schema]
     if not isinstance(schema, Mapping):
         return schema
-    plain: dict[str, Any] = {}
-    for word, inner in schema.items():
-        if word in ("properties", "$defs") and isinstance(inner, Mapping):  # whose keys are names, not words
-            plain[word] = {name: _in_json_schema(one) for name, one in inner.items()}
-        elif word in ("default", "example", "enum", "const"):
-            plain[word] = inner
-        elif word != "nullable" or not isinstance(inner, bool):
-            plain[word] = _in_json_schema(inner)
+    if is_names:
+        return {name: _in_json_schema(inner) for name, inner in schema.items()}
+    plain = {
+        word: inner
+        if word in ("default", "example", "enum", "const")
+        else _in_json_schema(inner, is_names=word in ("properties", "$defs"))
+        for word, inner in schema.items()
+        if word != "nullable" or not isinstance(inner, bool)
+    }
     if isinstance(kind := plain.get("type"), str):
         plain["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
     return plain
@@ -197,61 +206,65 @@ def _validator(schema: str) -> Any:
 
 # Fields
 
-Paths = set[tuple[str, ...]]
-"""The keys that lead to fields, whether or not lists are between them."""
 _MOST_FIELDS: Final = 10_000
 
 
-def fields_of(schema: Mapping[str, Any]) -> tuple[Paths, Paths]:
-    """Return the fields that a JSON schema names, and the objects in it that may have others; ``()`` is the whole."""
-    named: Paths = set()
-    unnamed: Paths = set()
+def names_in(schemas: Schemas) -> tuple[set[str], set[str]]:
+    """Return the names of the arguments of tools, and of the objects in them that may have others; "" is the whole."""
+    known: set[str] = set()
+    free: set[str] = set()
+    for tool, schema in schemas.items():
+        fields = list(islice(_fields(schema, schema), _MOST_FIELDS))
+        if len(fields) == _MOST_FIELDS:
+            free.add("")
+        for path, is_free in fields:
+            (free if is_free else known).update(names_of(path, tool) if path else [""])
+    return known, free
 
-    def collect(inner: Any, path: tuple[str, ...], around: tuple[int, ...]) -> None:
-        inner = _resolved(inner, schema)
-        if not isinstance(inner, Mapping) or not inner or len(named) > _MOST_FIELDS:
-            unnamed.update(() if inner is False else {path})
-            return
-        if id(inner) in around:
-            return
-        around = (*around, id(inner))
-        properties, others = inner.get("properties"), inner.get("additionalProperties")
-        if others or ("object" in _types_of(inner) and properties is None and others is None):
-            unnamed.add(path)
-        for key, one in properties.items() if isinstance(properties, Mapping) else ():
-            named.add((*path, key))
-            collect(one, (*path, key), around)
-        branches = [branch for word in ("allOf", "anyOf", "oneOf", "prefixItems") for branch in inner.get(word) or ()]
-        for branch in [*branches, *([inner["items"]] if "items" in inner else ())]:
-            collect(branch, path, around)
 
-    collect(schema, (), ())
-    return named, unnamed
+def _fields(
+    schema: Any, root: Mapping[str, Any], path: tuple[str, ...] = (), around: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Yield the keys that lead to each field, whether or not lists are between them; and objects that may have more."""
+    schema = _resolved(schema, root)
+    if not isinstance(schema, Mapping) or not schema:
+        yield from () if schema is False else [(path, True)]
+    elif id(schema) not in around:
+        named, others = schema.get("properties"), schema.get("additionalProperties")
+        if others or ("object" in _types_of(schema) and named is None and others is None):
+            yield path, True
+        for keys, inner in _parts(schema):
+            if keys:
+                yield (*path, *keys), False
+            yield from _fields(inner, root, (*path, *keys), (*around, id(schema)))
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the schemas in a schema, each with the key that leads to it; none where it is of the same value."""
+    if isinstance(properties := schema.get("properties"), Mapping):
+        yield from (((key,), inner) for key, inner in properties.items())
+    for word in ("allOf", "anyOf", "oneOf", "prefixItems"):
+        yield from (((), branch) for branch in schema.get(word) or ())
+    if "items" in schema:
+        yield (), schema["items"]
 
 
 # Reading values
 
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "null": (NoneType,),
+_TYPES: Final[dict[str, Any]] = {
+    **{"object": dict, "array": list, "string": str, "null": NoneType},
+    **{"number": int | float, "integer": int, "boolean": bool},
 }
-_READERS: Final[dict[str, TypeAdapter[Any]]] = {  # as LangChain's tools do, by pydantic
-    "integer": TypeAdapter(int),
-    "number": TypeAdapter(float),
-    "boolean": TypeAdapter(bool),
+_READERS: Final = {name: TypeAdapter[Any](_TYPES[name]) for name in ("integer", "boolean")} | {
+    "number": TypeAdapter(float)
 }
-_FORMATS: Final[dict[str, TypeAdapter[Any]]] = {
-    "date": TypeAdapter(date),
-    "date-time": TypeAdapter(datetime),
-    "time": TypeAdapter(time),
-    "duration": TypeAdapter(timedelta),
-    "uuid": TypeAdapter(UUID),
-    "ipv6": TypeAdapter(IPv6Address),
+"""What reads a value as LangChain's tools do, by pydantic."""
+_FORMATS: Final = {
+    name: TypeAdapter[Any](kind)
+    for name, kind in (
+        *(("date", date), ("date-time", datetime), ("time", time)),
+        *(("duration", timedelta), ("uuid", UUID), ("ipv6", IPv6Address)),
+    )
 }
 """JSON schema's formats of strings that can be spelled in several ways."""
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
@@ -298,10 +311,8 @@ class _Reader:
         if isinstance(value, dict):
             return self._read_object(value, schema)
         if isinstance(value, list):
-            first = schema.get("prefixItems") or ()
-            return [
-                self.read(one, first[at] if at < len(first) else schema.get("items")) for at, one in enumerate(value)
-            ]
+            schemas = chain(schema.get("prefixItems") or (), repeat(schema.get("items")))
+            return [self.read(one, of) for one, of in zip(value, schemas, strict=False)]
         value = _converted(value, schema)
         return _spelled(value, schema) if self.formats and isinstance(value, str) else value
 

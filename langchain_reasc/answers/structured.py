@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, AIMessageChunk, ToolCall
+from langchain_core.messages import AIMessage, ToolCall
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from langchain_reasc.answers.json_values import (
@@ -29,8 +29,8 @@ from langchain_reasc.answers.schemas import (
     ANY_TOOL,
     Schema,
     Schemas,
-    fields_of,
     name_of_schema,
+    names_in,
     read,
     refuses,
     unwrapped,
@@ -116,17 +116,13 @@ class ToolVotes:
         given += [(option, name) for option in ("tolerance", "normalize") for name in getattr(self, option)]
         if not given:
             return []
-        known, free = set[str](), set[str]()
-        for tool, schema in schemas.items():
-            fields, others = fields_of(schema)
-            known.update(name for path in fields for name in names_of(path, tool))
-            free.update(name for path in others for name in (names_of(path, tool) if path else [""]))
+        known, free = names_in(schemas)
+        tools = ", ".join(sorted(schemas))
         complaints = []
         for option, name in given:
             meant, is_known = _meant(name, sorted(known), free)
             if not is_known:
                 hint = f"; did you mean {meant!r}?" if meant else ""
-                tools = ", ".join(sorted(schemas))
                 complaints.append(
                     f"tool_votes: {option} names {name!r}, an argument that no tool here has ({tools}){hint}"
                 )
@@ -472,9 +468,6 @@ def _adapter(schema: type) -> TypeAdapter[Any]:
 
 # Writing an object into a message
 
-_ARGUMENTS: Final = ("input", "args", "arguments")
-"""What a call's arguments are named in the blocks of Anthropic, LangChain and OpenAI."""
-
 
 def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessage | None:
     """Return a copy of a message that gives another object as its answer, and keeps its fields that do not count.
@@ -491,15 +484,12 @@ def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessag
         None where the message has no object, or where the schema refuses the one that would be written.
     """
     decided, old = parsed_object(answer), votes.in_calls(message.tool_calls)
-    called = old is not None
-    if not called and (found := last_object(str(message.text))):
+    written = _update_of_text if old is None else _update_of_call
+    if old is None and (found := last_object(str(message.text))):
         old = found.value
     full = None if old is None else votes.validated(old)
     value = None if full is None or decided is None else votes.validated(_merged(full, decided, votes))
-    if value is None or votes.spelled(value) != answer:
-        return None
-    update = _update_of_call(message, value) if called else _update_of_text(message, value)
-    if update is None:
+    if value is None or votes.spelled(value) != answer or (update := written(message, value)) is None:
         return None
     if (parsed := message.additional_kwargs.get("parsed")) is not None:
         try:
@@ -533,32 +523,33 @@ def _update_of_text(message: AIMessage, value: dict[str, Any]) -> dict[str, Any]
     return None
 
 
-def _update_of_call(message: AIMessage, value: dict[str, Any]) -> dict[str, Any]:
+def _update_of_call(message: AIMessage, value: dict[str, Any]) -> dict[str, Any] | None:
     [call] = message.tool_calls
-
-    def rewritten(blocks: Any) -> Any:
-        return [_rewritten(block, call["id"], value) for block in blocks] if isinstance(blocks, list) else blocks
-
     beside = dict(message.additional_kwargs)
     if "tool_calls" in beside:
-        beside["tool_calls"] = rewritten(beside["tool_calls"])
+        beside["tool_calls"] = _with_arguments(beside["tool_calls"], call["id"], value)
     if isinstance(raw := beside.get("function_call"), Mapping):
         beside["function_call"] = {**raw, "arguments": json.dumps(value, ensure_ascii=False)}
-    update = {
-        "content": rewritten(message.content),
-        "tool_calls": [{**call, "args": value}],
-        "additional_kwargs": beside,
-    }
-    if isinstance(message, AIMessageChunk):
-        update["tool_call_chunks"] = rewritten(message.tool_call_chunks)
+    update: dict[str, Any] = {"tool_calls": [{**call, "args": value}], "additional_kwargs": beside}
+    for name in ("content", "tool_call_chunks"):
+        if hasattr(message, name):
+            update[name] = _with_arguments(getattr(message, name), call["id"], value)
     return update
 
 
-def _rewritten(block: Any, id: str | None, value: dict[str, Any]) -> Any:
-    """Return a copy of the call, in whatever words, with the new arguments; any other block as it is."""
-    if not isinstance(block, dict) or id is None or id not in (block.get("id"), block.get("call_id")):
-        return block
-    text = json.dumps(value, ensure_ascii=False)
-    if isinstance(function := block.get("function"), Mapping):
-        return {**block, "function": {**function, "arguments": text}}
-    return block | {name: text if isinstance(block[name], str) else value for name in _ARGUMENTS if name in block}
+def _with_arguments(blocks: Any, id: str | None, value: dict[str, Any]) -> Any:
+    """Return blocks in which the call with this id has other arguments, in whatever words; what is no list as it is."""
+    if not isinstance(blocks, list) or id is None:
+        return blocks
+    text, written = json.dumps(value, ensure_ascii=False), []
+    for block in blocks:
+        if isinstance(block, dict) and id in (block.get("id"), block.get("call_id")):
+            if isinstance(function := block.get("function"), Mapping):
+                block = {**block, "function": {**function, "arguments": text}}
+            else:
+                given = [
+                    name for name in ("input", "args", "arguments") if name in block
+                ]  # Anthropic, LangChain, OpenAI
+                block = block | {name: text if isinstance(block[name], str) else value for name in given}
+        written.append(block)
+    return written

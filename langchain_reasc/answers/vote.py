@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers.endings import ending_of, is_refusal, without_reasoning
+from langchain_reasc.answers.endings import Ending, ending_of, is_refusal, without_reasoning
 from langchain_reasc.answers.extractors import Extractor
 from langchain_reasc.answers.json_values import last_object
 from langchain_reasc.answers.schemas import Schemas
@@ -23,6 +23,7 @@ NO_ANSWER = "no answer was found in it"
 REFUSAL = "a refusal"
 TOO_SLOW = "its answer was not found in time"
 UNENDED = "its reasoning never ended"
+_NO_VOTE: Final[Mapping[Ending, str]] = {"refused": REFUSAL, "filtered": FILTERED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +72,19 @@ def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: 
     cut_off = ending == "cut off"
     if extract.reads_message:
         return _vote(extract(message), cut_off)
-    if ending == "refused" or is_refusal(message):
-        return Vote(None, why_none=REFUSAL)
-    if ending == "filtered":
-        return Vote(None, why_none=FILTERED)
+    if why_none := REFUSAL if is_refusal(message) else _NO_VOTE.get(ending):
+        return Vote(None, why_none=why_none)
     malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
-    calls = malformed or bool(message.tool_calls)
+    calls = malformed or message.tool_calls
     text = without_reasoning(_spoken_text(message))
     vote = Vote(None, cut_off, CUT_OFF if cut_off else UNENDED)
     if text is not None and (extract.over_tool_calls or not calls):
         vote = _vote_of_text(text, extract, cut_off)
     if vote.answer is not None or not calls:
         return vote
-    return (
-        Vote(None, cut_off, INVALID_CALLS) if malformed else _vote_of_calls(message, extract, tools, schemas, cut_off)
-    )
+    if malformed:
+        return Vote(None, cut_off, INVALID_CALLS)
+    return _vote_of_calls(message, extract, tools, schemas, cut_off)
 
 
 def _vote(answer: str | None, cut_off: bool) -> Vote:
