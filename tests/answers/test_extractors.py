@@ -17,83 +17,7 @@ from langchain_reasc.answers import (
     message_extractor,
     vote_of,
 )
-from langchain_reasc.answers.vote import NO_ANSWER
 from langchain_reasc.exceptions import ConfigurationError
-
-CASES = {
-    "boxed": [
-        ("so \\boxed{42}.", "42"),
-        ("\\boxed{1} no, \\boxed{2}", "2"),
-        ("\\boxed{\\frac{1}{2}}", "0.5"),
-        ("\\boxed{\\{1, 2\\}}", "\\{1,2\\}"),
-        ("\\boxed{\\text{Blue}}", "blue"),
-        ("\\boxed{12", None),
-        ("\\boxed{}", None),
-        ("42", None),
-        ("", None),
-    ],
-    "number": [
-        ("10-3", "3"),
-        ("5 - 8 = -3", "-3"),
-        ("She has 24 apples.", "24"),
-        ("costs $1,234.50.", "1234.5"),
-        ("x = −7", "-7"),
-        ("-$5", "-5"),
-        ("$-5", "-5"),
-        ("it is .5", "0.5"),
-        ("the odds are 3/4", "0.75"),
-        ("12/4 = 3", "3"),
-        ("1000,000", "1000000"),
-        ("sizes 1,2", "2"),
-        ("20%", "20"),
-        ("H2O and v3", None),
-        ("2.5x", "2.5"),
-        ("nothing", None),
-        ("", None),
-    ],
-    "choice": [
-        ("The answer is B.", "b"),
-        ("The answer is: (C)", "c"),
-        ("**Answer:** D", "d"),
-        ("**Answer**: D", "d"),
-        ("Answer: **B**", "b"),
-        ("answer: b", "b"),
-        ("the correct answer is option C", "c"),
-        ("First I chose (A), but then (B)", "b"),
-        ("Final: \\boxed{\\text{D}}", "d"),
-        ("Thinking\nE", "e"),
-        ("Thinking\nB)", "b"),
-        ("The answer is a number, so (C)", "c"),
-        ("A dog", None),
-        ("", None),
-    ],
-    "regex:####\\s*(\\S+)": [("#### 1\n#### 1,200", "1200"), ("1,200", None), ("####  ", None)],
-    "regex:yes|no": [("no... Yes? yes", "yes"), ("maybe", None)],
-    "json:answer": [
-        ('{"answer": 1000.0}', "1000"),
-        ('```json\n{"answer": "1,000"}\n```', "1000"),
-        ('{"answer": 1} then {"answer": 2}', "2"),
-        ('{"answer": "B {not json} \\"}"} done', 'b {not json} "}'),
-        ('{"steps": [{"answer": 1}], "answer": 3}', "3"),
-        ('[{"answer": 4}]', "4"),
-        ('{ broken {"answer": 5}', "5"),
-        ('{"answer": true}', "true"),
-        ('{"answer": {"b": 1, "a": 2}}', '{"a": 2, "b": 1}'),
-        ('{"answer": null}', None),
-        ('{"answer": ""}', None),
-        ('{"other": 1}', None),
-        ('{"answer": 7', None),
-        ("no object", None),
-    ],
-    "json:result.value": [('{"result": {"value": "-0"}}', "0"), ('{"result": 3}', None), ('{"value": 3}', None)],
-    "text": [("  Blue.\n", "blue"), ("  ", None)],
-    "auto": [("\\boxed{3} of 4", "3"), ("3 of 4", "4"), ("so \\boxed{12", None), ("none", None)],
-}
-
-
-@pytest.mark.parametrize(("spec", "text", "answer"), [(spec, *case) for spec, cases in CASES.items() for case in cases])
-def test_the_answer_found_in_a_text(spec: str, text: str, answer: str | None) -> None:
-    assert extractor(spec)(text) == answer
 
 
 @pytest.mark.parametrize("spec", ["", "Boxed", "regex", "regex:", "json:", "letters"])
@@ -154,7 +78,7 @@ def test_a_message_extractor_sees_and_decides_everything() -> None:
     assert vote_of(AIMessage("", tool_calls=calls), extract) == Vote("köln")
     cut = AIMessage("", tool_calls=calls, response_metadata={"finish_reason": "length"})
     assert vote_of(cut, extract) == Vote("köln", True)
-    assert vote_of(AIMessage("42"), extract) == Vote(None, why_none=NO_ANSWER)
+    assert vote_of(AIMessage("42"), extract) == Vote(None, why_none="no answer was found in it")
     assert message_extractor(lambda message: message.text)("A text") == "a text"
 
 

@@ -12,8 +12,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import Field, create_model
 from runnable.fakes import Reply, saying
 
-from answers.calling import answer, call
-from answers.trips import called, text, voted
+from answers.messages import answer, call, called, text, voted
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.answers import json_object, normalize, schemas_of
 

@@ -1,4 +1,4 @@
-"""Structured output: what objects vote for, in texts and tool calls, as a whole and by field."""
+"""Structured output: what objects vote for, in texts and tool calls, whole and by field, and how they are written."""
 
 import json
 import math
@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from answers.trips import TRIP, Even, Trip, called, text, voted
-from langchain_reasc.answers import ToolVotes, Vote, extractor, json_object, vote_of, with_answer
-from langchain_reasc.answers.structured import REFUSED_CALLS, REFUSED_OBJECT, UNKNOWN_TOOL, ObjectVotes
-from langchain_reasc.answers.vote import CUT_OFF, NO_ANSWER
+from answers.messages import LENGTH, REFUSED_CALLS, REFUSED_OBJECT, TRIP, UNKNOWN_TOOL, Even, Trip, called, text, voted
+from langchain_reasc.answers import ObjectVotes, ToolVotes, Vote, extractor, json_object, vote_of, with_answer
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.stopping import ASC, Cap, Decision, Response, decide
 
@@ -57,30 +55,6 @@ def test_objects_vote_as_a_whole_without_their_reasoning(make: Callable[..., AIM
     assert one.fields is None
 
 
-@pytest.mark.parametrize(
-    ("said", "answer"),
-    [
-        ('Here: {"a": 1}', '{"a": 1}'),
-        ('```json\n{"a": {"b": [1.0, "ü"]}}\n```', '{"a": {"b": [1, "ü"]}}'),
-        ('{"a": 1} or rather {"a": 2}', '{"a": 2}'),
-        ('<think>{"a": 1}</think>{"a": 2}', '{"a": 2}'),
-        ("{}", "{}"),
-        ('{"a": NaN, "b": Infinity}', '{"a": null, "b": null}'),
-        ('{"explanation": "x"}', '{"explanation": "x"}'),  # it is all there is
-        ('{"Reasoning": "x", "a": {"thoughts": 1, "b": 2}}', '{"a": {"b": 2}}'),
-        ('{"a": [{"rationale": 1, "b": 2}]}', '{"a": [{"b": 2}]}'),
-        ('{"a": true, "b": 1, "c": "1", "d": null}', '{"a": true, "b": 1, "c": "1", "d": null}'),
-        ("none", None),
-        ("[1]", None),
-        ('{"a": ', None),
-        ("", None),
-        ("{" * 5000, None),
-    ],
-)
-def test_the_last_object_of_a_text(said: str, answer: str | None) -> None:
-    assert voted(AIMessage(said)) == Vote(answer, why_none=NO_ANSWER if answer is None else None)
-
-
 def test_what_is_left_out_can_be_said() -> None:
     message = text(a=1, explanation="x", b={"c": 2, "d": 3})
     assert voted(message, leave_out=()).answer == '{"a": 1, "b": {"c": 2, "d": 3}, "explanation": "x"}'
@@ -92,7 +66,7 @@ def test_objects_that_the_schema_refuses_abstain(schema: Any) -> None:
     assert voted(text(city=5, days=3, reasoning="as"), schema=schema).why_none == REFUSED_OBJECT
     assert voted(text(city="Rome", days="many", reasoning="as"), schema=schema).why_none == REFUSED_OBJECT
     assert voted(text(days=3), schema=schema).why_none == REFUSED_OBJECT
-    assert voted(AIMessage("none"), schema=schema).why_none == NO_ANSWER
+    assert voted(AIMessage("none"), schema=schema).why_none == "no answer was found in it"
     found = voted(text(city="Rome", days="3", reasoning="as"), schema=schema).answer
     assert found is not None and json.loads(found)["days"] == 3
     assert found == voted(text(city="Rome", days=3, reasoning="as"), schema=schema).answer
@@ -100,11 +74,10 @@ def test_objects_that_the_schema_refuses_abstain(schema: Any) -> None:
 
 def test_refused_calls_and_half_ones_abstain() -> None:
     assert voted(called(days=3), schema=Trip) == Vote(None, why_none=REFUSED_OBJECT)
-    half = called(city="Ro").model_copy(update={"response_metadata": {"finish_reason": "length"}})
-    assert voted(half) == Vote(None, True, CUT_OFF)
-    cut = {"response_metadata": {"finish_reason": "length"}}
-    assert voted(AIMessage('{"a": 1}, and', **cut)) == Vote('{"a": 1}', cut_off=True)
-    assert voted(AIMessage('{"a": {"b": 1}', **cut)) == Vote(None, True, CUT_OFF)
+    cut_off = "cut off before an explicit answer"
+    assert voted(called(city="Ro").model_copy(update=LENGTH)) == Vote(None, True, cut_off)
+    assert voted(AIMessage('{"a": 1}, and', **LENGTH)) == Vote('{"a": 1}', cut_off=True)
+    assert voted(AIMessage('{"a": {"b": 1}', **LENGTH)) == Vote(None, True, cut_off)
 
 
 def test_calls_of_other_tools_stay_calls() -> None:
@@ -121,12 +94,10 @@ def test_calls_of_other_tools_stay_calls() -> None:
 def test_an_object_is_checked_by_the_tool_that_was_bound_too() -> None:
     schemas = {"f": {"properties": {"a": {"type": "integer"}, "b": {"default": 7}}, "required": ["a"]}}
 
-    def vote(message: AIMessage) -> Vote:
-        return vote_of(message, json_object(), ToolVotes(), schemas)
-
-    assert vote(called("f", a="1")).answer == '{"a": 1, "b": 7}'
-    assert vote(called("f")).why_none == REFUSED_CALLS
-    assert vote(called("g", a=1)).why_none == UNKNOWN_TOOL
+    messages = (called("f", a="1"), called("f"), called("g", a=1))
+    votes = [vote_of(message, json_object(), ToolVotes(), schemas) for message in messages]
+    assert votes[0].answer == '{"a": 1, "b": 7}'
+    assert [vote.why_none for vote in votes] == [None, REFUSED_CALLS, UNKNOWN_TOOL]
     assert with_answer(called("f", a="1"), '{"a": 2, "b": 7}', ObjectVotes()) is not None
 
 
@@ -181,6 +152,13 @@ def test_required_reasoning_is_not_asked_of_an_answer() -> None:
         assert not votes.accepts('{"days": 3}') and not votes.accepts('{"city": 5}') and not votes.accepts("text")
 
 
+def test_a_default_is_nobody_elses() -> None:
+    votes = ObjectVotes(schema={"properties": {"tags": {"default": []}}})
+    first, again = votes.validated({}), votes.validated({})
+    assert first == again == {"tags": []} and first is not None and again is not None
+    assert first["tags"] is not again["tags"]
+
+
 def test_an_alias_is_the_name_of_the_field() -> None:
     messages = [text(nightCount=2, tags=["a"]), text(nightCount="2", tags=[])]
     decision = decided(messages, by_field=True, schema=Stay)
@@ -213,3 +191,104 @@ def test_the_extractor_by_name_and_its_labels() -> None:
     assert (json_object() | extractor("boxed"))("\\boxed{5}") == "5"
     spec = json_object(schema=Trip, by_field=True)
     assert pickle.loads(pickle.dumps(spec)).objects == spec.objects
+
+
+F: Any = [{"name": "f", "args": {"a": 1, "reasoning": "x"}, "id": "c1"}]
+BLOCKS: dict[str, AIMessage] = {
+    "text": AIMessage('So: {"a": 1, "reasoning": "x"}. Done.'),
+    "text block": AIMessage(
+        [{"type": "reasoning", "reasoning": "{}"}, {"type": "text", "text": '{"a": 1, "reasoning": "x"}'}]
+    ),
+    "string block": AIMessage(['{"a": 1, "reasoning": "x"}']),
+    "anthropic": AIMessage(
+        [{"type": "text", "text": "I call."}, {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}],
+        tool_calls=F,
+    ),
+    "responses": AIMessage(
+        [{"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a": 1}'}],
+        tool_calls=F,
+    ),
+    "openai": AIMessage(
+        "",
+        tool_calls=F,
+        additional_kwargs={"tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": '{"a": 1}'}}]},
+    ),
+    "gemini": AIMessage(
+        "",
+        tool_calls=F,
+        additional_kwargs={"function_call": {"name": "f", "arguments": '{"a": 1}'}},
+    ),
+    "chunk": AIMessageChunk(
+        "", tool_call_chunks=[{"name": "f", "args": '{"a": 1, "reasoning": "x"}', "id": "c1", "index": 0}]
+    ),
+    "parsed": AIMessage('{"a": 1, "reasoning": "x"}', additional_kwargs={"parsed": {"a": 1, "reasoning": "x"}}),
+}
+
+
+@pytest.mark.parametrize("make", [text, called])
+def test_an_object_put_together_is_written_into_a_response(make: Callable[..., AIMessage]) -> None:
+    messages = [
+        make(reasoning="1", city="Rome", days=2, price=10.0),
+        make(reasoning="2", city="Rome", days=3, price=30),
+        make(reasoning="3", city="Bern", days=3, price=20),
+    ]
+    options: dict[str, Any] = {"by_field": True, "schema": Trip, "tolerance": {"price": 5}}
+    votes, decision = ObjectVotes(**options), decided(messages, **options)
+    assert decision.answer == '{"city": "Rome", "days": 3, "price": 20}'
+    assert decision.whole == '{"city": "Rome", "days": 3, "price": 30}'
+    written = with_answer(messages[1], decision.answer, votes)
+    assert written is not None
+    full = {"reasoning": "2", "city": "Rome", "days": 3, "price": 20}
+    assert (written.tool_calls[0]["args"] if make is called else json.loads(str(written.content))) == full
+    assert voted(written, **options).answer == decision.answer
+    assert voted(messages[1], **options).answer == decision.whole  # a copy was made
+
+
+@pytest.mark.parametrize("message", BLOCKS.values(), ids=BLOCKS)
+def test_an_answer_is_written_wherever_the_message_has_its_own(message: AIMessage) -> None:
+    before = message.model_dump_json()
+    written = with_answer(message, '{"a": 77}', ObjectVotes())
+    assert written is not None and message.model_dump_json() == before
+    said = written.model_dump_json()
+    assert "77" in said and '"a":1' not in said.replace("\\", "").replace(" ", "")
+    assert voted(written) == Vote('{"a": 77}', kind=voted(message).kind, calls=bool(message.tool_calls))
+    assert "x" in said  # what does not count is kept
+
+
+def test_what_a_client_has_parsed_is_written_too() -> None:
+    trip = Trip(reasoning="x", city="Rome")
+    message = AIMessage(trip.model_dump_json(), additional_kwargs={"parsed": trip, "refusal": None})
+    written = with_answer(message, '{"city": "Bern", "days": 3, "price": null}', ObjectVotes(schema=Trip))
+    assert written is not None
+    assert written.additional_kwargs == {"parsed": Trip(reasoning="x", city="Bern"), "refusal": None}
+    assert message.additional_kwargs["parsed"].city == "Rome"
+    even = AIMessage('{"a": 1, "b": 1}', additional_kwargs={"parsed": Even(a=1, b=1)})
+    assert with_answer(even, '{"a": 1, "b": 2}', ObjectVotes()) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "answer", "schema"),
+    [
+        (AIMessage("none"), '{"a": 1}', None),
+        (text(a=1, b=1), '{"a": 1, "b": 2, "c": 0}', Even),
+        (text(city="Rome", reasoning="x"), '{"city": 5}', Trip),
+        (text(city="Rome", reasoning="x"), '{"city": "Rome"}', Trip),  # the defaults would be filled in again
+        (text(a=1), "text", None),
+        (called("search", q="x"), '{"city": "Rome"}', Trip),
+    ],
+)
+def test_what_cannot_be_written(message: AIMessage, answer: str, schema: Any) -> None:
+    assert with_answer(message, answer, ObjectVotes(schema=schema)) is None
+
+
+def test_lists_keep_what_does_not_count_where_they_stay() -> None:
+    message = text(items=[{"n": 1, "reasoning": "x"}], total=1, note={"thoughts": "y", "z": 1})
+    written = with_answer(message, '{"items": [{"n": 1}], "note": {"z": 2}, "total": 2}', ObjectVotes())
+    assert written is not None
+    assert json.loads(str(written.content)) == {
+        "items": [{"n": 1, "reasoning": "x"}],
+        "total": 2,
+        "note": {"thoughts": "y", "z": 2},
+    }
+    dropped = with_answer(message, '{"items": [], "new": 1}', ObjectVotes())
+    assert dropped is not None and json.loads(str(dropped.content)) == {"items": [], "new": 1}

@@ -1,18 +1,16 @@
-"""Schemas of tools in any provider's format, and what broken ones do: nothing."""
+"""Schemas of tools in any provider's format, how values are read by them, and what broken ones do: nothing."""
 
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage
 from langchain_core.tools import InjectedToolArg, StructuredTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field
 
-from langchain_reasc.answers import ToolVotes, can_refuse, extractor, schemas, schemas_of, vote_of
-from langchain_reasc.answers.schemas import ANY_TOOL, read, refuses
-from langchain_reasc.answers.structured import REFUSED_CALLS, UNKNOWN_TOOL
+from answers.messages import REFUSED_CALLS, UNKNOWN_TOOL, answer, call, vote
+from langchain_reasc.answers import ToolVotes, can_refuse, schemas_of
 
 
 class search(BaseModel):
@@ -78,13 +76,11 @@ def test_every_format_says_the_same(given: Any) -> None:
     tools = schemas_of([given])
     assert list(tools) == ["search"]
 
-    def answer(**args: Any) -> Any:
-        message = AIMessage("", tool_calls=[{"name": "search", "args": args, "id": "1"}])
-        return vote_of(message, extractor("auto"), ToolVotes(), tools)
-
-    assert answer(q="x").answer == answer(q="x", limit="10").answer
-    assert '"limit": 10' in answer(q="x").answer
-    assert answer(limit=3).why_none == answer(q="x", limit="ten").why_none == REFUSED_CALLS
+    full = answer(call(q="x", limit=10))
+    assert [answer(call(q="x", **args), schemas=tools) for args in ({}, {"limit": "10"})] == [full] * 2
+    assert [vote(call(**args), schemas=tools).why_none for args in ({"limit": 3}, {"q": "x", "limit": "ten"})] == [
+        REFUSED_CALLS
+    ] * 2
 
 
 def test_functions_and_typed_dictionaries() -> None:
@@ -115,18 +111,18 @@ def test_names_of_arguments_are_no_words_of_the_schema() -> None:
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ({"type": "web_search"}, ANY_TOOL),
-        ({"type": "mcp", "server_label": "x", "server_url": "y"}, ANY_TOOL),
-        ({"type": "namespace", "name": "crm", "tools": []}, ANY_TOOL),
-        ({"google_search": {}}, ANY_TOOL),
+        ({"type": "web_search"}, "*"),
+        ({"type": "mcp", "server_label": "x", "server_url": "y"}, "*"),
+        ({"type": "namespace", "name": "crm", "tools": []}, "*"),
+        ({"google_search": {}}, "*"),
         ({"type": "web_search_20250305", "name": "web_search"}, "web_search"),
         ({"type": "bash_20250124", "name": "bash"}, "bash"),
         ({"type": "custom", "name": "code", "format": {"type": "text"}}, "code"),
         ({"name": "plain"}, "plain"),
-        (5, ANY_TOOL),
-        (None, ANY_TOOL),
-        ("search", ANY_TOOL),
-        ({}, ANY_TOOL),
+        (5, "*"),
+        (None, "*"),
+        ("search", "*"),
+        ({}, "*"),
     ],
 )
 def test_tools_of_the_providers_own_take_everything(given: Any, name: str) -> None:
@@ -134,12 +130,12 @@ def test_tools_of_the_providers_own_take_everything(given: Any, name: str) -> No
 
 
 def test_beside_a_tool_without_a_name_no_call_is_of_an_unknown_one() -> None:
-    message = AIMessage("", tool_calls=[{"name": "other", "args": {}, "id": "1"}])
     known = [FORMATS["openai"]]
-    assert vote_of(message, extractor("auto"), ToolVotes(), schemas_of(known)).why_none == UNKNOWN_TOOL
-    assert vote_of(message, extractor("auto"), ToolVotes(), schemas_of([*known, {"type": "web_search"}])).answer
+    assert vote(call("other"), schemas=schemas_of(known)).why_none == UNKNOWN_TOOL
+    assert vote(call("other"), schemas=schemas_of([*known, {"type": "web_search"}])).answer
 
 
+LENIENT = ToolVotes(check_schema=False)
 BROKEN: list[Any] = [
     {"type": "OBJECT"},
     {"type": 5},
@@ -163,22 +159,63 @@ BROKEN: list[Any] = [
 
 
 @pytest.mark.parametrize("schema", BROKEN, ids=str)
-@pytest.mark.parametrize("value", [{"x": "5"}, {"x": {"x": [1]}}, {}])
-def test_a_broken_schema_refuses_nothing(schema: Any, value: Any) -> None:
-    assert not refuses(schema, value)
-    assert isinstance(read(value, schema), dict)
+@pytest.mark.parametrize("args", [{"x": "5"}, {"x": {"x": [1]}}, {}])
+def test_a_broken_schema_refuses_nothing(schema: Any, args: dict[str, Any]) -> None:
+    assert vote(call("f", **args), schemas={"f": schema}).answer is not None
 
 
 def test_without_jsonschema_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert can_refuse()
-    monkeypatch.setattr(schemas, "find_spec", lambda name: None)
-    schemas._validator.cache_clear()
-    try:
-        assert not can_refuse()
-        assert not refuses(PARAMETERS, {})
-        assert read({"limit": "5"}, PARAMETERS) == {"limit": 5}
-    finally:
-        schemas._validator.cache_clear()
+    schemas = {"search": {**PARAMETERS, "title": "checked nowhere else, since validators are kept"}}
+    monkeypatch.setattr("langchain_reasc.answers.schemas.find_spec", lambda name: None)
+    assert not can_refuse()
+    assert answer(call(limit="5"), schemas=schemas) == answer(call(limit=5))
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "expected"),
+    [
+        ("5", {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "5"),  # it is one as it is
+        ("5", {"anyOf": [{"type": "null"}, {"type": "integer"}]}, 5),
+        ("5", {"oneOf": [{"type": "integer"}, {"type": "boolean"}]}, 5),
+        ("5", {"type": ["integer", "null"]}, 5),
+        ("5", {"type": ["string", "integer"]}, "5"),
+        ("5", {"allOf": [{"type": "integer"}], "default": 1}, 5),
+        ("5", {"$ref": "#/$defs/n"}, 5),
+        ("5", {"const": "5", "type": "integer"}, 5),
+        ("a", {"anyOf": [{"enum": ["a", "b"]}, {"type": "integer"}]}, "a"),
+        (None, {"type": "integer"}, None),
+        ("x", {"type": "integer"}, "x"),
+        ("x", True, "x"),
+        ("x", {}, "x"),
+        ([["1"]], {"items": {"items": {"type": "number"}}}, [[1.0]]),
+        (10**400, {"type": "number"}, 10**400),
+        (
+            {"kind": "b", "x": "1"},
+            {
+                "anyOf": [
+                    {"type": "object", "required": ["kind", "y"], "properties": {"x": {"type": "boolean"}}},
+                    {"type": "object", "required": ["kind", "x"], "properties": {"x": {"type": "integer"}}},
+                ]
+            },
+            {"kind": "b", "x": 1},
+        ),
+    ],
+)
+def test_how_values_are_read(value: Any, schema: Any, expected: Any) -> None:
+    held = {"f": {"properties": {"x": schema}, "$defs": {"n": {"type": "integer"}}}}
+    assert answer(call("f", x=value), schemas=held, tools=LENIENT) == answer(call("f", x=expected))
+
+
+def test_recursive_schemas() -> None:
+    tree = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "default": 0}, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+        "required": ["next"],
+    }
+    full = answer(call("f", n=0, next={"next": None, "n": 2}))
+    assert answer(call("f", next={"next": None, "n": "2"}), schemas={"f": tree}) == full
+    assert vote(call("f", next={"n": 1}), schemas={"f": tree}).why_none == REFUSED_CALLS
 
 
 json_values = st.recursive(
@@ -196,6 +233,5 @@ some_schemas = st.recursive(
 
 @given(st.dictionaries(words, some_schemas, max_size=4), json_values)
 def test_no_schema_is_an_error(schema: Any, value: Any) -> None:
-    read(value, schema)
-    refuses(schema, value)
+    vote(call("f", x=value), schemas={"f": schema})
     schemas_of([schema, {"name": "f", "parameters": schema}, {"function_declarations": [schema]}])
