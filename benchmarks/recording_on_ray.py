@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from langchain_reasc_lab.pools.ray_workers import RayWorkers
 
-from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.data.template import Template
+from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ContextOverflowError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import SignalReading

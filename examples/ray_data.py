@@ -37,7 +37,7 @@ from typing import Any
 from langchain_reasc_lab.pools.ray_workers import RayWorkers
 
 from langchain_reasc import ReASCError
-from langchain_reasc.data.questions import read_questions
+from langchain_reasc.data import read_questions
 from langchain_reasc.pools import Pool, record_pool
 
 SHIPPED = files("langchain_reasc_llama_cpp") / "embedded" / "test.jsonl"

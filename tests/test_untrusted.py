@@ -16,8 +16,7 @@ from langchain_reasc_llama_cpp import embedded_model_path
 
 from langchain_reasc.answers import extractor
 from langchain_reasc.calibration import load_calibration
-from langchain_reasc.data.questions import read_questions, read_unlabelled
-from langchain_reasc.data.template import Template
+from langchain_reasc.data import Template, read_questions, read_unlabelled
 from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.pools import read_pool
 
@@ -99,7 +98,7 @@ import resource, sys
 from pathlib import Path
 from langchain_reasc.calibration import load_calibration
 from langchain_reasc.cli import main
-from langchain_reasc.data.questions import read_questions, read_unlabelled
+from langchain_reasc.data import read_questions, read_unlabelled
 from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.pools import read_pool
 from langchain_reasc_lab.pools.costs import read_prices

@@ -48,7 +48,7 @@ def calibrate(
         model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
         questions: pairs of an input, asked as it will be in use, and its right answer, or a list of those that are
             accepted. Or a file of them: JSON, JSON Lines, CSV or Parquet, see
-            :func:`langchain_reasc.data.questions.read_questions`.
+            :func:`langchain_reasc.data.read_questions`.
         samples: responses to each question. The first of each sets the gate. Several show whether the confidence
             separates the responses to one question, so that Stage 2 may weigh votes by it, and how likely an answer is
             right (``p_correct``).

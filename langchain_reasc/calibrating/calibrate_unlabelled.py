@@ -47,7 +47,7 @@ def calibrate_unlabelled(
         model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
         questions: inputs, asked as they will be in use; where the right answer to one is known, the pair of both. Or a
             file of them, such as a text with a question a line: see
-            :func:`langchain_reasc.data.questions.read_unlabelled`.
+            :func:`langchain_reasc.data.read_unlabelled`.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
         fixed_prompt: which part of a prompt is the same for every question, see
             :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.

@@ -25,7 +25,7 @@ from langchain_reasc.calibration import (
     select_measure,
     with_p_correct,
 )
-from langchain_reasc.data.questions import read_questions
+from langchain_reasc.data import read_questions
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Response
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 LabelledInput = tuple[LanguageModelInput, str | Sequence[str]]
 """What the chat model is asked, and the right answer; or a list of the answers that are accepted."""
 LabelledQuestions = Iterable[LabelledInput] | str | os.PathLike[str]
-"""Questions with their answers, or a file of them that :func:`langchain_reasc.data.questions.read_questions` reads."""
+"""Questions with their answers, or a file of them that :func:`langchain_reasc.data.read_questions` reads."""
 _SEEDS: Final = 1_000_003
 _BLOCK: Final = 16  # seeds that a question has to itself
 _SILENT: Final = 3  # responses without any confidence after which a model that was asked to state it is given up

@@ -1,7 +1,6 @@
 """Calibrating with a pool: responses are on disk as they come, and a call that was interrupted goes on from there."""
 
 import asyncio
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +15,7 @@ from langchain_reasc.answers import AnswerSpec, ToolVotes
 from langchain_reasc.calibrating.from_pool import calibrate_on_pool
 from langchain_reasc.calibrating.labelled import Labelled
 from langchain_reasc.calibration import Calibration, FixedPrompt
-from langchain_reasc.data.fields import references_of
-from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion, accepted_answers, id_from_text
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import ModelOrName, model_of
@@ -86,7 +84,7 @@ class Recorded:
             raise ConfigurationError(f"a pool holds each question once, and {again!r:.60} is there again")
         self._prompts = _Prompts(dict(zip(texts, asked.prompts, strict=True)), fixed_prompt)
         self._questions = [
-            _question(name, text, references_of(right, f"question {text!r:.60}"))
+            _question(name, text, accepted_answers(right, f"question {text!r:.60}"))
             for text, right, name in zip(texts, asked.references, asked.ids, strict=True)
         ]
 
@@ -176,8 +174,7 @@ def _handed(loop: asyncio.AbstractEventLoop, move: Callable[[], None]) -> None:
 def _question(name: str | None, text: str, references: Sequence[str]) -> LabelledQuestion:
     """As a file of questions has it, which names those without an id after their texts."""
     first, *others = references
-    named = name or hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return LabelledQuestion(named, text, first, tuple(others))
+    return LabelledQuestion(name or id_from_text(text), text, first, tuple(others))
 
 
 def _text(prompt: Sequence[BaseMessage]) -> str:

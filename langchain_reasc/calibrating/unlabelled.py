@@ -21,7 +21,7 @@ from langchain_reasc.calibration import (
     calibrate_observed,
     candidate_measures,
 )
-from langchain_reasc.data.questions import read_unlabelled
+from langchain_reasc.data import read_unlabelled
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 QuestionInput = LanguageModelInput | tuple[LanguageModelInput, str | None]
 """What the chat model is asked; or that with the right answer, where it is known."""
 Questions = Iterable[QuestionInput] | str | os.PathLike[str]
-"""Questions, or a file of them: see :func:`langchain_reasc.data.questions.read_unlabelled`."""
+"""Questions, or a file of them: see :func:`langchain_reasc.data.read_unlabelled`."""
 _AT_ONCE = 4  # samples of a question: what counting votes needs at least
 
 

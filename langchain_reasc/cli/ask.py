@@ -98,7 +98,7 @@ def ask(
 
     reasc ask - --model hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json < question.txt
     """
-    from langchain_reasc.data.template import Template
+    from langchain_reasc.data import Template
     from langchain_reasc.runnable.runnable import ReASCRunnable
 
     # Where the terminal is said to speak ASCII, Python passes other letters on as bytes; they are UTF-8 all the same.

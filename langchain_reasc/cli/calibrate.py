@@ -121,7 +121,7 @@ def calibrate(
     """
     from langchain_reasc.calibrating.from_pool import calibrate_on_pool
     from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.data.questions import data_format, read_data_set
+    from langchain_reasc.data import data_format, read_data_set
     from langchain_reasc.pools import PoolStore, read_pool
 
     if sum(one is not None for one in (data, pool, unlabelled)) != 1:

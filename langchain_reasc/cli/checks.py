@@ -65,7 +65,7 @@ def format_name(value: str) -> str:
     Raises:
         ConfigurationError: there is none of this name.
     """
-    from langchain_reasc.data.formats import format_of
+    from langchain_reasc.data import format_of
 
     if value != "auto":
         format_of(value, {})
@@ -78,7 +78,7 @@ def preset_name(value: str | None) -> str | None:
     Raises:
         ConfigurationError: there is none of this name.
     """
-    from langchain_reasc.data.presets import preset_of
+    from langchain_reasc.data import preset_of
 
     if value not in (None, "auto"):
         preset_of(value)

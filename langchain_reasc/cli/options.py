@@ -10,7 +10,7 @@ from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from langchain_reasc.calibrating.pool_scores import MeasureSpec
-    from langchain_reasc.data.template import Template
+    from langchain_reasc.data import Template
 
 __all__ = [
     "AnswerField",
@@ -216,7 +216,7 @@ def read_template(given: str | None, *, system: str | None) -> "Template | None"
     Raises:
         ConfigurationError: it cannot be read, has no ``{question}``, or does not go with ``--system``.
     """
-    from langchain_reasc.data.template import Template
+    from langchain_reasc.data import Template
 
     if given is None:
         return None

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_reasc.cli.console import remark
 
 if TYPE_CHECKING:
-    from langchain_reasc.data.formats import DataFormat
-    from langchain_reasc.data.template import Template
+    from langchain_reasc.data import DataFormat, Template
 
 __all__ = ["Asking", "asking"]
 
@@ -54,7 +53,7 @@ def asking(
     if preset is None:
         return Asking(template, answer or "auto", given)
     from langchain_reasc.answers import extractor
-    from langchain_reasc.data.presets import preset_of, sampling_of
+    from langchain_reasc.data import preset_of, sampling_of
 
     chosen = preset_of(_named(data) if preset == "auto" else preset)
     family = sampling_of(model)
@@ -77,7 +76,7 @@ def asking(
 
 
 def _named(data: "DataFormat | None") -> str:
-    from langchain_reasc.data.presets import PRESETS
+    from langchain_reasc.data import PRESETS
     from langchain_reasc.exceptions import ConfigurationError
 
     if data is None or data.preset is None:

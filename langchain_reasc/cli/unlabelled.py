@@ -10,7 +10,7 @@ from langchain_reasc.cli.console import progress, remark, stdout
 if TYPE_CHECKING:
     from langchain_reasc.calibrating.pool_scores import MeasureSpec
     from langchain_reasc.calibration import Calibration
-    from langchain_reasc.data.template import Template
+    from langchain_reasc.data import Template
 
 __all__ = ["calibrate_without_labels", "explained_consensus"]
 
@@ -36,8 +36,7 @@ def calibrate_without_labels(
     """
     from langchain_reasc.calibrating import calibrate_unlabelled
     from langchain_reasc.calibration import save_calibration
-    from langchain_reasc.data.questions import read_unlabelled
-    from langchain_reasc.data.template import Template
+    from langchain_reasc.data import Template, read_unlabelled
     from langchain_reasc.exceptions import ConfigurationError
     from langchain_reasc.models.prepared import PreparedModel
 

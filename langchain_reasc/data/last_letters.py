@@ -1,4 +1,4 @@
-"""Last Letter Concatenation, made from names: the task of Wei et al. (2022), with questions of our own.
+"""Last Letter Concatenation, the task of Wei et al. (2022), with questions generated from names.
 
 What is published as ``last_letters.json`` is read as any other file, see :mod:`.formats`.
 """
@@ -10,9 +10,8 @@ from typing import Final
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["generated_rows", "is_generated", "last_letters"]
+__all__ = ["generated_rows", "last_letters"]
 
-_SCHEME: Final = "last-letters:"
 _NAMED = re.compile(r"last-letters:(?P<n>\d{1,7})(?P<options>(?:,(?:words|seed)=\d{1,9})*)")
 _ALL_NAMES: Final = """
 Abel Ada Agnes Alba Alfred Alice Amir Ana Andre Anita Anton Arif Arthur Astrid Aysel Basil Beate Bela Ben Berta Bianca
@@ -32,7 +31,7 @@ _NAMES: Final = tuple(_ALL_NAMES.split())
 
 
 def last_letters(n: int, words: int = 4, seed: int = 0) -> list[tuple[str, str]]:
-    """Questions for the last letters of names, all different, and their answers, such as ``nadx``.
+    """Return questions for the last letters of names, all different, with their answers, such as ``nadx``.
 
     The same arguments give the same questions with any version of Python, and more of them begin with the same.
 
@@ -58,13 +57,8 @@ def last_letters(n: int, words: int = 4, seed: int = 0) -> list[tuple[str, str]]
     return list(made.items())
 
 
-def is_generated(source: str) -> bool:
-    """Whether this asks for generated questions, such as ``last-letters:500``."""
-    return source.startswith(_SCHEME)
-
-
 def generated_rows(source: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of ``last-letters:N``, ``last-letters:N,words=2,seed=7``, and their places.
+    """Yield the rows of ``last-letters:N`` or ``last-letters:N,words=2,seed=7``, with their places.
 
     Raises:
         ConfigurationError: another spelling, or more questions than there are.

@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import AnswerSpec, Extractor, extractor, places_of, vote_of
 from langchain_reasc.calibration import FixedPrompt
-from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ContextOverflowError, LogprobsUnavailable, SamplingError
 from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TOKEN_SIGNALS_INFO
 from langchain_reasc.models.daemons import DaemonExecutor
@@ -56,7 +56,7 @@ _OVERFLOW: Final = re.compile(
 
 
 class Prompts(Protocol):
-    """The prompt of each question, such as a :class:`~langchain_reasc.data.template.Template` makes it."""
+    """The prompt of each question, such as a :class:`~langchain_reasc.data.Template` makes it."""
 
     @property
     def fixed(self) -> FixedPrompt | None:

@@ -17,8 +17,7 @@ from langchain_core.runnables import Runnable
 
 from langchain_reasc._version import __version__
 from langchain_reasc.answers import EXTRACTION_VERSION, AnswerSpec, extractor, normalize
-from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.data.template import Template
+from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import (
     ConfidenceError,
     ConfigurationError,
@@ -188,8 +187,10 @@ class Recording:
         """
         if self._settled is None:
             self._settle(drawn.responses)
-        readings = [one.reading if self._is_comparable(one.reading) else None for one in drawn.responses]
-        readings = [one or SignalReading({}) for one in readings]
+        readings = [
+            one.reading if one.reading and self._is_comparable(one.reading) else SignalReading({})
+            for one in drawn.responses
+        ]
         responses = tuple(
             replace(one.response, score=self._score(reading), **reading.spans._asdict())
             for one, reading in zip(drawn.responses, readings, strict=True)
@@ -224,8 +225,8 @@ class Recording:
                 )
         self._settled, self._info = settled, self._info or made_of
 
-    def _is_comparable(self, reading: SignalReading | None) -> bool:
-        if reading is None or self._settled is None or not self._settled.signals.keys() <= reading.signals.keys():
+    def _is_comparable(self, reading: SignalReading) -> bool:
+        if self._settled is None or not self._settled.signals.keys() <= reading.signals.keys():
             return False
         then, now = ({**one.k, "V": one.vocabulary_size} for one in (self._settled, reading))
         return all(now[name] == then.get(name) for name in now if None not in (now[name], then.get(name)))

@@ -356,7 +356,9 @@ def _is_valid(name: str, value: Any) -> bool:
         return name not in ("completion_tokens", "signal_tokens")
     if not isinstance(value, _TYPES[name]):
         return False
-    return isinstance(value, str) or (math.isfinite(value) and not (name.endswith("_tokens") and value < 0))
+    if not isinstance(value, int | float):
+        return True
+    return math.isfinite(value) and not (name.endswith("_tokens") and value < 0)
 
 
 def _message(values: Sequence[Any]) -> Message:

@@ -11,8 +11,7 @@ from langchain_reasc_llama_cpp import embedded_model_path
 from cli.test_commands import reasc
 from langchain_reasc.calibration import load_calibration
 from langchain_reasc.cli.unlabelled import explained_consensus
-from langchain_reasc.data.last_letters import last_letters
-from langchain_reasc.data.presets import PRESETS
+from langchain_reasc.data import PRESETS, last_letters
 
 FILES = Path(__file__).parents[1] / "data" / "files"
 MODEL = embedded_model_path()

@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 from pools.synthetic import write_lines
 
-from langchain_reasc.data.formats import FORMATS
-from langchain_reasc.data.last_letters import last_letters
-from langchain_reasc.data.presets import PRESETS
-from langchain_reasc.data.questions import data_format, read_data_set, read_questions, read_unlabelled
+from langchain_reasc.data import (
+    FORMATS,
+    PRESETS,
+    data_format,
+    last_letters,
+    read_data_set,
+    read_questions,
+    read_unlabelled,
+)
 from langchain_reasc.exceptions import ConfigurationError
 
 FILES = Path(__file__).with_name("files")

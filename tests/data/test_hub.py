@@ -11,7 +11,7 @@ from pools.synthetic import write_lines
 from servers.exchange import refuses
 from servers.fake_server import Served, serving
 
-from langchain_reasc.data.questions import read_questions
+from langchain_reasc.data import read_questions
 from langchain_reasc.exceptions import ConfigurationError
 
 FILES = Path(__file__).with_name("files")
@@ -19,10 +19,12 @@ NO_DATA_SET = refuses(404, x_error_code="RepoNotFound")
 
 OF_A_FOLDER = """
 import sys
-from langchain_reasc.data import hub
-from langchain_reasc.data.questions import data_format, read_questions
 
-known, hub.address = hub.address, lambda repository: f"{sys.argv[1]}/{repository}"
+import datasets
+from langchain_reasc.data import data_format, read_questions
+
+load = datasets.load_dataset
+datasets.load_dataset = lambda repository, *more, **options: load(f"{sys.argv[1]}/{repository}", *more, **options)
 print([one.references for one in read_questions("hf:someone/trivia/test")])
 print(data_format("hf:someone/trivia/test").name)
 print([one.reference for one in read_questions("hf:someone/trivia/train[1:]")])
@@ -32,7 +34,7 @@ for source in ("hf:someone/trivia", "hf:someone/trivia/dev", "hf:someone/sums:ea
         read_questions(source)
     except Exception as error:
         print(type(error).__name__, error)
-hub.address = known
+datasets.load_dataset = load
 try:
     read_questions("hf:someone/elsewhere/test")
 except Exception as error:
@@ -41,7 +43,7 @@ except Exception as error:
 
 OF_NONE = """
 import sys
-from langchain_reasc.data.questions import read_questions
+from langchain_reasc.data import read_questions
 
 for name in sys.argv[1:]:
     read_questions(name)

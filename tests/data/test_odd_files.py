@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pools.synthetic import write_lines
 
-from langchain_reasc.data.questions import LabelledQuestion, read_questions, read_unlabelled
-from langchain_reasc.data.rows import rows_of
+from langchain_reasc.data import LabelledQuestion, read_questions, read_unlabelled
+from langchain_reasc.data.files import rows_of
 from langchain_reasc.exceptions import ConfigurationError
 
 ROWS = [

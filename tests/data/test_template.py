@@ -8,9 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from pools.synthetic import Guesser
 
 from langchain_reasc.answers import extractor
-from langchain_reasc.data.presets import PRESETS, preset_of, sampling_of
-from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.data.template import Template
+from langchain_reasc.data import PRESETS, LabelledQuestion, Template, preset_of, sampling_of
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.pools import record_pool
 

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_reasc_lab.pools.json_lines import read_json_lines, signals_path
 
-from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.pools import Pool, PoolStore
 
 

@@ -10,7 +10,7 @@ from langchain_core.exceptions import ContextOverflowError as CoreContextOverflo
 from langchain_reasc_lab.replay import read_pool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ContextOverflowError, SamplingError
 from langchain_reasc.pools import is_overflow, record_pool
 from pools.synthetic import Guesser

@@ -11,8 +11,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_reasc.calibrating.from_pool import calibrate_mixture_on
 from langchain_reasc.calibrating.pool_scores import PoolScores
 from langchain_reasc.calibration import check_fingerprint
-from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.data.template import Template
+from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.prepared import PreparedModel

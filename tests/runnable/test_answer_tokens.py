@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc import Measure, ReASCRunnable
 from langchain_reasc.answers import extractor, places_of, vote_of
 from langchain_reasc.calibrating.pool_scores import PoolScores
-from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.pools import record_pool

@@ -22,7 +22,7 @@ from langchain_reasc import (
     load_calibration,
 )
 from langchain_reasc.answers import ToolVotes, free_text
-from langchain_reasc.data.questions import LabelledQuestion, read_questions
+from langchain_reasc.data import LabelledQuestion, read_questions
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable, SamplingError
 from langchain_reasc.pools import record_pool
 

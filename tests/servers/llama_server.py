@@ -15,7 +15,7 @@ from typing import Any
 
 from langchain_reasc_llama_cpp import embedded_model_path
 
-from langchain_reasc.data.questions import LabelledQuestion, read_questions
+from langchain_reasc.data import LabelledQuestion, read_questions
 
 __all__ = ["LlamaServer", "brief", "llama_server", "problems"]
 

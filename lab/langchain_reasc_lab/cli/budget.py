@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from langchain_reasc.cli.console import remark, stdout
-from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.data.template import Template
+from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.pools import (

@@ -22,7 +22,7 @@ from langchain_reasc_lab.cli.replay import AllSignals, measures_for, run_replay,
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
-    from langchain_reasc.data.questions import LabelledQuestion
+    from langchain_reasc.data import LabelledQuestion
     from langchain_reasc.pools import Pool
     from langchain_reasc_lab.replay.metrics import Row
     from langchain_reasc_lab.replay.worked import Worked
@@ -115,7 +115,7 @@ def _recorded(
     model: Any, problems: int, calibration_size: int, samples: int, out: Path, *, shuffled: bool
 ) -> "tuple[Pool, Pool]":
     """The calibration pool, one response each; and the test pool, from which shuffles draw their calibration too."""
-    from langchain_reasc.data.questions import read_questions
+    from langchain_reasc.data import read_questions
 
     calibrating = read_questions(embedded("calibration.jsonl"))
     testing = read_questions(embedded("test.jsonl"))

@@ -126,7 +126,7 @@ def grade(
 
 
 def _labels(pool: Path, data: Path, question_field: str | None, answer_field: str | None) -> "Labels":
-    from langchain_reasc.data.questions import read_questions
+    from langchain_reasc.data import read_questions
     from langchain_reasc.pools import read_ungraded
     from langchain_reasc_lab.pools.grading import labels_from
 

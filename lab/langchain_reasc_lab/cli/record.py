@@ -98,8 +98,7 @@ def record(
     reasc record gsm8k.jsonl --out pool.sqlite --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
     --prices prices.json --dry-run
     """
-    from langchain_reasc.data.questions import read_data_set
-    from langchain_reasc.data.template import Template
+    from langchain_reasc.data import Template, read_data_set
     from langchain_reasc_lab.cli.budget import Budget
 
     keep_apart(out, data)

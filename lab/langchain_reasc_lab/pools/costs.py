@@ -28,8 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from scipy.special import stdtrit
 
 from langchain_reasc.complaints import findings, nearest
-from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.data.template import Template
+from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.prepared import PreparedModel
@@ -294,8 +293,8 @@ def estimate(
         tokens = sum(count(template.messages(one.input)) for one in some)
         prompt, by = round(characters * tokens / max(1, sum(lengths[one.id] for one in some))), "tokenizer"
     elif known:
-        tokens = sum((one.prompt or 0) * one.responses for one in known)
-        prompt, by = round(characters * tokens / sum(lengths[one.id] * one.responses for one in known)), "recorded"
+        recorded = sum((one.prompt or 0) * one.responses for one in known)
+        prompt, by = round(characters * recorded / sum(lengths[one.id] * one.responses for one in known)), "recorded"
     else:
         prompt, by = tokens_of_text(characters), "characters"
     completion, completion_by, spread = None, None, None

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from langchain_reasc.answers import EXTRACTION_VERSION
-from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
 from langchain_reasc.models.in_flight import in_flight
 from langchain_reasc.pools import Pool, PoolStore

@@ -89,9 +89,9 @@ def merge_pools(first: Path, second: Path, out: Path) -> Merged:
                 question = replace(question, responses=question.responses + more.responses[start:])
                 messages, signals = messages + more_messages[start:], signals + more_signals[start:]
             made.add(question, messages, signals)
-        for id, other in theirs.items():
+        for id, new in theirs.items():
             if id not in ours:
-                made.add(*_whole(b, other))
+                made.add(*_whole(b, new))
         sizes = made.ids().values()
     return Merged(len(sizes), sum(sizes), len(shared), 0 if same else len(shared), min(sizes), max(sizes))
 

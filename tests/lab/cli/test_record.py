@@ -12,7 +12,7 @@ from langchain_reasc_lab.pools.costs import duration
 from pools.synthetic import write_lines
 from typer.testing import Result
 
-from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.pools import DrawnQuestion, DrawnResponse, Message, PoolResponse, PoolStore, read_pool
 

@@ -9,8 +9,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_reasc_lab.pools.costs import Bill, Estimate, Price, QuestionCost, estimate, money, read_prices
 from pools.synthetic import Guesser
 
-from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.data.template import Template
+from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import Integration, register_integration
 from langchain_reasc.pools import DrawnQuestion, PendingQuestion, PoolResponse, QuestionSampler

@@ -16,7 +16,7 @@ from pools.synthetic import question, response, write_lines
 from runnable.fakes import Reply, Scripted
 
 from langchain_reasc.answers import EXTRACTION_VERSION
-from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
 from langchain_reasc.pools import Pool, PoolQuestion, PoolResponse, PoolStore, read_pool
 

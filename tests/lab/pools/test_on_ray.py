@@ -16,7 +16,7 @@ from pools.ray_processes import workers
 from pools.synthetic import Guesser, content, labelled
 
 from langchain_reasc.cli.models import open_model
-from langchain_reasc.data.template import Template
+from langchain_reasc.data import Template
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
 from langchain_reasc.pools import QuestionSampler, read_pool, record_pool
 

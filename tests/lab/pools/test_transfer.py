@@ -13,7 +13,7 @@ from langchain_reasc_lab.pools.parquet import read_parquet, write_folder, write_
 from pools.synthetic import Guesser, question, response, write_lines, write_pool
 
 from langchain_reasc.answers import EXTRACTION_VERSION
-from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, PoolError
 from langchain_reasc.pools import PoolStore, record_pool
 

@@ -14,8 +14,7 @@ from langchain_reasc_lab.pools.ray_workers import RayWorkers, ray_cluster
 from pools.synthetic import Guesser, labelled, write_lines
 
 from langchain_reasc import exceptions
-from langchain_reasc.data.questions import LabelledQuestion
-from langchain_reasc.data.template import Template
+from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError
 from langchain_reasc.pools import DrawnQuestion, PendingQuestion, QuestionSampler, record_pool
 

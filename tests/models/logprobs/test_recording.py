@@ -11,7 +11,7 @@ from runnable.fakes import Reply, Scripted
 
 from langchain_reasc.calibrating.from_pool import calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc.calibrating.pool_scores import PoolScores
-from langchain_reasc.data.questions import LabelledQuestion
+from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import LogprobsUnavailable, PoolError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import read_signals

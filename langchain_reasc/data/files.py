@@ -1,0 +1,275 @@
+"""Reading questions from files of any kind and from the Hugging Face Hub, as rows: dictionaries with their places.
+
+==========================  ===========================================================================================
+a name ends in              is read as
+==========================  ===========================================================================================
+``.json``                   a list of objects, or an object with such a list under ``data``, ``examples`` or
+                            ``questions``, or JSON Lines after all; it is read as a whole
+``.csv``, ``.tsv``          a table with commas, semicolons or tabs between cells; a cell with a JSON list of strings is
+                            that list. A header may be missing where the columns are questions and answers, or questions
+                            alone
+``.parquet``                a table, by pyarrow (the extra ``data``)
+anything else               JSON Lines: an object a line
+==========================  ===========================================================================================
+
+All but ``.parquet`` may be compressed (``.csv.gz``), and all but ``.json`` are read as far as is needed.
+
+``hf:OWNER/NAME[:CONFIG][/SPLIT]`` is a data set of the hub. What is downloaded stays in the cache of ``datasets``, and
+is found there without a network too (``HF_HUB_OFFLINE=1``). A data set that asks for consent needs ``HF_TOKEN`` in the
+environment. Code that a data set brings along is never run.
+"""
+
+import csv
+import gzip
+import importlib
+import json
+import os
+import re
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, Final, cast
+
+from langchain_reasc.data.last_letters import generated_rows
+from langchain_reasc.exceptions import ConfigurationError, missing_extra
+from langchain_reasc.untrusted import open_file, parse_json
+
+__all__ = ["ANSWER_FIELDS", "QUESTION_FIELDS", "Row", "is_text", "rows_of", "text_rows"]
+
+Row = Mapping[str, Any]
+QUESTION_FIELDS: Final = ("question", "input", "problem", "prompt", "query")
+ANSWER_FIELDS: Final = ("answer", "reference", "target", "label", "solution", "answers")
+_HUB: Final = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<config>[^/:\s]+))?(?:/(?P<split>\S+))?", re.ASCII)
+_WITH_FIELDS: Final = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+_LISTS: Final = ("data", "examples", "questions")
+_DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+_PARQUET_ROWS: Final = 1024  # in memory
+_MOST: Final = 256 << 20  # bytes of text
+_RATIO: Final = 100  # of a text to what it takes compressed; JSON takes a tenth
+_BOM: Final = b"\xef\xbb\xbf"
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+
+
+def rows_of(source: str | os.PathLike[str], *, named: Collection[str] = ()) -> Iterator[tuple[str, Row]]:
+    """Yield each row of a source with its place, such as ``questions.csv, line 3``.
+
+    Args:
+        source: a file, ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``last-letters:N``.
+        named: fields that a table's header is known to have.
+
+    Raises:
+        ConfigurationError: it cannot be read; the message names the place.
+        MissingExtraError: Parquet or the hub without the extra ``data``.
+    """
+    name = os.fspath(source)
+    if name.startswith("hf:"):
+        return _hub_rows(name)
+    if name.startswith("last-letters:"):
+        return generated_rows(name)
+    path = Path(name)
+    kind = _kind(path)
+    if kind == ".parquet":
+        return _parquet_rows(path)
+    if kind in (".csv", ".tsv"):
+        return _table_rows(path, ",;\t" if kind == ".csv" else "\t,;", named)
+    return _document_rows(path) if kind == ".json" else _json_lines(path)
+
+
+def is_text(source: str | os.PathLike[str]) -> bool:
+    """Return whether a source is a text of questions alone, one a line: a file of none of the kinds with fields."""
+    name = os.fspath(source)
+    return not (name.startswith(("hf:", "last-letters:")) or _kind(Path(name)) in _WITH_FIELDS)
+
+
+def text_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield each line of a text that is not blank, as the question of a row.
+
+    Raises:
+        ConfigurationError: it cannot be read; the message names the line.
+    """
+    lines = ((number, line.strip()) for number, line in _lines(path))
+    return ((f"{path}, line {number}", {"question": line}) for number, line in lines if line)
+
+
+def _kind(path: Path) -> str:
+    """Return the ending of a file's name, such as ``.csv``, without that of a compressed one."""
+    return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield each line with its number from 1, its end included; one line is in memory at a time."""
+    packed, at = path.suffix.lower() == ".gz", 0
+    try:
+        with open_file(path) as opened, cast("IO[bytes]", gzip.open(opened)) if packed else opened as file:
+            # A small compressed file may hold a thousand times what it takes on disk.
+            left = most = min(_MOST, max(_MOST // 4, _RATIO * path.stat().st_size)) if packed else _MOST
+            while line := file.readline(left + 1):
+                at += 1
+                if (left := left - len(line)) < 0:
+                    raise OSError(f"it holds more than {most >> 20} MiB of text; name a smaller file")
+                try:
+                    yield at, (line.removeprefix(_BOM) if at == 1 else line).decode("utf-8")
+                except UnicodeDecodeError as error:
+                    byte = line[error.start : error.start + 1]
+                    seems = "UTF-16" if line.startswith(_UTF_16) else "another encoding, such as Latin-1"
+                    raise ConfigurationError(
+                        f"{path}, line {at} is not UTF-8 (byte {byte!r} at {error.start}): the file seems to be in "
+                        f"{seems}; save it as UTF-8"
+                    ) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) or ConfigurationError(
+            f"cannot read questions from {path} after line {at}: {error}"
+        ) from error
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigurationError | None:
+    if isinstance(error, FileNotFoundError):
+        return ConfigurationError(f"no questions at {path}: there is no such file")
+    if isinstance(error, IsADirectoryError):
+        return ConfigurationError(f"{path} is a folder; name a file in it")
+    return None
+
+
+def _checked(row: Any, where: str) -> tuple[str, Row]:
+    if not isinstance(row, dict):
+        raise ConfigurationError(f"{where}: a question is a JSON object, got {json.dumps(row):.60}")
+    return where, row
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
+    for number, line in _lines(path):
+        if line.isspace():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            row = parse_json(line)
+        except ValueError as error:
+            torn = "" if line.endswith("\n") else "; this last line has no end, so the file may have been cut off"
+            raise ConfigurationError(
+                f"{where} is not valid JSON ({getattr(error, 'msg', error)}){torn}; questions come as JSON Lines, or "
+                "as .json, .csv, .tsv or .parquet"
+            ) from None
+        yield _checked(row, where)
+
+
+def _document_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    text = "".join(line for _, line in _lines(path))
+    if not text.strip():
+        return
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":  # JSON Lines under another name
+            yield from _json_lines(path)
+            return
+        if isinstance(error, json.JSONDecodeError):
+            where = f"{path}, line {error.lineno}, column {error.colno}"
+            raise ConfigurationError(f"{where} is not valid JSON: {error.msg}") from None
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+    if isinstance(value, dict):
+        value = next((value[name] for name in _LISTS if isinstance(value.get(name), list)), [value])
+    if not isinstance(value, list):
+        raise ConfigurationError(f"{path} holds {json.dumps(value):.60}, which is no list of questions")
+    yield from (_checked(row, f"{path}, item {at}") for at, row in enumerate(value, 1))
+
+
+def _table_rows(path: Path, delimiters: str, named: Collection[str]) -> Iterator[tuple[str, Row]]:
+    lines = (line for _, line in _lines(path))
+    begin = next(lines, "")
+    # Spreadsheets write semicolons where the comma is the decimal mark. The first delimiter wins a tie.
+    delimiter = max(delimiters, key=re.sub('"[^"]*"', "", begin).count)
+    records = _records(csv.reader(chain([begin], lines), delimiter=delimiter, strict=True), path)
+    first = next(records, ("", []))
+    header = [name.strip() for name in first[1]]
+    if not (named or _is_header(header)):
+        header, records = ["question", "answer"][: len(header)], chain([first], records)
+    if twice := sorted({name for name in header if name and header.count(name) > 1}):
+        raise ConfigurationError(f"{path}, line 1: the header names {', '.join(twice)} twice")
+    for where, cells in records:
+        if len(cells) < len(header) or any(cells[len(header) :]):
+            raise ConfigurationError(
+                f"{where} has {len(cells)} columns, and the header {len(header)} ({', '.join(header)}); the file may "
+                f"have been cut off, or a text with {_DELIMITERS[delimiter]} in it lacks its quotes"
+            )
+        yield where, dict(zip(header, map(_cell, cells), strict=False))
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """Return whether the first record of a table names its columns.
+
+    Two columns, or one, are questions and answers where no cell has a usual name, and not every cell is a single word.
+    """
+    usual = any(cell.lower() in (*QUESTION_FIELDS, *ANSWER_FIELDS, "id") for cell in cells)
+    return usual or len(cells) > 2 or all(cell.isidentifier() for cell in cells)
+
+
+def _records(reader: Any, path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the records of a table that are not empty. A record may span several lines, and is named by its first."""
+    while True:
+        where = f"{path}, line {reader.line_num + 1}"
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            ended = str(error) == "unexpected end of data"
+            why = "a quote is opened and never closed, or the file was cut off" if ended else error
+            raise ConfigurationError(f"{where} begins what cannot be read as a table: {why}") from None
+        if cells:
+            yield where, cells
+
+
+def _cell(text: str) -> str | list[str]:
+    """Parse a cell. Only a list of strings is taken for a list: ``[1, 2]`` is as likely an interval."""
+    if not text.startswith('["'):
+        return text
+    try:
+        listed = parse_json(text)
+    except ValueError:
+        return text
+    return listed if all(isinstance(one, str) for one in listed) else text
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    try:
+        arrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        raise missing_extra("data", "pyarrow") from None
+    at = 0
+    try:
+        with open_file(path) as opened, parquet.ParquetFile(opened) as file:
+            for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
+                for row in batch.to_pylist():
+                    at += 1
+                    yield f"{path}, row {at}", row
+    except (OSError, arrow.ArrowException) as error:
+        raise _unreadable(path, error) or ConfigurationError(
+            f"cannot read {path} as Parquet after row {at}: {error}"
+        ) from error
+
+
+def _hub_rows(source: str) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of a data set; its split may be left out where there is one only, and may be a slice."""
+    named = _HUB.fullmatch(source)
+    if named is None:
+        raise ConfigurationError(
+            f"a data set of the hub is named hf:OWNER/NAME/SPLIT, or hf:OWNER/NAME:CONFIG/SPLIT; got {source!r}"
+        )
+    try:
+        datasets: Any = importlib.import_module("datasets")
+    except ModuleNotFoundError:
+        raise missing_extra("data", "datasets") from None
+    try:
+        loaded = datasets.load_dataset(named["repository"], named["config"], split=named["split"])
+    except Exception as error:  # of datasets, of the hub's client, of its HTTP client, of Arrow
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigurationError(f"cannot read {source} from the hub: {reason:.500}") from error
+    if isinstance(loaded, dict):
+        if len(loaded) > 1:
+            raise ConfigurationError(
+                f"{source} has the splits {', '.join(loaded)}; name one: {source}/{next(iter(loaded))}"
+            )
+        [loaded] = loaded.values()
+    yield from ((f"{source}, row {at}", row) for at, row in enumerate(loaded, 1))
