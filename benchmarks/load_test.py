@@ -23,12 +23,12 @@ from pathlib import Path
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
+from langchain_reasc_backend.bridge import Start
 from langchain_reasc_openai.drawing.draw import AsyncSampleStream, Draw
 from langchain_reasc_openai.drawing.drawn import Drawn
 from langchain_reasc_openai.routing.replicas import ReplicaPool, ReplicaStatus
 from pydantic import SecretStr
 
-from langchain_reasc.models.bridge import Start
 from tests.servers.chat_wire import PROMPT_TOKENS
 
 __all__ = ["Report", "run"]

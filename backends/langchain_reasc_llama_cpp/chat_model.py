@@ -9,9 +9,9 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_reasc_backend.bridge import AsyncStream, Start, Stream
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.bridge import AsyncStream, Start, Stream
 from langchain_reasc_llama_cpp.engine.pacing import apaced, paced
 from langchain_reasc_llama_cpp.engine.request import Completion
 from langchain_reasc_llama_cpp.engine.streams import AsyncSampleStream, SampleStream, Submit, at_once, generating

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
+from langchain_reasc_backend.closing import Closing
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from langchain_reasc.complaints import Checked, check_names
 from langchain_reasc.exceptions import ModelFileError
-from langchain_reasc.models.closing import Closing
 from langchain_reasc_llama_cpp.engine.engine import Engine, EngineSettings
 from langchain_reasc_llama_cpp.native import hub
 from langchain_reasc_llama_cpp.native.embedded_model import embedded_model_path

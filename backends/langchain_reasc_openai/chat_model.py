@@ -8,9 +8,9 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_reasc_backend.bridge import Start
 from pydantic import SecretStr
 
-from langchain_reasc.models.bridge import Start
 from langchain_reasc.models.integrations import Integration, register_integration
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.drawing.draw import AsyncSampleStream, Draw, SampleStream

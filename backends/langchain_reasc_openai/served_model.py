@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models.base import LangSmithParams
+from langchain_reasc_backend.closing import Closing
 from pydantic import Field, PrivateAttr, ValidationError
 
 from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.closing import Closing
-from langchain_reasc.models.daemons import DaemonExecutor
+from langchain_reasc.threads import DaemonExecutor
 from langchain_reasc_openai.client import WHOLE
 from langchain_reasc_openai.connecting import Connection, ServerFields, connection_fields, told_preset
 from langchain_reasc_openai.langchain_openai_internals import CLIENT_FIELDS, default_parameters

@@ -27,7 +27,7 @@ from langchain_reasc.runnable.loop import asolve, solve
 from langchain_reasc.runnable.options import DecisionOptions, Options
 from langchain_reasc.runnable.question import Question as Asked
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling.runs import AsyncRun, Run
+from langchain_reasc.sampling import AsyncRun, Run
 
 __all__ = ["DecisionResponse", "ReASCDecisionModel"]
 

@@ -12,12 +12,10 @@ from langchain_reasc.calibrating.labelled import FirstResponses, Labelled, Label
 from langchain_reasc.calibrating.recorded import Recorded
 from langchain_reasc.calibration import Calibration, FixedPrompt
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.models.cutoff import Cutoff
-from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.prepared import ModelOrName
-from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.batch import Progress, shown
-from langchain_reasc.sampling import Sample
+from langchain_reasc.sampling import Cutoff, Sample
+from langchain_reasc.threads import DaemonExecutor, as_they_end
 
 __all__ = ["LabelledInput", "acalibrate", "calibrate"]
 

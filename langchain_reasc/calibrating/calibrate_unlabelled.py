@@ -12,11 +12,10 @@ from langchain_reasc.calibrating.unlabelled import Drawn, Questions, Unlabelled
 from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, FixedPrompt
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
-from langchain_reasc.models.cutoff import Cutoff
-from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.prepared import ModelOrName
-from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.batch import Progress, shown
+from langchain_reasc.sampling import Cutoff
+from langchain_reasc.threads import DaemonExecutor, as_they_end
 
 __all__ = ["acalibrate_unlabelled", "calibrate_unlabelled"]
 

@@ -9,11 +9,9 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import Extractor, Schemas, ToolVotes, vote_of
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.models.cutoff import Cutoff
-from langchain_reasc.models.daemons import DaemonExecutor
-from langchain_reasc.models.waiting import as_they_end
 from langchain_reasc.runnable.votes import Meanings
-from langchain_reasc.sampling.time_limit import QuestionClock
+from langchain_reasc.sampling import Cutoff, QuestionClock
+from langchain_reasc.threads import DaemonExecutor, as_they_end
 
 __all__ = ["Graded", "graded"]
 

@@ -30,11 +30,10 @@ from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, Co
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Response
 from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import ModelOrName, PreparedModel, to_messages
 from langchain_reasc.models.usage import output_tokens
-from langchain_reasc.sampling import Sample, Wave, adrawn, drawn
+from langchain_reasc.sampling import Cutoff, Sample, Wave, adrawn, drawn
 
 __all__ = ["FirstResponses", "Labelled", "LabelledInput", "LabelledQuestions"]
 

@@ -26,7 +26,6 @@ from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
-from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import ModelOrName, to_messages
 from langchain_reasc.runnable.loop import asolve, solve
 from langchain_reasc.runnable.observing import Finished, observed
@@ -34,6 +33,7 @@ from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.setup import Setup
+from langchain_reasc.sampling import Cutoff
 
 __all__ = ["Drawn", "QuestionInput", "Questions", "Unlabelled"]
 

@@ -3,12 +3,11 @@
 Safe means that each response is a fresh one, comes alone, and has the log-probabilities that the decision reads.
 """
 
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
@@ -23,10 +22,8 @@ from langchain_reasc.calibration import Fingerprint, FixedPrompt, confidence_par
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.contract import ParallelSampler
-from langchain_reasc.models.cuttable import cuttable
 from langchain_reasc.models.integrations import is_known
-from langchain_reasc.models.own_copy import own_copy
-from langchain_reasc.models.refusal import AskedLogprobs, logprobs_memory
+from langchain_reasc.models.refusal import ASKED_LOGPROBS, AskedLogprobs, logprobs_memory
 from langchain_reasc.models.stated import ask_for_confidence, instruction
 from langchain_reasc.models.wrappers import (
     PASSED_ON,
@@ -213,31 +210,6 @@ class PreparedModel:
         """The model, if it samples in parallel itself; one with fallbacks only looks like its first model."""
         return self.model if isinstance(self.model, BaseChatModel) and isinstance(self.model, ParallelSampler) else None
 
-    def stream(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Generator[BaseMessage]:
-        """Stream one sample, from a copy of the model that no other sample uses (if that matters)."""
-        with own_copy(self.model) as own:
-            yield from own.stream(messages, config, **kwargs)
-
-    async def astream(
-        self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any
-    ) -> AsyncGenerator[BaseMessage]:
-        """Stream one sample asynchronously."""
-        with own_copy(self.model) as own:
-            stream = cast("AsyncGenerator[BaseMessage]", own.astream(messages, config, **kwargs))
-            async with aclosing(stream):
-                async for chunk in stream:
-                    yield chunk
-
-    def invoke(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Any:
-        """Return one sample as a whole, from such a copy."""
-        with own_copy(self.model) as own:
-            return own.invoke(messages, config, **kwargs)
-
-    async def ainvoke(self, messages: list[BaseMessage], config: RunnableConfig, **kwargs: Any) -> Any:
-        """Return one sample as a whole asynchronously."""
-        with own_copy(self.model) as own:
-            return await own.ainvoke(messages, config, **kwargs)
-
     def asked(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what it is really given for a prompt, to which the request to state a confidence may be added."""
         return ask_for_confidence(messages, tools=self._has_tools) if self.ask_confidence else list(messages)
@@ -409,7 +381,9 @@ def _sampleable_chat_model(leaf: Leaf, purpose: _Purpose, *, whole: bool) -> tup
             (fields if _takes(model, name, value) else added)[name] = value
         asked = _asked_logprobs(leaf, required=purpose.required)
     copy = model.model_copy(update=fields)
-    return copy if isinstance(copy, ParallelSampler) and not purpose.live else cuttable(copy, asked), added
+    if purpose.live or not isinstance(copy, ParallelSampler):
+        object.__setattr__(copy, ASKED_LOGPROBS, asked)
+    return copy, added
 
 
 def _safe_fields(leaf: Leaf, *, whole: bool) -> dict[str, Any]:

@@ -17,9 +17,11 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 
-__all__ = ["AskedLogprobs", "LogprobsMemory", "logprobs_memory", "reason_of_refusal"]
+__all__ = ["ASKED_LOGPROBS", "AskedLogprobs", "LogprobsMemory", "logprobs_memory", "reason_of_refusal"]
 
 T = TypeVar("T")
+ASKED_LOGPROBS: Final = "_asked_logprobs"
+"""The attribute of a copy that is prepared to be sampled, with how it asks for logprobs; None if it does not ask."""
 logger = logging.getLogger(__name__)
 
 _REFUSING: Final = (400, 403, 404, 405, 422, 500, 501)  # and no status at all, as of errors with status 200

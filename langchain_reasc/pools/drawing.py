@@ -19,12 +19,12 @@ from langchain_reasc.calibration import FixedPrompt
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ContextOverflowError, LogprobsUnavailable, SamplingError
 from langchain_reasc.models.contract import FAILED_ATTEMPTS, RECEIVED_TOKENS, TOKEN_SIGNALS_INFO
-from langchain_reasc.models.daemons import DaemonExecutor
 from langchain_reasc.models.logprobs import SignalReading, read_signals, token_lengths
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import is_estimated, output_tokens, reported_usage
 from langchain_reasc.pools.store import Message, PoolResponse
 from langchain_reasc.sampling import Sample, draw
+from langchain_reasc.threads import DaemonExecutor
 
 __all__ = [
     "DrawnQuestion",

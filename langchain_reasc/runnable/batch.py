@@ -26,15 +26,13 @@ from langchain_reasc.exceptions import (
 )
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 from langchain_reasc.runnable.concurrency import Concurrency, Each
 from langchain_reasc.runnable.loop import answer, begin, draw, draw_first, finish
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.total_budget import TotalBudget
-from langchain_reasc.sampling import Sample
-from langchain_reasc.sampling.slots import checked_limit
+from langchain_reasc.sampling import Cutoff, Sample, checked_limit
 
 __all__ = ["Batch", "Outcome", "Progress", "shown"]
 

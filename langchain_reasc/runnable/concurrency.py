@@ -15,13 +15,20 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.cutoff import Cutoff
-from langchain_reasc.models.daemons import DaemonExecutor
-from langchain_reasc.models.event_loop import aimport_deferred
-from langchain_reasc.models.waiting import as_they_end
-from langchain_reasc.sampling import Sample, Wave, adrawn, apassed_on, drawn, passed_on
-from langchain_reasc.sampling.runs import AsyncRun, Run
-from langchain_reasc.sampling.slots import AsyncSlots, Slots
+from langchain_reasc.sampling import (
+    AsyncRun,
+    AsyncSlots,
+    Cutoff,
+    Run,
+    Sample,
+    Slots,
+    Wave,
+    adrawn,
+    apassed_on,
+    drawn,
+    passed_on,
+)
+from langchain_reasc.threads import DaemonExecutor, aimport_deferred, as_they_end
 
 __all__ = ["Concurrency", "EventLoop", "Threads", "blocking", "blocking_items", "refuse_async"]
 

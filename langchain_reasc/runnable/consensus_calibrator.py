@@ -29,9 +29,8 @@ from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
-from langchain_reasc.models.daemons import start_daemon
-from langchain_reasc.models.event_loop import in_event_loop
 from langchain_reasc.runnable.observing import Finished, observed
+from langchain_reasc.threads import in_event_loop, start_daemon
 
 __all__ = ["ConsensusCalibrator"]
 

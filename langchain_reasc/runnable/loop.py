@@ -24,8 +24,7 @@ from langchain_reasc.runnable.concurrency import (
 )
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling import Sample, Wave
-from langchain_reasc.sampling.slots import Places
+from langchain_reasc.sampling import Places, Sample, Wave
 
 __all__ = ["answer", "asolve", "astream", "draw", "draw_first", "finish", "solve", "stream"]
 

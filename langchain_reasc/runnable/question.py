@@ -20,7 +20,6 @@ from langchain_reasc.exceptions import (
 )
 from langchain_reasc.method.decision import support
 from langchain_reasc.method.stopping import Cap, Decision, Response, decide
-from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.account import accounted
@@ -39,8 +38,7 @@ from langchain_reasc.runnable.setup import Setup, probability_curves
 from langchain_reasc.runnable.summary import shortened
 from langchain_reasc.runnable.total_budget import Sampled
 from langchain_reasc.runnable.votes import Meanings, Votes
-from langchain_reasc.sampling import Sample
-from langchain_reasc.sampling.time_limit import QuestionClock
+from langchain_reasc.sampling import Cutoff, QuestionClock, Sample
 
 __all__ = ["DeservesVote", "Question", "ResponseListener", "SpendingListener"]
 

@@ -15,7 +15,7 @@ from langchain_reasc.runnable.loop import asolve, solve
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import Question, ResponseListener
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling.runs import AsyncRun, Run
+from langchain_reasc.sampling import AsyncRun, Run
 
 __all__ = ["ReASCRunnable"]
 

@@ -24,9 +24,9 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, Decision, StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc.models.event_loop import import_deferred, in_event_loop
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+from langchain_reasc.threads import import_deferred, in_event_loop
 
 if TYPE_CHECKING:
     from langchain_reasc.runnable.options import Options

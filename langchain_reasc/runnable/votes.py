@@ -39,12 +39,11 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.hopeless import Hopeless
 from langchain_reasc.method.stopping import Decision, Response, StoppingRule
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
-from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.summary import HOPELESS
-from langchain_reasc.sampling.time_limit import QuestionClock, within
+from langchain_reasc.sampling import Cutoff, QuestionClock, within
 
 __all__ = ["Meanings", "Votes"]
 

@@ -1,103 +1,218 @@
-"""One traced run per sample, for models that draw several samples in one call.
+"""Traced runs: one for each sample of a model that draws several in one call, steps of a quiet model, runs with steps.
 
-A run says what ``BaseChatModel.invoke`` would say of a call of its own, down to the metadata that LangSmith reads.
+A sample's run says what ``BaseChatModel.invoke`` would say of a call of its own, down to the metadata that LangSmith
+reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from langchain_core.callbacks import (
-    AsyncCallbackManager,
-    AsyncCallbackManagerForLLMRun,
-    CallbackManager,
-    CallbackManagerForLLMRun,
-)
+from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models._utils import _filter_invocation_params_for_tracing
 from langchain_core.language_models.chat_models import _format_for_tracing, _format_ls_structured_output
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables.config import (
+    get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
+    patch_config,
+    set_config_context,
+)
+from langchain_core.runnables.utils import coro_with_context
+from langchain_core.tracers import context as tracing
 from langchain_core.utils.utils import LC_ID_PREFIX
 
-from langchain_reasc.models.contract import FailedSample, sample_id
-from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, FailedSample, sample_id
+from langchain_reasc.sampling.wave import Sample, Wave
+from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 
-__all__ = ["AsyncSampleRuns", "SampleRuns"]
+__all__ = ["AsyncRun", "Run", "SampleRuns", "steps", "untraced"]
 
-Manager = TypeVar("Manager", CallbackManager, AsyncCallbackManager)
+T = TypeVar("T")
+
+
+class AsyncRun:
+    """A run from its start to its end, with any number of steps between; it begins with the first.
+
+    ``Runnable._acall_with_config`` does the same for a run of one step; in a batch that calibrates on all first
+    responses, each input has two, and waits for the others between them.
+    """
+
+    def __init__(self, name: str, value: Any, config: RunnableConfig | None, *, blocking: bool = False) -> None:
+        self._name, self._value, self._config = name, value, ensure_config(config)
+        self._manager: Any = None
+        self._blocking, self._open = blocking, True
+
+    async def begin(self) -> None:
+        """Start the run, if that has not been done."""
+        if self._manager is None:
+            manager_for: Any = (
+                get_callback_manager_for_config if self._blocking else get_async_callback_manager_for_config
+            )
+            self._manager = await result_of(
+                manager_for(self._config).on_chain_start(
+                    None,
+                    self._value,
+                    run_type="chain",
+                    name=self._config.get("run_name") or self._name,
+                    run_id=self._config.pop("run_id", None),
+                )
+            )
+
+    async def step(self, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
+        """Do something below the run; an error ends it."""
+        await self.begin()
+        below = patch_config(self._config, callbacks=self._manager.get_child())
+        try:
+            with set_config_context(below) as context:
+                if self._blocking:
+                    return context.run(lambda: blocking(what(below)))
+                return await coro_with_context(what(below), context)
+        except BaseException as error:
+            await self.fail(error)
+            raise
+
+    async def last(self, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
+        """Do the step that ends the run with its result."""
+        output = await self.step(what)
+        await self.end(output)
+        return output
+
+    async def end(self, output: Any) -> None:
+        """End the run with its result."""
+        self._open = False
+        await result_of(self._manager.on_chain_end(output))
+
+    async def fail(self, error: BaseException) -> None:
+        """End the run with an error, if it has begun and not ended."""
+        if self._open and self._manager is not None:
+            self._open = False
+            await result_of(self._manager.on_chain_error(error))
+
+
+class Run:
+    """The synchronous :class:`AsyncRun`; it begins at once."""
+
+    def __init__(self, name: str, value: Any, config: RunnableConfig | None) -> None:
+        self._run = AsyncRun(name, value, config, blocking=True)
+        blocking(self._run.begin())
+
+    def step(self, what: Callable[[RunnableConfig], T]) -> T:
+        """Do something below the run; an error ends it."""
+
+        async def call(config: RunnableConfig) -> T:
+            return what(config)
+
+        return blocking(self._run.step(call))
+
+    def last(self, what: Callable[[RunnableConfig], T]) -> T:
+        """Do the step that ends the run with its result."""
+        output = self.step(what)
+        blocking(self._run.end(output))
+        return output
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with an error, if it has not ended."""
+        blocking(self._run.fail(error))
 
 
 class SampleRuns:
-    """Starts a chat-model run per sample and ends each on its own, as separate calls would have."""
+    """A chat model's run for each sample of a wave, ended one by one, as separate calls would have."""
 
-    def __init__(
-        self, source: PreparedModel, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig
-    ):
-        self._runs: dict[int, CallbackManagerForLLMRun] = {}
-        for index in indices:
-            if described := _described(CallbackManager, source, messages, index, config):
-                manager, told = described
-                [self._runs[index]] = manager.on_chat_model_start(**told)
+    def __init__(self, wave: Wave, workers: Workers | AsyncWorkers) -> None:
+        self._wave, self._is_async = wave, workers.is_async
+        self._runs: dict[int, Any] = {}
 
-    def end(self, index: int, outcome: AIMessage | FailedSample) -> None:
-        """Report a sample, cancelled ones too: their tokens are paid for. Its message is named after its run."""
-        run = self._runs.pop(index, None)
-        if run and isinstance(outcome, FailedSample):
-            run.on_llm_error(outcome.error, response=_result(outcome.message, run))
-        elif run and isinstance(outcome, AIMessage):
-            run.on_llm_end(_result(outcome, run))
-
-    def fail(self, error: BaseException) -> None:
-        """Report an error to every run that is still open."""
-        while self._runs:
-            self._runs.popitem()[1].on_llm_error(error, response=LLMResult(generations=[]))
-
-
-class AsyncSampleRuns:
-    """:class:`SampleRuns` for async callbacks."""
-
-    def __init__(self) -> None:
-        self._runs: dict[int, AsyncCallbackManagerForLLMRun] = {}
-
-    @classmethod
-    async def start(
-        cls, source: PreparedModel, messages: list[BaseMessage], indices: Sequence[int], config: RunnableConfig
-    ) -> "AsyncSampleRuns":
-        """Start a run per sample."""
-        runs = cls()
-        for index in indices:
-            if described := _described(AsyncCallbackManager, source, messages, index, config):
-                manager, told = described
-                [runs._runs[index]] = await manager.on_chat_model_start(**told)
-        return runs
+    async def start(self) -> None:
+        """Start a run per sample, where anybody listens."""
+        kind = AsyncCallbackManager if self._is_async else CallbackManager
+        for index in () if self._wave.model.quiet else self._wave.indices:
+            if described := _described(kind, self._wave, index):
+                manager, arguments = described
+                [self._runs[index]] = await result_of(manager.on_chat_model_start(**arguments))
 
     async def end(self, index: int, outcome: AIMessage | FailedSample) -> None:
-        """Report a sample, cancelled ones too. Its message is named after its run."""
-        run = self._runs.pop(index, None)
-        if run and isinstance(outcome, FailedSample):
-            await run.on_llm_error(outcome.error, response=_result(outcome.message, run))
-        elif run and isinstance(outcome, AIMessage):
-            await run.on_llm_end(_result(outcome, run))
+        """End the run of a sample, cancelled ones too: their tokens are paid for. Name the message after its run."""
+        if (run := self._runs.pop(index, None)) is None:
+            return
+        if isinstance(outcome, FailedSample):
+            await result_of(run.on_llm_error(outcome.error, response=_result(outcome.message, run)))
+        else:
+            await result_of(run.on_llm_end(_result(outcome, run)))
 
     async def fail(self, error: BaseException) -> None:
-        """Report an error to every run that is still open."""
+        """End every run that is still open with an error."""
         while self._runs:
-            await self._runs.popitem()[1].on_llm_error(error, response=LLMResult(generations=[]))
+            await result_of(self._runs.popitem()[1].on_llm_error(error, response=LLMResult(generations=[])))
 
 
-def _described(
-    kind: type[Manager], source: PreparedModel, messages: list[BaseMessage], index: int, config: RunnableConfig
-) -> tuple[Manager, dict[str, Any]] | None:
-    """A manager of callbacks for one sample, and what it is to tell them; None where nobody listens."""
-    if source.quiet:
-        return None
-    model, call = source.model, ensure_config(source.call_config(config, index))
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Within the block, suppress handlers that listen to every call of a context: tracers, counters of usage."""
+    from langsmith.run_helpers import tracing_context  # slow to import, as langchain-core says too
+
+    listening: list[ContextVar[Any]] = [
+        tracing.tracing_v2_callback_var,
+        *(hook[0] for hook in tracing._configure_hooks),
+    ]
+    before = [(variable, variable.set(None)) for variable in listening]
+    try:
+        with tracing_context(enabled=False):
+            yield
+    finally:
+        for variable, token in before:
+            variable.reset(token)
+
+
+async def steps(wave: Wave, samples: AsyncGenerator[T], workers: Workers | AsyncWorkers) -> AsyncGenerator[T]:
+    """Yield the samples of a wave of a quiet model as they end, each traced as a step of the model call around them.
+
+    A chat model's run tells what the call cost. Were each sample a model's run too, handlers that count tokens would
+    count them twice. So the calls of the model inside are not traced, and each sample is a run of type "chain" below
+    ``wave.config``, whose output is the sample's message.
+    """
+    asked, name = {"messages": wave.messages}, f"{wave.model.model.get_name()} sample"
+    runs = {
+        index: AsyncRun(name, asked, _step_config(wave, index), blocking=not workers.is_async) for index in wave.indices
+    }
+    cancelled = {FINISH_REASON: CANCELLED}  # the output of one cut off before its first token, which cost nothing
+    try:
+        for run in runs.values():
+            await run.begin()
+        async with aclosing(samples):
+            async for sample in samples:
+                if isinstance(sample, Sample):
+                    run = runs.pop(sample.index)
+                    if sample.error:
+                        await run.fail(sample.error)
+                    else:
+                        await run.end(sample.message or cancelled)
+                yield sample
+        while runs:
+            await runs.popitem()[1].end(cancelled)
+    except BaseException as error:
+        while runs:
+            await runs.popitem()[1].fail(error)
+        raise
+
+
+def _step_config(wave: Wave, index: int) -> RunnableConfig:
+    config = wave.model.call_config(wave.config, index)
+    return {**config, "callbacks": wave.config.get("callbacks"), "tags": config.get("tags") or []}
+
+
+def _described(kind: Any, wave: Wave, index: int) -> tuple[Any, dict[str, Any]] | None:
+    """Return a callback manager for one sample, and the arguments that start its run; None where nobody listens."""
+    model, call = wave.model.model, ensure_config(wave.model.call_config(wave.config, index))
     assert isinstance(model, BaseChatModel)
     callbacks = call.get("callbacks"), model.callbacks, model.verbose
     if not kind.configure(*callbacks).handlers:
         return None
-    arguments = source.call_kwargs(index)
+    arguments = wave.model.call_kwargs(index)
     stop = arguments.pop("stop", None)
     structured = arguments.pop("ls_structured_output_format", None) or arguments.pop("structured_output_format", None)
     params = model._get_invocation_params(stop=stop, **arguments)
@@ -112,7 +227,7 @@ def _described(
     )
     return manager, {
         "serialized": model._serialized,
-        "messages": [_format_for_tracing(messages)],
+        "messages": [_format_for_tracing(wave.messages)],
         "invocation_params": params,
         "options": {"stop": stop, **_format_ls_structured_output(structured)},
         "name": call.get("run_name"),
@@ -120,7 +235,7 @@ def _described(
     }
 
 
-def _result(message: AIMessage | None, run: CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun) -> LLMResult:
+def _result(message: AIMessage | None, run: Any) -> LLMResult:
     if message is None:
         return LLMResult(generations=[])
     if message.id is None or message.id.startswith(LC_ID_PREFIX):  # else the provider has named it

@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.models.cutoff import Cutoff
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.sampling.time_limit import TimeLimit
+from langchain_reasc.sampling.limits import Cutoff, TimeLimit
 
-__all__ = ["Wave"]
+__all__ = ["Sample", "Wave"]
 
 
 @dataclass(frozen=True)
 class Wave:
-    """What is drawn by :func:`~langchain_reasc.sampling.drawn`, and how it is stopped.
+    """What :func:`~langchain_reasc.sampling.drawn` draws, and how it is stopped.
 
     Attributes:
         model: what is sampled.
@@ -24,7 +24,7 @@ class Wave:
         config: the config of the run above the samples' own.
         limit: how long they may take.
         cutoff: how they are stopped, or given up.
-        ended: told the index of each that has ended, in any thread, whether or not somebody reads it.
+        ended: called with the index of each that has ended, in any thread, whether or not somebody reads it.
     """
 
     model: PreparedModel
@@ -34,3 +34,22 @@ class Wave:
     limit: TimeLimit | None = None
     cutoff: Cutoff = field(default_factory=Cutoff)
     ended: Callable[[int], object] = lambda index: None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One drawn sample.
+
+    Attributes:
+        index: its place in launch order, from 0.
+        message: what the model said; partial when cancelled, None when it failed before the first token.
+        status: ``complete``, ``cancelled`` (cut off once the decision had fallen) or ``failed``.
+        error: what a failed sample raised.
+        seconds: from the launch of its wave to its end, where that was timed.
+    """
+
+    index: int
+    message: AIMessage | None
+    status: Literal["complete", "cancelled", "failed"] = "complete"
+    error: Exception | None = None
+    seconds: float | None = None

@@ -6,14 +6,14 @@ import time
 from typing import Any
 
 import pytest
+from langchain_reasc_backend.bridge import AsyncStream
 from runnable.conftest import await_no_sampling_threads
 from runnable.fakes import Reply, Scripted
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import SampleTimeout
-from langchain_reasc.models.bridge import AsyncStream
-from langchain_reasc.sampling.time_limit import QuestionClock
+from langchain_reasc.sampling import QuestionClock
 from sampling.test_parallel import Parallel, parallel
 
 SOON = 0.5  # seconds; on a busy machine too, what does not hang must end by then

@@ -3,8 +3,7 @@
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from runnable.fakes import PROMPT_TOKENS, TIMEOUT, Reply, saying
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
-from langchain_reasc.models.cutoff import Cutoff, read
 from langchain_reasc.models.prepared import PreparedModel, to_messages
-from langchain_reasc.sampling import Wave, draw
+from langchain_reasc.sampling import Cutoff, Wave, draw
 
 MESSAGES = to_messages("q")
 DOWN = Reply("", error=ConnectionError("down"))
@@ -183,40 +181,31 @@ def test_drawing_nothing_is_a_configuration_error(wrong: Any) -> None:
         draw(saying("1"), "q", **wrong)
 
 
-def test_a_stream_that_hears_of_the_stop_first_is_cut_off_all_the_same() -> None:
-    """The thread that reads the model may see the stop before the one that waits for it is woken."""
+class Late(Cutoff):
+    """Tells its listeners some time after it is set, so that whoever looks may see it before."""
 
-    class Late(Cutoff):
-        def _tell(self, **told: Any) -> None:
-            self._stopped = True
-            time.sleep(0.2)
-            for listener in list(self._listeners.values()):
-                listener()
+    def heard_by(self, listener: Callable[[], object]) -> Any:
+        return super().heard_by(lambda: (time.sleep(0.2), listener()))
 
-    cutoff = Late()
 
-    def items() -> Iterator[int]:
-        for item in count(1):
-            if item == 3:
-                threading.Thread(target=cutoff.stop, daemon=True).start()
-            time.sleep(0.005)
-            yield item
+def test_a_stream_that_sees_the_stop_before_it_is_told_is_cut_off_all_the_same(runner: Any) -> None:
+    def slowly(at: int, token: str) -> None:
+        time.sleep(0.005)
+        if at == 3:
+            threading.Thread(target=cutoff.stop, daemon=True).start()
 
-    *came, ending = read(items(), cutoff, lambda before: -len(before))
-    assert came == list(range(1, len(came) + 1))
-    assert ending == -len(came)
+    cutoff, model = Late(), saying(Reply("a", endless=True, told=slowly))
+    [sample] = runner.wave(Wave(PreparedModel.of(model), MESSAGES, [0], {}, cutoff=cutoff))
+    assert sample.status == "cancelled"
+    assert len(sample.message.text.split()) == model.log.tokens["q", 0]
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_nothing_is_asked_of_a_model_once_it_is_given_up(whole: bool) -> None:
-    asked: list[int] = []
-    cutoff = Cutoff()
-    cutoff.give_up()
-    assert list(read((asked.append(1) or 1 for _ in range(3)), cutoff, len, whole=whole)) == [0]
-    assert asked == []
-
-
-def test_a_whole_response_is_waited_for_when_streams_are_cut_off() -> None:
-    cutoff = Cutoff()
-    cutoff.stop()
-    assert list(read(iter([7]), cutoff, len, whole=True)) == [7]
+@pytest.mark.parametrize(("cut", "status"), [("stop", "complete"), ("give_up", "cancelled")])
+def test_what_is_cut_off_before_it_begins_is_never_asked_for(runner: Any, cut: str, status: str, whole: bool) -> None:
+    """But for a whole response, which is waited for until it is given up."""
+    model, cutoff = saying("1").model_copy(update={"disable_streaming": whole}), Cutoff()
+    getattr(cutoff, cut)()
+    [sample] = runner.wave(Wave(PreparedModel.of(model), MESSAGES, [0], {}, cutoff=cutoff))
+    assert sample.status == (status if whole else "cancelled")
+    assert bool(model.log.calls) == (sample.status == "complete")

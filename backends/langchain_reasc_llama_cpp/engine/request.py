@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from langchain_reasc_backend.bridge import End
 
-from langchain_reasc.models.bridge import End
 from langchain_reasc_llama_cpp.grammar.grammar import Grammar
 from langchain_reasc_llama_cpp.sampling.sampler import SamplingParameters
 

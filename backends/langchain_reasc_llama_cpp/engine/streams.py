@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage
+from langchain_reasc_backend.bridge import AsyncStream, Start, Stream
 
-from langchain_reasc.models.bridge import AsyncStream, Start, Stream
 from langchain_reasc_llama_cpp.engine.engine import Engine
 from langchain_reasc_llama_cpp.engine.request import Event, GenerationRequest
 

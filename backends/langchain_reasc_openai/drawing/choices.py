@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_reasc.models.bound import ResponseBound, token_limit
+from langchain_reasc.models.chunks import ResponseBound, token_limit
 from langchain_reasc.models.refusal import LogprobsMemory
 from langchain_reasc_openai.client import ServerClient, keyless, without_logprobs
 from langchain_reasc_openai.langchain_openai_internals import chunk_of, is_of_langchain_openai, send_streamed

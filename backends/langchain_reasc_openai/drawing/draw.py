@@ -20,9 +20,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_reasc_backend.bridge import AsyncStream, Sender, Stream
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.bridge import AsyncStream, Sender, Stream
 from langchain_reasc.models.contract import FailedSample
 from langchain_reasc_openai.drawing.choices import reads_choices
 from langchain_reasc_openai.drawing.drawn import Drawn

@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk
 
+from langchain_reasc.models.chunks import message_of, salvaged
 from langchain_reasc.models.contract import (
     CANCELLED,
     FAILED_ATTEMPTS,
@@ -15,7 +16,6 @@ from langchain_reasc.models.contract import (
     FailedSample,
     sample_id,
 )
-from langchain_reasc.models.merging import message_of, salvaged
 from langchain_reasc_openai.routing.reading import messages_in, received_tokens
 
 __all__ = ["Drawn"]

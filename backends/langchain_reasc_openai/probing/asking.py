@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
+from langchain_reasc_backend.closing import Closing
 from pydantic import SecretStr
 
 from langchain_reasc.exceptions import ServerBusy, ServerError, ServerRefused, ServerUnreachable
-from langchain_reasc.models.closing import Closing
 from langchain_reasc.untrusted import parse_json
 
 __all__ = ["Answer", "Server"]

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from langchain_reasc_backend.bridge import End, Sender, Start
+
 from langchain_reasc.exceptions import ModelClosedError
-from langchain_reasc.models.bridge import End, Sender, Start
 
 __all__ = ["LoopThread", "Produce"]
 

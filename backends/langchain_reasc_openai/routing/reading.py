@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.models.bound import ResponseBound, abounded, token_limit
+from langchain_reasc.models.chunks import ResponseBound, bounded, token_limit
 from langchain_reasc.models.contract import FINISH_REASON
 from langchain_reasc_openai.langchain_openai_internals import stream
 from langchain_reasc_openai.routing.attempts import Attempt
@@ -54,7 +54,7 @@ async def read(
 
     client = attempt.replica.client
     bound = ResponseBound(token_limit(client, kwargs))
-    await listen(attempt, abounded(stream(client, messages, kwargs), bound, at_limit), note)
+    await listen(attempt, bounded(stream(client, messages, kwargs), bound, at_limit), note)
     if not whole:
         raise cut_off(attempt, begun=begun)
 

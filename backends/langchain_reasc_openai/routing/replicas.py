@@ -13,10 +13,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_reasc_backend.bridge import AsyncStream, Start, Stream
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.bridge import AsyncStream, Start, Stream
-from langchain_reasc.models.waiting import as_they_end
+from langchain_reasc.threads import as_they_end
 from langchain_reasc_openai.langchain_openai_internals import chunk_timeout, response, with_own_connections
 from langchain_reasc_openai.probing.addresses import without_secrets
 from langchain_reasc_openai.routing.attempts import Attempt, Attempts

@@ -9,9 +9,9 @@ from typing import Final
 from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
-from langchain_reasc.models.in_flight import in_flight
 from langchain_reasc.pools import Pool, PoolStore
 from langchain_reasc_lab.pools.graders import Grader
+from langchain_reasc_lab.pools.in_flight import in_flight
 
 __all__ = ["Grading", "Labels", "check_writable", "grade_pool", "labels_from", "write_verdicts"]
 

@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
+from langchain_reasc_backend.bridge import Start
 from langchain_reasc_openai.drawing.draw import AsyncSampleStream, Draw, SampleStream
 from langchain_reasc_openai.drawing.drawn import Drawn
 from langchain_reasc_openai.routing.replicas import ReplicaPool
@@ -20,7 +21,6 @@ from servers import fake_server
 from servers.exchange import Exchange
 from servers.exchange import refuses as refuses
 
-from langchain_reasc.models.bridge import Start
 from langchain_reasc.models.contract import FailedSample
 
 PROMPT = [HumanMessage("How much is 17 + 25?")]

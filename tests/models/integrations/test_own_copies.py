@@ -17,9 +17,9 @@ from servers.fake_server import serving
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.integrations import Integration, integration_of, register_integration
-from langchain_reasc.models.own_copy import own_copy
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling import Wave
+from langchain_reasc.sampling.cuttable import own_copy
 
 from .providers import PROVIDERS, Provider, each
 

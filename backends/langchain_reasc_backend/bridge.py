@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar
 
-from langchain_reasc.models.closing import Closing
-from langchain_reasc.models.waiting import taken_from
+from langchain_reasc.threads import taken_from
+from langchain_reasc_backend.closing import Closing
 
 __all__ = ["AsyncStream", "End", "Sender", "Start", "Stream"]
 

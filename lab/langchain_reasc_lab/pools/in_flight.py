@@ -4,13 +4,11 @@ import math
 import queue
 import time
 from collections.abc import Callable, Generator, Iterable
-from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from langchain_reasc.models.daemons import start_daemon
-from langchain_reasc.models.waiting import taken_from
+from langchain_reasc.threads import start_daemon, taken_from
 
 __all__ = ["in_flight"]
 
@@ -37,7 +35,7 @@ def in_flight(
     def begin() -> None:
         for at, call in islice(left, concurrency - len(until)):
             until[at] = math.inf if seconds is None else time.monotonic() + seconds
-            start_daemon(partial(copy_context().run, partial(_ended, at, call, ended)), f"reasc-call-{at}")
+            start_daemon(partial(_ended, at, call, ended), f"reasc-call-{at}")
 
     begin()
     while until:

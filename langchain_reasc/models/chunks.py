@@ -1,0 +1,226 @@
+"""The chunks of a streamed response: the message they add up to, and the bound that they may not pass.
+
+LangChain completes the JSON of streamed arguments, so that ``{"folder": "/tm`` becomes a valid call, while ``invoke``
+keeps such a call in ``invalid_tool_calls``. Nothing that was cut in half, or is no JSON, may run or be voted for, so
+the arguments are read here as ``invoke`` reads them.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    InvalidToolCall,
+    ToolCall,
+    message_chunk_to_message,
+)
+from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
+from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call
+from langchain_core.output_parsers.openai_tools import parse_tool_call
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.utils._merge import merge_lists
+
+from langchain_reasc.answers import says_how_it_ended
+from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.models.logprobs import count_tokens
+from langchain_reasc.models.usage import tokens_of_text
+from langchain_reasc.threads import each
+
+__all__ = ["ResponseBound", "bounded", "message_of", "metadata_of", "salvaged", "token_limit"]
+
+_NO_LIMIT: Final = 65_536  # tokens, where none is known
+_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict")
+_TEXTS: Final = ("text", "thinking", "reasoning", "refusal")  # fields of a content block
+LastChunk = Callable[[list[ChatGenerationChunk]], ChatGenerationChunk]
+"""Makes the last chunk of a response from those before it."""
+_log = logging.getLogger(__name__)
+
+
+def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
+    """Return the message that chunks add up to; a call whose arguments are no JSON object is in ``invalid_tool_calls``.
+
+    Args:
+        chunks: at least one.
+
+    Raises:
+        SamplingError: some are no parts of an ``AIMessage``.
+        Exception: they cannot be added up: a server gave one name values of two types, say.
+    """
+    parts = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
+    if len(parts) < len(chunks):
+        odd = next(chunk for chunk in chunks if not isinstance(chunk, AIMessageChunk))
+        raise SamplingError(f"the model streamed a {type(odd).__name__}, which is no part of an AIMessage")
+    # Without their calls, which LangChain would complete, and in quadratic time where they are no JSON.
+    whole = add_ai_message_chunks(*(part.model_copy(update={"tool_call_chunks": []}) for part in parts))
+    message = message_chunk_to_message(whole)
+    assert isinstance(message, AIMessage)
+    pieces = merge_lists([], *(part.tool_call_chunks for part in parts))
+    return _with_calls(message, _joined(pieces)) if pieces else message
+
+
+def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
+    """Return what there is of a response that failed, for its bill; never raise.
+
+    Where chunks do not add up, it is their text alone, with their usage where at least that adds up.
+    """
+    if not chunks:
+        return None
+    try:
+        return message_of(chunks)
+    except Exception:
+        text = "".join(chunk.content for chunk in chunks if isinstance(chunk.content, str))
+    try:
+        usage: UsageMetadata | None = None
+        for chunk in chunks:
+            usage = add_usage(usage, getattr(chunk, "usage_metadata", None))
+        return AIMessage(text, usage_metadata=usage)
+    except Exception:
+        return AIMessage(text)
+
+
+def metadata_of(chunk: ChatGenerationChunk) -> dict[str, Any]:
+    """Return what a chunk says besides its content."""
+    return {**(chunk.generation_info or {}), **chunk.message.response_metadata}
+
+
+def token_limit(model: BaseChatModel, call: Mapping[str, Any]) -> int | None:
+    """Return how many tokens a response may have, by the arguments of the call or by what the model tells LangSmith."""
+    given = [call.get(name) for name in _LIMITS]
+    if not any(given):
+        given = [model._get_ls_params().get("ls_max_tokens")]
+    return next((limit for limit in given if isinstance(limit, int) and limit > 0), None)
+
+
+class ResponseBound:
+    """Tells when a response has gone past its limit of tokens, which some servers do not hold.
+
+    Tokens can be counted exactly only where each comes with its log-probability. Elsewhere each word of a chunk counts
+    as a token, but four characters as no more than one: some servers send single characters. Characters alone are
+    bounded too, at 128 for each token, and so are chunks that say nothing.
+    """
+
+    def __init__(self, max_tokens: int | None) -> None:
+        """Begin to count.
+
+        Args:
+            max_tokens: the limit that the server was given; None where there is none, for 65,536.
+        """
+        self._limit = max_tokens or _NO_LIMIT
+        self._tokens = self._chunks_with_text = self._more_words = self._characters = 0
+        self._ended = False
+        self._seen: list[ChatGenerationChunk] = []
+
+    def take(self, chunk: ChatGenerationChunk) -> None:
+        """Count a chunk."""
+        metadata, text = metadata_of(chunk), _all_text(chunk)
+        self._ended = self._ended or says_how_it_ended(metadata)
+        self._seen.append(chunk)
+        self._tokens += count_tokens(metadata)
+        self._chunks_with_text += bool(text)
+        self._more_words += max(0, len(text.split()) - 1)
+        self._characters += len(text)
+
+    @property
+    def passed(self) -> bool:
+        """Whether no more of the response is to be read."""
+        limit = self._limit
+        return (
+            self._tokens > limit + limit // 8 + 16
+            or min(self._chunks_with_text + self._more_words, tokens_of_text(self._characters)) > 2 * limit + 64
+            or self._characters > 128 * limit + 16_384
+            or len(self._seen) > 4 * limit + 4096
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether the response has ended, or has passed its limit."""
+        return self._ended or self.passed
+
+    def cut(self, last_chunk: LastChunk) -> Iterator[ChatGenerationChunk]:
+        """Yield the last chunk of a response that has passed its limit, unless the response had ended already."""
+        if not self._ended:
+            _log.warning("a response was cut off that went on past its limit of %s tokens", f"{self._limit:,}")
+            yield last_chunk(self._seen)
+
+
+async def bounded(
+    chunks: Iterable[ChatGenerationChunk] | AsyncIterable[ChatGenerationChunk],
+    bound: ResponseBound,
+    last_chunk: LastChunk,
+) -> AsyncGenerator[ChatGenerationChunk]:
+    """Yield the chunks of a stream; where it passes its bound, close it and yield a last chunk that says so."""
+    async with aclosing(each(chunks)) as items:
+        async for chunk in items:
+            yield chunk
+            bound.take(chunk)
+            if bound.passed:
+                for last in bound.cut(last_chunk):
+                    yield last
+                return
+
+
+def _with_calls(message: AIMessage, pieces: Sequence[ToolCallChunk]) -> AIMessage:
+    valid: list[ToolCall] = []
+    invalid: list[InvalidToolCall] = []
+    for piece in pieces:
+        raw = {"function": {"name": piece["name"], "arguments": piece["args"]}, "id": piece["id"]}
+        try:
+            call: Any = parse_tool_call(raw)
+            if not isinstance(call["args"], dict):
+                raise ValueError(f"the arguments of {piece['name']} are no JSON object")
+            valid.append(call)
+        except (ValueError, RecursionError) as error:
+            invalid.append(invalid_tool_call(name=piece["name"], args=piece["args"], id=piece["id"], error=str(error)))
+    update: dict[str, Any] = {"tool_calls": valid, "invalid_tool_calls": invalid}
+    if isinstance(message.content, list):
+        dropped = {call["id"] for call in invalid}
+        update["content"] = [
+            _finished(block, [*valid, *invalid])
+            for block in message.content
+            if not (isinstance(block, dict) and block.get("type") == "tool_use" and block.get("id") in dropped)
+        ]  # Anthropic's and Bedrock's blocks of invalid calls are left out: LangChain shows valid calls in their place
+    return message.model_copy(update=update)
+
+
+def _joined(pieces: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
+    """Return whole calls: a piece without a name goes on with the latest call of its index.
+
+    LangChain adds pieces up by index and id, but some servers give no index, and ``ChatMistralAI`` each piece a new id.
+    """
+    calls: list[ToolCallChunk] = []
+    for piece in pieces:
+        index = piece["index"]
+        places = (at for at in reversed(range(len(calls))) if index in (None, calls[at]["index"]))
+        begun = None if piece["name"] else next(places, None)
+        if begun is None:
+            calls.append(piece)
+        else:
+            calls[begun] = {**calls[begun], "args": (calls[begun]["args"] or "") + (piece["args"] or "")}
+    return calls
+
+
+def _finished(block: Any, calls: Sequence[ToolCall | InvalidToolCall]) -> Any:
+    """Return a content block; a piece of a call, as ``output_version="v1"`` has them, becomes the call."""
+    if not isinstance(block, dict) or block.get("type") != "tool_call_chunk":
+        return block
+    extras = {"extras": block["extras"]} if "extras" in block else {}
+    return next(({**call, **extras} for call in calls if call["id"] == block.get("id")), block)
+
+
+def _all_text(chunk: ChatGenerationChunk) -> str:
+    """Return all that the model wrote in a chunk, be it text, reasoning, or arguments of calls."""
+    message = chunk.message
+    calls = message.tool_call_chunks if isinstance(message, AIMessageChunk) else ()
+    blocks: Any = [message.content] if isinstance(message.content, str) else message.content
+    texts = [block if isinstance(block, str) else _block_text(block) for block in blocks]
+    written = [*texts, *message.additional_kwargs.values(), *(call["args"] for call in calls)]
+    return "".join(text for text in written if isinstance(text, str))
+
+
+def _block_text(block: dict[Any, Any]) -> Any:
+    return next((block[name] for name in _TEXTS if block.get(name)), "")

@@ -1,0 +1,282 @@
+"""Threads and event loops: daemon threads, waits that Ctrl-C ends, and coroutines that run without an event loop."""
+
+import asyncio
+import atexit
+import os
+import queue
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from importlib import import_module
+from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakSet
+
+__all__ = [
+    "AsyncWorkers",
+    "DaemonExecutor",
+    "Workers",
+    "aimport_deferred",
+    "as_they_end",
+    "blocking",
+    "blocking_items",
+    "each",
+    "import_deferred",
+    "in_event_loop",
+    "result_of",
+    "start_daemon",
+    "taken_from",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_POLL: Final = 0.5  # seconds; see `taken_from`
+_AT_EXIT: Final = 1.0  # seconds that threads are given when the interpreter exits
+_DEFERRED: Final = ("scipy.special", "jsonschema", "langsmith.run_helpers")
+_started: WeakSet[threading.Thread] = WeakSet()
+_imported = False
+
+
+def start_daemon(run: Callable[[], object], name: str) -> threading.Thread:
+    """Run a function in a thread that does not keep the process alive, with a copy of the caller's context."""
+    thread = threading.Thread(target=copy_context().run, args=[run], name=name, daemon=True)
+    thread.start()
+    _started.add(thread)
+    return thread
+
+
+@atexit.register
+def _join_at_exit() -> None:
+    """Before Python 3.14, a daemon thread in compiled code may abort the process that exits around it."""
+    ends = time.monotonic() + _AT_EXIT
+    for thread in tuple(_started):
+        thread.join(max(0.0, ends - time.monotonic()))
+
+
+class DaemonExecutor(Executor):
+    """A ``ThreadPoolExecutor`` of daemon threads, which runs each call in a copy of the caller's context.
+
+    ``concurrent.futures`` joins its threads before the interpreter exits: a batch that nobody reads any more would keep
+    the process alive until a server has answered all of it.
+
+    Args:
+        max_workers: how many calls run at once; None for the default of ``ThreadPoolExecutor``.
+        name: the name of its threads.
+    """
+
+    def __init__(self, max_workers: int | None = None, name: str = "reasc") -> None:
+        self._max_workers = max_workers or min(32, (os.cpu_count() or 1) + 4)
+        self._name, self._lock, self._shut_down = name, threading.Lock(), False
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._threads: set[threading.Thread] = set()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        """Run a call as soon as fewer than ``max_workers`` others run."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._shut_down:
+                raise RuntimeError("cannot submit after shutdown")
+            self._calls.put((future, partial(copy_context().run, partial(fn, *args, **kwargs))))
+            if len(self._threads) < self._max_workers:
+                self._threads.add(start_daemon(self._work, f"{self._name}-{len(self._threads)}"))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls. With ``wait``, return when those that run have ended."""
+        with self._lock:
+            self._shut_down = True
+            while cancel_futures and not self._calls.empty():
+                self._calls.get()[0].cancel()
+            threads = tuple(self._threads)
+        for thread in threads if wait else ():
+            thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if self._calls.empty():
+                    self._threads.discard(threading.current_thread())
+                    return
+                future, call = self._calls.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, call  # or they would outlive their reader while this thread waits
+
+
+def taken_from(items: "queue.SimpleQueue[T]", *, until: float | None = None) -> T:
+    """Return the next item of a queue, and let Ctrl-C end the wait however busy other threads are.
+
+    Where a signal comes just before Python blocks in a lock, CPython notices it only when it leaves the lock: with busy
+    threads beside, after seconds. So each wait has a limit, after which it begins anew.
+
+    Args:
+        items: the queue.
+        until: when to stop waiting, in terms of ``time.monotonic()``; None to wait for ever.
+
+    Raises:
+        queue.Empty: no item came in time.
+    """
+    while True:
+        left = _POLL if until is None else min(_POLL, until - time.monotonic())
+        try:
+            return items.get(timeout=max(0.0, left))
+        except queue.Empty:
+            if left < _POLL:
+                raise
+
+
+def as_they_end(futures: "Iterable[Future[Any]]") -> "Iterator[Future[Any]]":
+    """Yield futures in order of completion; Ctrl-C ends the wait as in :func:`taken_from`."""
+    left = set(futures)
+    while left:
+        ended, left = wait(left, _POLL, FIRST_COMPLETED)
+        yield from ended
+
+
+def blocking(awaitable: Awaitable[T]) -> T:
+    """Run a coroutine that never waits for an event loop, in this thread, and return its result.
+
+    What synchronous and asynchronous calls have in common is written once, as coroutines. In a synchronous call all
+    that they await blocks the thread instead, so that they end in one step: callbacks, context variables and Ctrl-C are
+    those of the caller's thread.
+    """
+    try:
+        next(awaitable.__await__())
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise RuntimeError("a synchronous call waited for an event loop")
+
+
+def blocking_items(items: AsyncGenerator[T]) -> Generator[T]:
+    """Iterate over an asynchronous generator that never waits for an event loop."""
+    try:
+        while True:
+            yield blocking(anext(items))
+    except StopAsyncIteration:
+        return
+    finally:
+        blocking(items.aclose())
+
+
+async def each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T]:
+    """Iterate over items of either kind, and close their generator at the end."""
+    try:
+        if isinstance(items, AsyncIterable):
+            async for item in items:
+                yield item
+        else:
+            for item in items:
+                yield item
+    finally:
+        with suppress(Exception):
+            if close := getattr(items, "aclose", None):
+                await close()
+            elif close := getattr(items, "close", None):
+                close()
+
+
+async def result_of(value: Awaitable[T] | T) -> T:
+    """Return a value, awaited if it is an awaitable."""
+    return await value if isinstance(value, Awaitable) else value
+
+
+class Workers:
+    """Threads that work at once, and the queue of what they hand over to the thread that started them."""
+
+    is_async = False
+    patience: Final = 0.05  # seconds: a thread cannot be cancelled, and ends a moment after it is asked to
+    semaphore = threading.Semaphore
+
+    def __init__(self) -> None:
+        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self.put = self._items.put
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run a coroutine, which must not raise, beside the others."""
+        self._threads.append(start_daemon(lambda: blocking(work()), name))
+
+    def wake(self) -> None:
+        """Let :meth:`get` return None, from any thread."""
+        self.put(None)
+
+    async def get(self, until: float | None = None) -> Any:
+        """Return the next item; None if woken, or if none came in time (in terms of ``time.monotonic()``)."""
+        try:
+            return taken_from(self._items, until=until)
+        except queue.Empty:
+            return None
+
+    async def join(self, seconds: float) -> None:
+        """Wait for the workers to end, and leave to themselves those that do not."""
+        until = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+
+class AsyncWorkers:
+    """:class:`Workers` that are tasks of the running event loop; those that do not end are cancelled."""
+
+    is_async = True
+    patience: Final = 0.0
+    semaphore = asyncio.Semaphore
+
+    def __init__(self) -> None:
+        self._items: asyncio.Queue[Any] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop, self.put = asyncio.get_running_loop(), self._items.put_nowait
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        self._tasks.append(asyncio.create_task(work(), name=name))
+
+    def wake(self) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self.put, None)
+
+    async def get(self, until: float | None = None) -> Any:
+        if until is None or not self._items.empty():
+            return await self._items.get()
+        if (left := until - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    return await self._items.get()
+        return None
+
+    async def join(self, seconds: float) -> None:
+        left = {task for task in self._tasks if not task.done()}
+        if left and seconds:
+            _, left = await asyncio.wait(left, timeout=seconds)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+def in_event_loop() -> bool:
+    """Return whether this is called on an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def import_deferred() -> None:
+    """Import what ``import langchain_reasc`` leaves out and a first question needs; it takes some hundred ms."""
+    global _imported
+    if not _imported:
+        for name in _DEFERRED:
+            with suppress(ImportError):  # jsonschema comes with an extra
+                import_module(name)
+        _imported = True
+
+
+async def aimport_deferred() -> None:
+    """Do the same in a thread, so that it does not hold the event loop."""
+    if not _imported:
+        await asyncio.to_thread(import_deferred)
