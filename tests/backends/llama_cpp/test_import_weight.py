@@ -8,6 +8,7 @@ NEEDED = (
     "exceptions",
     "method.token_signals",
     "models",
+    "threads",
     "untrusted",
 )
 CODE = """
