@@ -62,7 +62,7 @@ class Setup:
         Args:
             options: the options.
             model: the model they name.
-            quiet: whether samples are parts of one model call, see :mod:`langchain_reasc.sampling.quiet`.
+            quiet: whether samples are parts of one model call, see :mod:`langchain_reasc.sampling.tracing`.
 
         Raises:
             ConfigurationError: options that contradict each other, or the model.
