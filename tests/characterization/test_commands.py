@@ -16,7 +16,7 @@ from .test_calibrations import numbers
 
 Golden = Callable[..., None]
 COMMANDS = ["", "ask", "calibrate", "record", "grade", "replay", "report", "demo", "probe", "pool"]
-OF_POOLS = [f"pool {one}" for one in ("show", "merge", "export", "import", "convert")]
+OF_POOLS = [f"pool {one}" for one in ("show", "merge", "export", "import")]
 MODEL = ("--model-class", "characterization.guesser.Guesser")
 
 
@@ -73,6 +73,7 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Path:
             responses.append(response | {"score": score})
         lines.append({"id": f"q{number}", "input": f"what is {number}?", "reference": "7", "responses": responses})
     (folder / "scored.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    assert reasc("pool", "import", folder / "scored.jsonl", folder / "scored.sqlite").exit_code == 0
     questions = [{"question": f"What is {number}?", "answer": "7"} for number in range(24)]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)) + "\n")
     (folder / "questions.txt").write_text("\n".join(one["question"] for one in questions) + "\n")
@@ -91,7 +92,7 @@ def test_record_grade_replay_report(pools: Path, golden: Golden, tmp_path: Path)
         "replay": ("replay", pool, "--calibration-size", 12, "--rules", "all"),
         "replay shuffled": ("replay", pool, "--calibration-size", 12, "--shuffles", 3, "--signals", "all"),
         "export": ("pool", "export", pool, tmp_path / "out.jsonl"),
-        "convert": ("pool", "convert", tmp_path / "out.jsonl", tmp_path / "back.sqlite"),
+        "import": ("pool", "import", tmp_path / "out.jsonl", tmp_path / "back.sqlite"),
         "grade": ("grade", tmp_path / "back.sqlite", "--grader", "numeric"),
         "replay what came back": ("replay", tmp_path / "back.sqlite", "--calibration-size", 12),
     }
@@ -105,7 +106,7 @@ def test_record_grade_replay_report(pools: Path, golden: Golden, tmp_path: Path)
 
 @pytest.mark.parametrize("options", [(), ("--controls", "--rules", "all"), ("--max-samples", 4, "--p-target", 0.7)])
 def test_replay_to_the_digit(options: tuple[object, ...], pools: Path, golden: Golden) -> None:
-    result = reasc("replay", pools / "scored.jsonl", "--calibration-size", 20, "--shuffles", 2, "--json", *options)
+    result = reasc("replay", pools / "scored.sqlite", "--calibration-size", 20, "--shuffles", 2, "--json", *options)
     assert result.exit_code == 0, result.stderr
     data = json.loads(result.stdout)
     rows = {f"{row['method']} ({row.get('measure')})": numbers(row) for row in data["rows"]}
@@ -139,14 +140,14 @@ WRONG: dict[str, tuple[object, ...]] = {
     "calibrate for certain": ("calibrate", "questions.jsonl", "--p-target", "1", *MODEL),
     "record without a pool": ("record", "questions.jsonl"),
     "record a class that is none": ("record", "q.jsonl", "--out", "p.sqlite", "--model-class", "json.JSONDecoder"),
-    "grade by none": ("grade", "scored.jsonl", "--grader", "vibes"),
+    "grade by none": ("grade", "scored.sqlite", "--grader", "vibes"),
     "replay nothing": ("replay", "nowhere.sqlite"),
-    "replay too few": ("replay", "scored.jsonl", "--calibration-size", 300),
-    "replay by no signal": ("replay", "scored.jsonl", "--signal", "vibes"),
+    "replay too few": ("replay", "scored.sqlite", "--calibration-size", 300),
+    "replay by no signal": ("replay", "scored.sqlite", "--signal", "vibes"),
     "report nothing": ("report", "nowhere.sqlite"),
-    "report into a folder": ("report", "scored.jsonl", "--out", "/"),
+    "report into a folder": ("report", "scored.sqlite", "--out", "/"),
     "show no pool": ("pool", "show", "questions.txt"),
-    "merge one": ("pool", "merge", "scored.jsonl", "--out", "m.sqlite"),
+    "merge one": ("pool", "merge", "scored.sqlite", "--out", "m.sqlite"),
     "probe nobody": ("probe", "http://127.0.0.1:9"),
     "demo of nothing": ("demo", "--problems", "0"),
 }
