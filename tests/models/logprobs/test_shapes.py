@@ -1,4 +1,4 @@
-"""Every provider's shape gives the same numbers, whole or merged from a stream; an unknown shape is named."""
+"""Every provider's shape gives the same numbers, whole or merged from a stream; of these the signals are made."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -12,22 +12,18 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.logprobs import (
     Token,
+    TokenLogprobs,
     count_tokens,
     read_signals,
     register_reader,
     token_logprobs_of,
 )
 
-from .payloads import CHOSEN, RANKED, SHAPES, TEXT, TOKENS, arrays, entries
+from .payloads import CHOSEN, RANKED, SHAPES, TEXT, TOKENS, arrays, entries, message, sound
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_every_shape_gives_the_same_numbers(shape: str) -> None:
-    found = token_logprobs_of(AIMessage(TEXT, response_metadata=SHAPES[shape]))
-    assert found.chosen.tolist() == list(CHOSEN)
-    assert found.alternatives.tolist() == [list(row) for row in RANKED]
-    assert (found.k, found.notices, found.withheld) == (2, (), {})
-    assert count_tokens(SHAPES[shape]) == 3
+def logprobs_of(payload: Any, text: str = TEXT) -> TokenLogprobs:
+    return token_logprobs_of(AIMessage(text, response_metadata={"logprobs": payload}))
 
 
 def in_chunks(metadata: dict[str, Any]) -> Iterator[AIMessageChunk]:
@@ -43,30 +39,29 @@ def one_of(node: Any, at: int) -> Any:
     return {name: one_of(value, at) for name, value in node.items()} if isinstance(node, dict) else node
 
 
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape not in ("OpenAI chat, as objects", "ChatOllama")])
-def test_chunks_merged_by_langchain_give_them_too(shape: str) -> None:
-    merged = add_ai_message_chunks(*in_chunks(SHAPES[shape]))
-    assert merged.text == TEXT
-    found = token_logprobs_of(merged)
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_gives_the_same_numbers(shape: str, streamed: bool) -> None:
+    if streamed and shape in ("OpenAI chat, as objects", "ChatOllama"):
+        pytest.skip("LangChain merges no objects")
+    whole = AIMessage(TEXT, response_metadata=SHAPES[shape])
+    found = token_logprobs_of(add_ai_message_chunks(*in_chunks(SHAPES[shape])) if streamed else whole)
     assert found.chosen.tolist() == list(CHOSEN)
     assert found.alternatives.tolist() == [list(row) for row in RANKED]
+    assert (found.k, found.notices, found.withheld) == (2, (), {})
+    assert count_tokens(SHAPES[shape]) == 3
 
 
 def test_chunks_without_logprobs_among_the_others_are_missed() -> None:
-    bare = [chunk.model_copy(update={"response_metadata": {}}) if at == 1 else chunk for at, chunk in whole_stream()]
+    chunks = list(in_chunks(SHAPES["OpenAI chat"]))
+    chunks[1] = chunks[1].model_copy(update={"response_metadata": {}})
     with pytest.raises(LogprobsUnavailable, match="2 tokens, which spell 4 of the response's 7 bytes"):
-        token_logprobs_of(add_ai_message_chunks(*bare))
-
-
-def whole_stream() -> Iterator[tuple[int, AIMessageChunk]]:
-    yield from enumerate(in_chunks(SHAPES["OpenAI chat"]))
+        token_logprobs_of(add_ai_message_chunks(*chunks))
 
 
 def test_arrays_of_another_length_are_not_matched_to_the_tokens() -> None:
-    short = arrays() | {"top_logprobs": [{"It": -0.5}], "tokens": ["It"]}
-    found = token_logprobs_of(AIMessage(TEXT, response_metadata={"logprobs": short}))
-    assert found.chosen.tolist() == list(CHOSEN)
-    assert found.k == 0
+    found = logprobs_of(arrays() | {"top_logprobs": [{"It": -0.5}], "tokens": ["It"]})
+    assert (found.chosen.tolist(), found.k) == (list(CHOSEN), 0)
     assert "no alternatives came" in found.withheld["top_k"]
 
 
@@ -74,8 +69,9 @@ def test_the_chosen_token_listed_twice_counts_once() -> None:
     doubled = entries()
     for one in doubled:
         one["top_logprobs"].append({"token": one["token"], "logprob": one["logprob"]})
-    found = token_logprobs_of(AIMessage(TEXT, response_metadata={"logprobs": {"content": doubled}}))
-    assert found.alternatives.tolist() == [list(row) for row in RANKED]
+    assert logprobs_of({"content": doubled}).alternatives.tolist() == [list(row) for row in RANKED]
+    same_text = [{"token": "7", "logprob": -0.5}, *[{"token": "\ufffd", "logprob": -3.0}] * 3]
+    assert logprobs_of({"content": [{**same_text[0], "top_logprobs": same_text}]}, "7").k == 4
 
 
 @pytest.mark.parametrize("odd", [10**400, -(10**400), [1], [[]], range(3)])
@@ -84,67 +80,74 @@ def test_values_that_cannot_be_compared_are_no_numbers(odd: Any) -> None:
     content[1]["logprob"] = content[1]["top_logprobs"][0]["logprob"] = odd
     content[1]["top_logprobs"][1]["logprob"] = np.float32(-0.5)
     with pytest.raises(LogprobsUnavailable, match="1 of 3 tokens carry no log-probability"):
-        token_logprobs_of(AIMessage(TEXT, response_metadata={"logprobs": {"content": content}}))
-
-
-def test_alternatives_with_one_text_are_still_several() -> None:
-    bytes_of = [{"token": "\ufffd", "logprob": -3.0} for _ in range(3)]
-    one = {"token": "7", "logprob": -0.5, "top_logprobs": [{"token": "7", "logprob": -0.5}, *bytes_of]}
-    assert token_logprobs_of(AIMessage("7", response_metadata={"logprobs": {"content": [one]}})).k == 4
+        logprobs_of({"content": content})
 
 
 @pytest.mark.parametrize(
-    ("texts", "raw", "refused"),
+    ("texts", "raw", "spells"),
     [
-        (["▁It", "▁is", "▁7"], None, False),
-        (["\ufffd"] * 7, None, False),
-        (["", "", " 7"], [[73, 116], [32, 105, 115], [32, 55]], False),
-        (["It", " is"], None, True),
-        (["", "", " 7"], None, True),
+        (["▁It", "▁is", "▁7"], None, True),
+        (["\ufffd"] * 7, None, True),
+        (["", "", " 7"], [[73, 116], [32, 105, 115], [32, 55]], True),
+        (["It", " is"], None, False),
+        (["", "", " 7"], None, False),
     ],
 )
-def test_tokens_must_spell_the_response(texts: list[str], raw: Any, refused: bool) -> None:
-    content = [{"token": text, "logprob": -0.5} for text in texts]
-    for one, given in zip(content, raw or (), strict=False):
-        one["bytes"] = given
-    answer = AIMessage(TEXT, response_metadata={"logprobs": {"content": content}})
-    if refused:
-        with pytest.raises(LogprobsUnavailable, match="says nothing of the rest"):
-            token_logprobs_of(answer)
+def test_tokens_must_spell_the_response(texts: list[str], raw: Any, spells: bool) -> None:
+    given = raw or [None] * len(texts)
+    content = [{"token": text, "logprob": -0.5, "bytes": one} for text, one in zip(texts, given, strict=True)]
+    if spells:
+        assert len(logprobs_of({"content": content}).chosen) == len(texts)
     else:
-        assert len(token_logprobs_of(answer).chosen) == len(texts)
+        with pytest.raises(LogprobsUnavailable, match="says nothing of the rest"):
+            logprobs_of({"content": content})
 
 
-def test_the_mean_alone_is_no_confidence() -> None:
-    with pytest.raises(LogprobsUnavailable, match=r"avg_logprobs.*ChatVertexAI: logprobs=5"):
-        token_logprobs_of(AIMessage(TEXT, response_metadata={"avg_logprobs": -0.3}))
+MISSING: list[dict[str, Any]] = [
+    {},
+    {"logprobs": None},
+    {"logprobs": {}},
+    {"logprobs": []},
+    {"logprobs": {"content": None}},
+    {"logprobs": {"content": [], "refusal": None}},
+    {"logprobs": {"tokens": [], "token_logprobs": []}},
+    {"token_signals": {}},
+    {"token_signals": None},
+]
 
 
 @pytest.mark.parametrize(
-    "metadata",
+    ("metadata", "says"),
     [
-        {},
-        {"logprobs": None},
-        {"logprobs": {}},
-        {"logprobs": []},
-        {"logprobs": {"content": None}},
-        {"logprobs": {"content": [], "refusal": None}},
-        {"logprobs": {"tokens": [], "token_logprobs": []}},
-        {"token_signals": {}},
-        {"token_signals": None},
+        *[pytest.param(metadata, "logprobs=True, top_logprobs=20", id=json.dumps(metadata)) for metadata in MISSING],
+        ({"avg_logprobs": -0.3}, "avg_logprobs.*ChatVertexAI: logprobs=5"),
+        ({"logprobs": -0.25}, r"shape that no reader knows \(float\).*register_reader"),
+        ({"logprobs": {"steps": [1]}}, r"shape that no reader knows \(a dict of steps\).*register_reader"),
+        *[
+            (
+                {**message(*sound(2)).response_metadata, "token_signals": recorded},
+                "token_signals are no lists of numbers",
+            )
+            for recorded in ([1.0], 7, {"top_k": ["high"]}, {"top_k": [[1.0], [1.0, 2.0]]})
+        ],
     ],
-    ids=json.dumps,
 )
-def test_missing_logprobs_are_an_error_that_says_how_to_get_them(metadata: dict[str, Any]) -> None:
-    with pytest.raises(LogprobsUnavailable, match="logprobs=True, top_logprobs=20"):
+def test_what_is_missing_or_unknown_is_an_error_that_says_what_to_do(metadata: dict[str, Any], says: str) -> None:
+    with pytest.raises(LogprobsUnavailable, match=says):
         read_signals(AIMessage("x", response_metadata=metadata))
-    assert count_tokens(metadata) == 0
+    assert metadata not in MISSING or count_tokens(metadata) == 0
 
 
-@pytest.mark.parametrize(("held", "named"), [(-0.25, "float"), ({"steps": [1]}, "a dict of steps")])
-def test_an_unknown_shape_is_named_with_the_way_to_add_it(held: Any, named: str) -> None:
-    with pytest.raises(LogprobsUnavailable, match=rf"shape that no reader knows \({named}\).*register_reader"):
-        token_logprobs_of(AIMessage("x", response_metadata={"logprobs": held}))
+def test_reasoning_without_an_answer_and_tool_calls_are_named() -> None:
+    usage = {"input_tokens": 1, "output_tokens": 9, "total_tokens": 10, "output_token_details": {"reasoning": 9}}
+    thinking = AIMessage("", usage_metadata=usage, response_metadata={"logprobs": {"content": []}})
+    with pytest.raises(LogprobsUnavailable, match="spent 9 tokens on reasoning"):
+        read_signals(thinking)
+    with pytest.raises(LogprobsUnavailable, match="is a tool call"):
+        read_signals(AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}]))
+    # Servers with a reasoning parser give the logprobs of all tokens, and the answer alone as the text.
+    found = read_signals(AIMessage("7", response_metadata=SHAPES["OpenAI chat"]))
+    np.testing.assert_allclose(found.signals["top_k"], [1.0, 1.5, 1.0])
 
 
 def test_a_reader_of_ones_own_is_asked_first() -> None:
@@ -158,16 +161,56 @@ def test_a_reader_of_ones_own_is_asked_first() -> None:
     assert token_logprobs_of(AIMessage(TEXT, response_metadata=SHAPES["Together"])).k == 2
 
 
-def test_reasoning_without_an_answer_and_tool_calls_are_named() -> None:
-    usage = {"input_tokens": 1, "output_tokens": 9, "total_tokens": 10, "output_token_details": {"reasoning": 9}}
-    thinking = AIMessage("", usage_metadata=usage, response_metadata={"logprobs": {"content": []}})
-    with pytest.raises(LogprobsUnavailable, match="spent 9 tokens on reasoning"):
-        read_signals(thinking)
-    with pytest.raises(LogprobsUnavailable, match="is a tool call"):
-        read_signals(AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}]))
+# Signals -------------------------------------------------------------------------------------------------------------
 
 
-def test_reasoning_tokens_beside_an_answer_are_read_with_it() -> None:
-    """Servers with a reasoning parser give the logprobs of all tokens, and the answer alone as the text."""
-    found = read_signals(AIMessage("7", response_metadata=SHAPES["OpenAI chat"]))
-    np.testing.assert_allclose(found.signals["top_k"], [1.0, 1.5, 1.0])
+def test_recorded_signals_are_taken_as_they_are_and_first() -> None:
+    recorded = {"self_certainty": np.array([12.0, 13.5], dtype=np.float32), "top_k": [1, 2], "neg_entropy": [-1, -2]}
+    info = {"vocabulary_size": 1500, "top_k": 20}
+    found = read_signals(message(*sound(2), token_signals=recorded, token_signals_info=info))
+    assert {name: values.tolist() for name, values in found.signals.items()} == {
+        "self_certainty": [12.0, 13.5],
+        "top_k": [1.0, 2.0],
+        "neg_entropy": [-1.0, -2.0],
+    }
+    assert {name: found.provenance(name)["top_k"] for name in found.signals} == {
+        "self_certainty": None,
+        "top_k": 20,
+        "neg_entropy": 1500,
+    }
+    assert found.provenance("top_k")["vocabulary_size"] == 1500
+
+
+@pytest.mark.parametrize("info", [None, {}, {"top_k": None}, {"top_k": True, "vocabulary_size": "large"}, "20"])
+def test_what_a_backend_does_not_say_is_unknown(info: Any) -> None:
+    found = read_signals(message(token_signals={"top_k": [1.0]}, token_signals_info=info))
+    assert (found.k, found.vocabulary_size) == ({}, None)
+
+
+def test_openai_tokens_give_the_three_signals_of_alternatives() -> None:
+    found = read_signals(message((-0.5, [-0.5, -1.5]), (-2.0, [-1.0, -2.0])))
+    assert found.signals["token_logprob"].tolist() == [-0.5, -2.0]
+    assert found.signals["top_k"].tolist() == [1.0, 1.5]
+    p = 1 / (1 + np.exp(-1.0))  # both pairs differ by one nat, so they renormalize to the same distribution
+    assert found.signals["neg_entropy"] == pytest.approx([p * np.log(p) + (1 - p) * np.log(1 - p)] * 2)
+    assert found.k == {"top_k": 2, "neg_entropy": 2}
+
+
+def test_with_fewer_alternatives_there_are_fewer_signals() -> None:
+    none, one = read_signals(message((-1.0, None), (-2.0, None))), read_signals(message((-1.0, [-1.0]), (-2.0, [-2.0])))
+    assert {name: values.tolist() for name, values in none.signals.items()} == {"token_logprob": [-1.0, -2.0]}
+    assert none.withheld["top_k"] == none.withheld["neg_entropy"] and none.k == {}
+    assert "top_logprobs=20" in none.withheld["top_k"]
+    assert one.signals.keys() == {"top_k", "token_logprob"} and "has no entropy" in one.withheld["neg_entropy"]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "k"),
+    [
+        ([(-9.0, [-0.5, -1.5, -9.0])], {}),  # an answer of one token that is not among the k likeliest
+        ([(-9.0, [-0.5, -1.5, -9.0]), *sound(1)], {"top_k": 2, "neg_entropy": 2}),
+        ([(-1.0, [-1.0])], {"top_k": 1}),
+    ],
+)
+def test_k_is_not_known_where_k_plus_one_may_have_come(tokens: Any, k: dict[str, int]) -> None:
+    assert read_signals(message(*tokens)).k == k
