@@ -1,4 +1,4 @@
-"""Says in a line what is wrong with what somebody gave: a name that nothing has, a value that cannot be."""
+"""Errors about wrong names and values in one line: what was wrong, which value, what may be meant; never a secret."""
 
 import difflib
 import logging
@@ -19,7 +19,7 @@ __all__ = ["Checked", "check_names", "explained", "findings", "nearest", "sugges
 
 logger = logging.getLogger(__name__)
 
-_SAME: Final = (
+_OTHER_NAMES: Final = (
     ("max_tokens", "max_completion_tokens", "max_new_tokens", "n_predict", "num_predict", "max_length"),
     ("temperature", "temp"),
     ("repeat_penalty", "repetition_penalty", "penalty_repeat"),
@@ -53,17 +53,17 @@ _SAME: Final = (
     ("lora", "lora_path", "lora_paths", "lora_adapters", "loras"),
     ("chat_template", "chat_format"),
 )
-"""What programs and libraries call the same option, our own names first."""
+"""Names of the same option in different programs and libraries, our own first."""
 
-_MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)
-"""How pydantic calls a member of a union, in the place of a finding."""
+_UNION_MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)
+"""The names of members of a union in the location of an error."""
 _SECRET: Final = re.compile(r"key|headers|secret|passw|authorization|(api|access|auth)_?token")
 _BE: Final = "Input should be "
 _SHOWN: Final = 200
 
 
 class Checked(BaseModel):
-    """Options of which wrong ones are refused in our own words, when the object is made."""
+    """Options that raise :class:`ConfigurationError` instead of pydantic's error when the object is made."""
 
     if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
 
@@ -76,16 +76,16 @@ class Checked(BaseModel):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is meant: what it is called here, or else the one spelled most like it."""
+    """Return the known name that is meant: its name here, or else the one spelled most like it."""
     names = list(known)
-    same = [one for group in _SAME if name in group for one in group]
+    same = [one for group in _OTHER_NAMES if name in group for one in group]
     cutoff = 0.8 if same else 0.6  # what is an option elsewhere is hardly a slip: "temperature" is no "measure"
     alike = [one for one in same if one in names] or difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     return alike[0] if alike else None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Which of the known names may be meant, or else all of them."""
+    """Suggest the known name that may be meant, or else list all of them."""
     names = list(known)
     near = nearest(name, names)
     return f"choose from {', '.join(names)}" if near is None else f"did you mean {near!r}?"
@@ -120,7 +120,7 @@ def warn_once(text: str, of: int) -> None:
 
 
 def explained(error: ValidationError) -> ConfigurationError:
-    """What pydantic found, as an error of ours in a line."""
+    """Return an error of ours in one line for what pydantic found."""
     return ConfigurationError("; ".join(findings(error)))
 
 
@@ -131,45 +131,40 @@ def findings(
     whole: str = "",
     names: Callable[[tuple[int | str, ...]], Iterable[str]] | None = None,
 ) -> list[str]:
-    """What pydantic found: where, what, and the value, unless it may be a secret. A union is one finding.
+    """Describe what pydantic found: where, what, and the value, unless it may be a secret. A union is one finding.
 
     Args:
         error: what it raised.
         values: whether to show values at all.
-        whole: what to call that which was validated, where the whole of it is wrong.
-        names: the names that there are in place of an unknown one, to suggest the nearest.
+        whole: the name of what was validated, for an error about all of it.
+        names: given the location of an unknown name, the names that are known there, to suggest the nearest.
     """
-    wrong: dict[str, list[ErrorDetails]] = {}
+    by_place: dict[str, list[ErrorDetails]] = {}
     for found in error.errors(include_url=False):
-        path = takewhile(lambda part: not _MEMBER.fullmatch(str(part)), found["loc"])
+        path = takewhile(lambda part: not _UNION_MEMBER.fullmatch(str(part)), found["loc"])
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
-        wrong.setdefault(where or whole, []).append(found)
-    return [_finding(where, several, values, names) for where, several in wrong.items()]
+        by_place.setdefault(where or whole, []).append(found)
+    return [_finding(where, several, values, names) for where, several in by_place.items()]
 
 
-def _finding(where: str, several: "list[ErrorDetails]", values: bool, names: Any) -> str:
-    first = several[0]
+def _finding(where: str, errors: "list[ErrorDetails]", values: bool, names: Any) -> str:
+    first = errors[0]
     own = first.get("ctx", {}).get("error")
     if isinstance(own, ConfigurationError):
         return str(own)
-    if first["type"] == "missing":
-        return f"{where} is missing"
-    if first["type"] == "too_short" and not first["input"]:
-        return f"{where} is empty"
     if first["type"] == "extra_forbidden":
         return f"{where} is unknown" + (f"; {suggestion(str(first['loc'][-1]), names(first['loc']))}" if names else "")
-    said = _joined([found["msg"].removeprefix("Value error, ") for found in several])
+    if first["type"] == "missing" or (first["type"] == "too_short" and not first["input"]):
+        return f"{where} is {'missing' if first['type'] == 'missing' else 'empty'}"
+    text = _text_of(errors)
     if not where:
-        return said
-    shown = values and not _SECRET.search(where)
-    return f"{where}: {said}" + (f", got {_short(first['input'])}" if shown else "")
+        return text
+    value = repr(first["input"])
+    shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
+    return f"{where}: {text}" + (f", got {shown}" if values and not _SECRET.search(where) else "")
 
 
-def _joined(messages: list[str]) -> str:
-    wanted = [message.removeprefix(_BE) for message in messages if message.startswith(_BE)]
-    return _BE + " or ".join(dict.fromkeys(wanted)) if wanted else " or ".join(dict.fromkeys(messages))
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+def _text_of(errors: "list[ErrorDetails]") -> str:
+    messages = [found["msg"].removeprefix("Value error, ") for found in errors]
+    expected = [message.removeprefix(_BE) for message in messages if message.startswith(_BE)]
+    return (_BE if expected else "") + " or ".join(dict.fromkeys(expected or messages))

@@ -1,4 +1,4 @@
-"""Reading what others wrote, within bounds: what is wrong with JSON is a ValueError, with a file an OSError."""
+"""Read files and JSON that others wrote, within bounds: bad JSON is a ValueError, a bad file an OSError."""
 
 import io
 import json
@@ -18,10 +18,10 @@ _OPEN_ALREADY: Final = ("/dev/stdin", "/dev/fd/", "/proc/")  # as a shell names 
 
 
 def parse_json(text: str | bytes, *, strict: bool = True, parse_constant: Callable[[str], Any] | None = None) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Args:
-        text: it.
+        text: the text.
         strict: whether control characters in strings are an error.
         parse_constant: what stands for NaN and infinities; as in :func:`json.loads`.
 
@@ -36,7 +36,7 @@ def parse_json(text: str | bytes, *, strict: bool = True, parse_constant: Callab
 
 
 def parse_toml(text: str) -> Any:
-    """The value of a TOML text; errors as for :func:`parse_json`."""
+    """Parse a TOML text; errors as for :func:`parse_json`."""
     return _parsed(tomllib.loads, text)
 
 
@@ -76,7 +76,7 @@ def open_file(path: Path) -> IO[bytes]:
 
 
 def read_text(path: Path, *, encoding: str = "utf-8") -> str:
-    """A file as text.
+    """Read a file as text.
 
     Raises:
         OSError: as for :func:`open_file`, or it holds more than 64 MiB.
