@@ -88,25 +88,6 @@ def test_a_cancelled_sample_counts_once_in_every_handler_and_keeps_its_words(run
     assert cut.response_metadata["usage_estimated"] is True
 
 
-def test_usage_that_came_before_the_cut_is_not_counted_again(runner: Any) -> None:
-    """As Anthropic's models do, which tell of the prompt with the first chunk."""
-
-    class Early(Scripted):
-        def _chunk(self, reply: Reply, token: str, key: tuple[str, int]) -> ChatGenerationChunk:
-            chunk = super()._chunk(reply, token, key)
-            if self.log.tokens[key] == 1:
-                usage = {"input_tokens": PROMPT_TOKENS, "output_tokens": 1, "total_tokens": PROMPT_TOKENS + 1}
-                chunk.message.usage_metadata = usage  # type: ignore[attr-defined]
-            return chunk
-
-    cut_off, let_go = cutting(threading.Event())
-    model = Early(script=lambda question, index: cut_off.script(question, 4) if index == 4 else Reply(usage=False))
-    result = runner.solve(ReASCRunnable(model=model, concurrency=5), "q", on_response=let_go)
-    usage = result.responses[4].message.usage_metadata
-    assert usage["input_tokens"] == PROMPT_TOKENS
-    assert usage["output_tokens"] == result.responses[4].output_tokens == len(result.responses[4].message.text.split())
-
-
 def test_a_chain_that_is_no_chat_model_is_billed_too(runner: Any) -> None:
     chain = saying("1") | RunnableLambda(lambda message: message)
     result = runner.solve(ReASCRunnable(model=chain), "q")

@@ -1,7 +1,6 @@
 """ReASCRunnable as a step in a chain: every way to call it, and what comes out."""
 
 import copy
-import json
 import pickle
 from typing import Any
 
@@ -12,8 +11,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.exceptions import ConfigurationError, ReASCError, SamplingError
-from langchain_reasc.method.horizon import stays_ahead
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
 from .fakes import TOP_K, Reply, Scripted, calibration, failing, saying
 
@@ -58,23 +56,6 @@ def test_other_input_is_refused(runner: Any, value: Any, says: str) -> None:
     assert model.log.calls == []
 
 
-def test_the_message_carries_the_account(runner: Any) -> None:
-    model = saying("1", "2", "1", "1", "1", "1", "1", "1")
-    message = runner.invoke(ReASCRunnable(model=model, concurrency=6), "q")
-    account = message.response_metadata["reasc"]
-    assert json.loads(json.dumps(account)) == account
-    assert account | {"posterior": None} == {
-        **{"method": "finite_horizon", "answer": "1", "stage": 2, "reason": "agreement", "posterior": None},
-        **{"samples": 6, "launched": 6, "failed": 0, "without_confidence": 0},
-        "evidence": {"1": 5.0, "2": 1.0},
-        "tokens": {"input": 42, "output": 24, "unused_output": 0, "estimated": False},
-        "notices": ["no calibration: counting votes (finite horizon)"],
-    }
-    assert account["posterior"] == stays_ahead(5, 1, 10)
-    assert message.usage_metadata == {"input_tokens": 42, "output_tokens": 24, "total_tokens": 66}
-    assert message.response_metadata["model_name"] == "scripted"
-
-
 def test_the_winner_is_the_most_trusted_response_with_the_winning_answer(runner: Any) -> None:
     replies = [Reply("weak 7", -0.1), Reply("odd 8", -1.5), Reply("strong 7", -2.0), Reply("mild 7", -0.2)]
     reasc = ReASCRunnable(model=saying(*replies), calibration=calibration(), max_samples=4)
@@ -117,20 +98,6 @@ def test_in_a_chain_with_prompt_and_parser(runner: Any) -> None:
     assert runner.batch(chain, [{"question": "q"}] * 2) == ["the answer is 42"] * 2
 
 
-def test_streaming_gives_the_winner_once(runner: Any) -> None:
-    [message] = runner.stream(ReASCRunnable(model=saying("42")), "q")
-    assert message.response_metadata["reasc"]["answer"] == "42"
-
-
-@pytest.mark.parametrize("text", ["nothing to see", "-", "\\boxed{}"])
-def test_without_any_answer_the_budget_is_spent_and_the_answer_is_none(runner: Any, text: str) -> None:
-    result = runner.solve(ReASCRunnable(model=saying(Reply(text)), max_samples=5), "q")
-    assert (result.answer, result.decision.reason, result.decision.samples) == (None, "budget", 5)
-    assert (result.decision.evidence, result.decision.posterior) == ({}, 0.5)
-    assert result.message.text == text
-    assert {response.weight for response in result.responses} == {0.0}
-
-
 def test_an_empty_completion_casts_no_vote(runner: Any) -> None:
     result = runner.solve(ReASCRunnable(model=saying(Reply("", logprob=None), "1"), calibration=calibration()), "q")
     assert result.responses[0].answer is None
@@ -146,32 +113,6 @@ def test_an_extractor_that_raises_on_one_response_loses_nothing(runner: Any) -> 
     result = runner.solve(ReASCRunnable(model=saying("1", "odd", "1", "1", "1"), answer=fussy), "q")
     assert (result.answer, result.decision.evidence) == ("1", {"1": 4.0})
     assert "the answer extractor failed on a response: KeyError('the answer is odd')" in result.notices
-
-
-def test_listeners_hear_each_response_with_the_decision_after_it(runner: Any) -> None:
-    heard: list[tuple[str | None, bool, int]] = []
-    reasc = ReASCRunnable(model=saying("1", "2", "1"), max_samples=3)
-    runner.solve(reasc, "q", on_response=lambda r, d: heard.append((r.answer, d.stop, d.samples)))
-    assert heard == [("1", False, 1), ("2", False, 2), ("1", True, 3)]
-
-
-WRONG = [
-    *({"max_samples": 0}, {"concurrency": 0}, {"confidence": 0.5}, {"answer": "nope"}, {"model": 3}, {"timeout": 0}),
-    *({"sample_timeout": 0}, {"time_budget": 0}, {"token_budget": 0}, {"on_undecided": "ask"}),
-]
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
-def test_a_wrong_option_is_refused_by_name_and_value(wrong: dict[str, Any]) -> None:
-    [(name, value)] = wrong.items()
-    with pytest.raises(ConfigurationError, match=f"(?s){name}.*{value}") as caught:
-        ReASCRunnable(**{"model": saying("1"), **wrong})
-    assert isinstance(caught.value, ReASCError)
-
-
-def test_an_unknown_option_is_refused_with_the_one_that_is_meant() -> None:
-    with pytest.raises(ConfigurationError, match="unknown option 'samples'; did you mean 'max_samples'"):
-        ReASCRunnable(**{"model": saying("1"), "samples": 3})
 
 
 @pytest.mark.parametrize("how", [lambda r: pickle.loads(pickle.dumps(r)), copy.deepcopy, copy.copy])

@@ -21,12 +21,6 @@ def reasc(*answers: str, **options: Any) -> ReASCRunnable:
     return ReASCRunnable(model=saying(*answers), max_samples=4, **options)
 
 
-def test_the_best_answer_so_far_is_given(runner: Any) -> None:
-    result = runner.solve(reasc(*SPLIT), "q")
-    assert (result.answer, result.decision.reason, result.undecided) == ("1", "budget", True)
-    assert "abstained" not in result.message.response_metadata["reasc"]
-
-
 def test_or_an_error_that_has_all_that_was_paid_for(runner: Any) -> None:
     with pytest.raises(Undecided, match=r"'1' is undecided: .* only 2 of 4 responses gave it") as raised:
         runner.invoke(reasc(*SPLIT, on_undecided="raise"), "q")
@@ -35,15 +29,6 @@ def test_or_an_error_that_has_all_that_was_paid_for(runner: Any) -> None:
     assert result.usage.input_tokens == 4 * PROMPT_TOKENS
     assert not raised.value.is_retryable
     assert pickle.loads(pickle.dumps(raised.value)).result.decision == result.decision
-
-
-def test_or_an_empty_message_with_the_evidence(runner: Any) -> None:
-    message = runner.invoke(reasc(*SPLIT, on_undecided="abstain"), "q")
-    account = message.response_metadata["reasc"]
-    assert (message.content, message.tool_calls) == ("", [])
-    assert (account["abstained"], account["evidence"]) == (True, {"1": 2.0, "2": 2.0})
-    assert message.usage_metadata["input_tokens"] == 4 * PROMPT_TOKENS
-    assert message.response_metadata["model_name"] == "scripted"
 
 
 @pytest.mark.parametrize("on_undecided", ["answer", "raise", "abstain"])
