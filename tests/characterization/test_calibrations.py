@@ -107,11 +107,14 @@ class Twins:
     acalibrate_unlabelled = staticmethod(lr.acalibrate_unlabelled)
 
 
-@pytest.mark.parametrize("name", LEARNED)
-def test_calibrating(name: str, run: Runner, golden: Golden, tmp_path: Path) -> None:
-    method, arguments, options = LEARNED[name]
-    if name.endswith("any measure") and run.is_async == (method == "calibrate"):
-        pytest.skip("slow, and done in the other mode")
+# In both modes where it is quick, else in one of them.
+MODES = [(name, mode) for name in ("labels", "unlabelled, silent") for mode in ("sync", "async")]
+MODES += [(name, ("sync", "async")[at % 2]) for at, name in enumerate(LEARNED) if name not in dict(MODES)]
+
+
+@pytest.mark.parametrize(("name", "mode"), MODES)
+def test_calibrating(name: str, mode: str, golden: Golden, tmp_path: Path) -> None:
+    (method, arguments, options), run = LEARNED[name], Runner(mode)
     bars: list[tuple[int, int]] = []
     made = run(Twins, method, *arguments, **options, progress=lambda *pair: bars.append(pair))
     golden(learned(made, tmp_path))
@@ -184,10 +187,14 @@ def test_what_cannot_be_calibrated(golden: Golden) -> None:
     golden({name: raised(call) for name, call in WRONG.items()})
 
 
-@pytest.mark.parametrize(("audit", "script"), [(1.0, drawn), (0.3, silent)], ids=["all audited", "silent"])
-def test_online(audit: float, script: Any, run: Runner, golden: Golden, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("audit", "script", "mode"),
+    [(1.0, drawn, "sync"), (1.0, drawn, "async"), (0.3, silent, "sync")],
+    ids=["all audited-sync", "all audited-async", "silent-sync"],
+)
+def test_online(audit: float, script: Any, mode: str, golden: Golden, tmp_path: Path) -> None:
     """60 questions one by one: what is launched, audited and said for each, and what is learned at the end."""
-    path = tmp_path / "online.json"
+    path, run = tmp_path / "online.json", Runner(mode)
     options: dict[str, Any] = {"calibration": "online", "audit": audit, "max_samples": 6, "online_state": path}
     options["measure"] = TOP_K
     reasc = ReASCRunnable(model=Scripted(script=script), **options, **ONE)

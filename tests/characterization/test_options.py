@@ -153,13 +153,6 @@ def test_whatever_it_is_made_of_decides_alike(made: str, run: Runner, golden: Go
         golden(account)
 
 
-def test_reading_a_pickle_keeps_every_option() -> None:
-    made = plain(on_undecided="abstain", token_budget=90, answer="number")
-    again = pickle.loads(pickle.dumps(made))
-    for name in ("calibration", "max_samples", "confidence", "on_undecided", "token_budget", "answer", "safeguard"):
-        assert getattr(again, name) == getattr(made, name)
-
-
 STEPS = {"weather?": [booking("Rome"), booking("Paris"), booking("Rome")], "": [Reply("it is done")]}
 
 

@@ -16,7 +16,6 @@ from langchain_reasc.answers import ToolVotes, free_text, json_object
 from .conftest import Runner
 from .fakes import (
     KINDS,
-    PROMPT_TOKENS,
     Reply,
     Runs,
     Scripted,
@@ -246,11 +245,6 @@ def test_what_a_result_says_is_safe_to_show(golden: Golden) -> None:
     hostile = saying(Reply("<b>\\boxed{<script>}</b>\x1b[31m"), Reply("\\boxed{a|b}"))
     result = ReASCRunnable(model=hostile, answer="boxed", rule=lr.Cap(2), **ONE).solve("q")
     golden([*map(repr, [result, *result.responses]), result._repr_html_(), result.summary()])
-
-
-def test_prompt_tokens_are_billed_for_every_sample(run: Runner) -> None:
-    result = run(ReASCRunnable(model=saying("1"), rule=lr.Cap(5), max_samples=5), "solve", "q")
-    assert result.usage.bill == {"input_tokens": 5 * PROMPT_TOKENS, "output_tokens": 20, "total_tokens": 55}
 
 
 def test_samples_of_a_wave_run_beside_each_other(run: Runner) -> None:
