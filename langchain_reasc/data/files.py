@@ -118,9 +118,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                         f"{seems}; save it as UTF-8"
                     ) from None
     except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(path, error) or ConfigurationError(
-            f"cannot read questions from {path} after line {at}: {error}"
-        ) from error
+        if plain := _unreadable(path, error):
+            raise plain from None
+        raise ConfigurationError(f"cannot read questions from {path} after line {at}: {error}") from error
 
 
 def _unreadable(path: Path, error: Exception) -> ConfigurationError | None:
@@ -245,9 +245,9 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
                     at += 1
                     yield f"{path}, row {at}", row
     except (OSError, arrow.ArrowException) as error:
-        raise _unreadable(path, error) or ConfigurationError(
-            f"cannot read {path} as Parquet after row {at}: {error}"
-        ) from error
+        if plain := _unreadable(path, error):
+            raise plain from None
+        raise ConfigurationError(f"cannot read {path} as Parquet after row {at}: {error}") from error
 
 
 def _hub_rows(source: str) -> Iterator[tuple[str, Row]]:
