@@ -6,7 +6,7 @@ A schema that is broken, or that refers to what is not in it, refuses nothing.
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -132,7 +132,7 @@ def _named_schema(tool: Any) -> tuple[str, dict[str, Any]]:
     return name, dict(schema) if isinstance(schema, Mapping) else {}
 
 
-def _declarations(tool: Any) -> Iterable[Any] | None:
+def _declarations(tool: Any) -> list[Any] | None:
     """Return the functions of a tool of Gemini's, which holds several; None for any other tool."""
     for name in ("function_declarations", "functionDeclarations"):
         declared = tool.get(name) if isinstance(tool, Mapping) else getattr(tool, name, None)
@@ -252,19 +252,26 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
 # Reading values
 
 _TYPES: Final[dict[str, Any]] = {
-    **{"object": dict, "array": list, "string": str, "null": NoneType},
-    **{"number": int | float, "integer": int, "boolean": bool},
+    "object": dict,
+    "array": list,
+    "string": str,
+    "number": int | float,
+    "integer": int,
+    "boolean": bool,
+    "null": NoneType,
 }
-_READERS: Final = {name: TypeAdapter[Any](_TYPES[name]) for name in ("integer", "boolean")} | {
-    "number": TypeAdapter(float)
+_READERS: Final[dict[str, TypeAdapter[Any]]] = {  # as LangChain's tools do, by pydantic
+    "integer": TypeAdapter(int),
+    "number": TypeAdapter(float),
+    "boolean": TypeAdapter(bool),
 }
-"""What reads a value as LangChain's tools do, by pydantic."""
-_FORMATS: Final = {
-    name: TypeAdapter[Any](kind)
-    for name, kind in (
-        *(("date", date), ("date-time", datetime), ("time", time)),
-        *(("duration", timedelta), ("uuid", UUID), ("ipv6", IPv6Address)),
-    )
+_FORMATS: Final[dict[str, TypeAdapter[Any]]] = {
+    "date": TypeAdapter(date),
+    "date-time": TypeAdapter(datetime),
+    "time": TypeAdapter(time),
+    "duration": TypeAdapter(timedelta),
+    "uuid": TypeAdapter(UUID),
+    "ipv6": TypeAdapter(IPv6Address),
 }
 """JSON schema's formats of strings that can be spelled in several ways."""
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
@@ -305,8 +312,8 @@ class _Reader:
         around = (*around, id(schema))
         for branch in schema.get("allOf", ()):
             value = self.read(value, branch, around)
-        for branches in (schema.get("anyOf"), schema.get("oneOf")):
-            if isinstance(branches, list):
+        for word in ("anyOf", "oneOf"):
+            if isinstance(branches := schema.get(word), list):
                 value = self._read_by_branch(value, branches, around)
         if isinstance(value, dict):
             return self._read_object(value, schema)

@@ -493,12 +493,16 @@ def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessag
         return None
     if (parsed := message.additional_kwargs.get("parsed")) is not None:
         try:
-            again = type(parsed).model_validate(value) if isinstance(parsed, BaseModel) else value
+            parsed = _as_parsed(value, parsed)
         except Exception:  # a validator of the user's may raise anything
             return None
         beside = update.get("additional_kwargs", message.additional_kwargs)
-        update["additional_kwargs"] = {**beside, "parsed": again}
+        update["additional_kwargs"] = {**beside, "parsed": parsed}
     return message.model_copy(update=update)
+
+
+def _as_parsed(value: dict[str, Any], parsed: Any) -> Any:
+    return type(parsed).model_validate(value) if isinstance(parsed, BaseModel) else value
 
 
 def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:

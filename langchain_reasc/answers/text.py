@@ -136,7 +136,7 @@ def statements(text: str, *, cut_off: bool = False) -> Iterator[tuple[str, bool]
             before = _TURNED_ROUND.search(text[max(at - 120, 0) : at])
             if before and re.search(r"\d|\b[A-J]\b", before[1]):  # 28 is the answer, but not: what is the answer
                 yield before[1], False
-        elif (said := _said(behind, link.end(), cut_off)) is not None:
+        elif (said := _rest_of_sentence(behind, link.end(), cut_off)) is not None:
             if "\n" not in link[0]:
                 yield said, cue in _CUES_OF_DECIMAL_COMMAS
             elif len(said) <= 40 and len(said.split()) <= 4:  # "Answer:" may head a long solution, or a list
@@ -171,8 +171,8 @@ def _is_heading(text: str, at: int) -> bool:
     return at - start < 60 and _BEFORE_HEADING.fullmatch(text, start, at) is not None
 
 
-def _said(behind: str, start: int, cut_off: bool) -> str | None:
-    """Return the sentence that starts there; None for a question, and for one that was cut off."""
+def _rest_of_sentence(behind: str, start: int, cut_off: bool) -> str | None:
+    """Return the rest of a sentence from there; None for a question, and for one that was cut off."""
     sentence = _SENTENCE.match(behind, start)
     if sentence is None or (end := sentence["end"]).startswith("?"):
         return None

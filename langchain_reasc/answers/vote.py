@@ -77,7 +77,7 @@ def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: 
     malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
     calls = malformed or message.tool_calls
     text = without_reasoning(_spoken_text(message))
-    vote = Vote(None, cut_off, CUT_OFF if cut_off else UNENDED)
+    vote = _vote(None, cut_off, UNENDED)
     if text is not None and (extract.over_tool_calls or not calls):
         vote = _vote_of_text(text, extract, cut_off)
     if vote.answer is not None or not calls:
@@ -87,9 +87,8 @@ def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: 
     return _vote_of_calls(message, extract, tools, schemas, cut_off)
 
 
-def _vote(answer: str | None, cut_off: bool) -> Vote:
-    why_none = None if answer is not None else CUT_OFF if cut_off else NO_ANSWER
-    return Vote(answer, cut_off, why_none)
+def _vote(answer: str | None, cut_off: bool, why_none: str = NO_ANSWER) -> Vote:
+    return Vote(answer, cut_off, None if answer is not None else CUT_OFF if cut_off else why_none)
 
 
 def _vote_of_text(text: str, extract: Extractor, cut_off: bool) -> Vote:
@@ -122,9 +121,8 @@ def _vote_of_calls(
 
 
 def _by_field(vote: Vote, extract: Extractor) -> Vote:
-    if vote.answer is None or extract.objects is None or not extract.objects.by_field:
-        return vote
-    return replace(vote, fields=extract.objects.fields(vote.answer))
+    objects = extract.objects
+    return replace(vote, fields=objects.fields(str(vote.answer))) if objects and objects.by_field else vote
 
 
 def _spoken_text(message: AIMessage) -> str:

@@ -167,10 +167,10 @@ def test_a_vector_that_says_nothing_cannot_be_compared(odd: Any) -> None:
         same_of(free_text(embeddings=Vectors(a=[1, 0], b=odd)))("a", "b")
 
 
-@pytest.mark.parametrize("told", [None, 0.2, "no"])
-def test_a_function_must_say_yes_or_no(told: Any) -> None:
+@pytest.mark.parametrize("odd", [None, 0.2, "no"])
+def test_a_function_must_say_yes_or_no(odd: Any) -> None:
     with pytest.raises(Unclear, match=r"same= must return a bool, got (NoneType|float|str)"):
-        same_of(free_text(same=lambda first, second: told))("a", "b")
+        same_of(free_text(same=lambda first, second: odd))("a", "b")
     assert same_of(free_text(same=lambda first, second: np.bool_(1)))("a", "b") is True
 
 

@@ -79,7 +79,7 @@ def test_a_worker_that_died_is_replaced() -> None:
     assert canonical_mathematics("\\frac{6}{\\sqrt{6}}") == "sqrt(6)"
 
 
-def test_without_the_extra_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "math_verify", None)
     with pytest.raises(MissingExtraError, match=r"\.\[math\]"):
         extractor("math")

@@ -11,7 +11,7 @@ from langchain_reasc.answers import Vote, boxed, extractor, json_object, message
 SUM = "Ann has 5.\nShe buys 7, so 5 + 7 = 12.\n"
 
 
-def told(text: str, spec: Any = "auto", **metadata: Any) -> tuple[str | None, str | None, str | None]:
+def read(text: str, spec: Any = "auto", **metadata: Any) -> tuple[str | None, str | None, str | None]:
     """What stands before the answer, the answer, and the last step."""
     extract, message = extractor(spec), AIMessage(text, response_metadata=metadata)
     found = places_of(message, extract, vote_of(message, extract))
@@ -45,7 +45,7 @@ def told(text: str, spec: Any = "auto", **metadata: Any) -> tuple[str | None, st
     ],
 )
 def test_the_answer_is_found_where_it_was_read(before: str, answer: str, after: str, spec: Any) -> None:
-    assert told(before + answer + after, spec)[:2] == (before, answer)
+    assert read(before + answer + after, spec)[:2] == (before, answer)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_answer_is_found_where_it_was_read(before: str, answer: str, after: 
     ],
 )
 def test_without_a_place_there_is_none(text: str) -> None:
-    assert told(text, "number")[1] is None
+    assert read(text, "number")[1] is None
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_without_a_place_there_is_none(text: str) -> None:
     ],
 )
 def test_the_last_step_leads_up_to_the_answer(text: str, step: str | None) -> None:
-    assert told(text)[2] == step
+    assert read(text)[2] == step
 
 
 def test_what_was_cut_off_is_read_as_such() -> None:
     text = "The answer is 12. Let me check: 12 - 7 = 5 and 1"
-    assert told(text, finish_reason="length")[:2] == ("The answer is ", "12")
-    assert told("so that 5 + 7 = 12", finish_reason="length")[1] is None
+    assert read(text, finish_reason="length")[:2] == ("The answer is ", "12")
+    assert read("so that 5 + 7 = 12", finish_reason="length")[1] is None
 
 
 def test_what_reads_messages_or_calls_tells_no_place() -> None:
@@ -93,15 +93,15 @@ def test_what_reads_messages_or_calls_tells_no_place() -> None:
 
 def test_the_extractor_that_found_it_is_asked() -> None:
     spec = boxed() | extractor("number")
-    assert told("It is 12, not boxed.", spec)[:2] == ("It is ", "12")
-    assert told("It is \\boxed{12}, not 7.", spec)[:2] == ("It is \\boxed{", "12")
+    assert read("It is 12, not boxed.", spec)[:2] == ("It is ", "12")
+    assert read("It is \\boxed{12}, not 7.", spec)[:2] == ("It is \\boxed{", "12")
 
 
 def test_a_function_that_cannot_read_another_text_tells_the_place_nonetheless() -> None:
     def strict(text: str) -> str:
         return {"12": "12"}[text.rpartition(" ")[2]]
 
-    assert told("It is 12", strict)[:2] == ("It is ", "12")
+    assert read("It is 12", strict)[:2] == ("It is ", "12")
 
 
 def test_an_answer_that_stands_everywhere_is_looked_for_a_few_times_only() -> None:
@@ -125,6 +125,6 @@ def test_two_thousand_tokens_take_milliseconds(unit: str) -> None:
     taken = []
     for _ in range(5):
         begin = time.perf_counter()
-        assert told(text)[1] == "59"
+        assert read(text)[1] == "59"
         taken.append(time.perf_counter() - begin)
     assert min(taken) < 0.05
