@@ -27,7 +27,7 @@ from langchain_reasc.runnable.loop import asolve, solve
 from langchain_reasc.runnable.options import DecisionOptions, Options
 from langchain_reasc.runnable.question import Question as Asked
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling import AsyncRun, Run
+from langchain_reasc.sampling import Run, traced
 
 __all__ = ["DecisionResponse", "ReASCDecisionModel"]
 
@@ -121,13 +121,14 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             FingerprintMismatch: the calibration was made with another prompt.
         """
-        return Run(self.get_name(), input, config).last(lambda below: self._answered(input, below, kwargs))
+        return traced(self.get_name(), input, config, lambda below: self._answered(input, below, kwargs))
 
     async def ainvoke(
         self, input: ClassifierRequest, config: RunnableConfig | None = None, **kwargs: Any
     ) -> DecisionResponse:
         """The asynchronous :meth:`invoke`."""
-        return await AsyncRun(self.get_name(), input, config).last(lambda below: self._aanswered(input, below, kwargs))
+        run = Run(self.get_name(), input, config, is_async=True)
+        return await run.last(lambda below: self._aanswered(input, below, kwargs))
 
     @property
     def _provider(self) -> str:

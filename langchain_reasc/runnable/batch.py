@@ -32,7 +32,7 @@ from langchain_reasc.runnable.loop import answer, begin, draw, draw_first, finis
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.total_budget import TotalBudget
-from langchain_reasc.sampling import Cutoff, Sample, checked_limit
+from langchain_reasc.sampling import Cutoff, Run, Sample, checked_limit
 
 __all__ = ["Batch", "Outcome", "Progress", "shown"]
 
@@ -132,7 +132,7 @@ class Batch:
             unanswered = SamplingError("not answered, because the batch was interrupted or another input of it failed")
             for one in self._inputs:
                 if one.run:
-                    await io.fail(one.run, unanswered)
+                    await one.run.fail(unanswered)
 
     async def _one_by_one(self, io: Concurrency, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
         if self._setup.mixture:
@@ -214,9 +214,9 @@ class Batch:
 
     async def _step(self, io: Concurrency, one: _Input, what: Callable[..., Any], *, last: bool = False) -> Any:
         """Do something below the run of an input; its outcome is an error, or the result of the ``last`` step."""
-        one.run = one.run or io.new_run(self._name, self._values[one.index], self._configs[one.index])
+        one.run = one.run or Run(self._name, self._values[one.index], self._configs[one.index], is_async=io.is_async)
         try:
-            result = await io.step(one.run, what, last=last)
+            result = await (one.run.last if last else one.run.step)(what)
         except Exception as error:
             one.outcome = error
             return None

@@ -2,60 +2,25 @@
 
 What happens in a call is written once, as coroutines. An asynchronous call awaits them, with :class:`EventLoop`. A
 synchronous call runs them in its own thread, with :class:`Threads`: its methods block, so that a coroutine never has to
-wait for an event loop, and :func:`blocking` gets its result at once.
+wait for an event loop, and :func:`~langchain_reasc.threads.blocking` gets its result at once.
 """
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterable
-from contextlib import asynccontextmanager, closing
-from typing import Any, TypeVar, cast
-
-from langchain_core.messages import AIMessageChunk
-from langchain_core.runnables import RunnableConfig
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.sampling import (
-    AsyncRun,
-    AsyncSlots,
-    Cutoff,
-    Run,
-    Sample,
-    Slots,
-    Wave,
-    adrawn,
-    apassed_on,
-    drawn,
-    passed_on,
-)
-from langchain_reasc.threads import DaemonExecutor, aimport_deferred, as_they_end
+from langchain_reasc.sampling import Cutoff
+from langchain_reasc.threads import DaemonExecutor, aimport_deferred, as_they_end, blocking
 
-__all__ = ["Concurrency", "EventLoop", "Threads", "blocking", "blocking_items", "refuse_async"]
+__all__ = ["Concurrency", "EventLoop", "Threads", "refuse_async"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 Each = Callable[[Callable[[T], Coroutine[Any, Any, R]], Iterable[T]], AsyncGenerator[R]]
 """Calls a function on each item, several at once, and yields the results in order of completion."""
-
-
-def blocking(coroutine: Any) -> Any:
-    """Run a coroutine that never waits for an event loop, and return its result."""
-    try:
-        coroutine.send(None)
-    except StopIteration as ended:
-        return ended.value
-    raise RuntimeError("a synchronous call waited for an event loop")
-
-
-def blocking_items(items: AsyncGenerator[T]) -> Generator[T]:
-    """Iterate over an asynchronous generator that never waits for an event loop."""
-    try:
-        while True:
-            yield blocking(anext(items))
-    except StopAsyncIteration:
-        return
-    finally:
-        blocking(items.aclose())
 
 
 def refuse_async(function: Any) -> None:
@@ -74,7 +39,7 @@ def refuse_async(function: Any) -> None:
 class Threads:
     """Blocks the calling thread; inputs of a batch are answered in threads of their own."""
 
-    new_run = Run
+    is_async = False
 
     @staticmethod
     async def in_thread(function: Callable[[], T]) -> T:
@@ -92,30 +57,6 @@ class Threads:
             value.close()
         refuse_async(value)
         return value
-
-    @staticmethod
-    async def take_slots(model: object, config: RunnableConfig, wanted: int, cutoff: Cutoff) -> tuple[Slots, int]:
-        """Wait until a sample may be launched; return the slots, and how many were taken: 0 once given up."""
-        slots = Slots.of(model, config)
-        return slots, slots.take(wanted, cutoff)
-
-    @staticmethod
-    async def drawn(wave: Wave, *, live: bool) -> AsyncGenerator[Sample | AIMessageChunk]:
-        """Draw the samples of a wave; with ``live``, yield the chunks of its only sample before it."""
-        samples = passed_on(wave) if live else cast("Generator[Sample | AIMessageChunk]", drawn(wave))
-        with closing(samples):
-            for item in samples:
-                yield item
-
-    @staticmethod
-    async def step(run: Run, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]], *, last: bool = False) -> T:
-        """Do something below a traced run; ``last`` ends the run with its result."""
-        return cast(T, (run.last if last else run.step)(lambda config: blocking(what(config))))
-
-    @staticmethod
-    async def fail(run: Run, error: BaseException) -> None:
-        """End a run that has not ended."""
-        run.fail(error)
 
     @staticmethod
     @asynccontextmanager
@@ -138,7 +79,7 @@ class Threads:
 class EventLoop:
     """The same in an event loop; inputs of a batch are answered in tasks of their own."""
 
-    new_run = AsyncRun
+    is_async = True
 
     @staticmethod
     async def in_thread(function: Callable[[], T]) -> T:
@@ -154,27 +95,6 @@ class EventLoop:
     async def result_of(value: Any) -> Any:
         """Return what a user's function returned, awaited if it is async."""
         return await value if inspect.isawaitable(value) else value
-
-    @staticmethod
-    async def take_slots(model: object, config: RunnableConfig, wanted: int, cutoff: Cutoff) -> tuple[AsyncSlots, int]:
-        """Wait until a sample may be launched; whoever waits is given up by being cancelled."""
-        slots = AsyncSlots.of(model, config)
-        return slots, await slots.take(wanted)
-
-    @staticmethod
-    def drawn(wave: Wave, *, live: bool) -> AsyncGenerator[Sample | AIMessageChunk]:
-        """Draw the samples of a wave; with ``live``, yield the chunks of its only sample before it."""
-        return apassed_on(wave) if live else cast("AsyncGenerator[Sample | AIMessageChunk]", adrawn(wave))
-
-    @staticmethod
-    async def step(run: AsyncRun, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]], *, last: bool = False) -> T:
-        """Do something below a traced run; ``last`` ends the run with its result."""
-        return await (run.last if last else run.step)(what)
-
-    @staticmethod
-    async def fail(run: AsyncRun, error: BaseException) -> None:
-        """End a run that has begun and not ended."""
-        await run.fail(error)
 
     @staticmethod
     @asynccontextmanager

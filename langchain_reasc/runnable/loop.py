@@ -18,13 +18,12 @@ from langchain_reasc.runnable.concurrency import (
     Concurrency,
     EventLoop,
     Threads,
-    blocking,
-    blocking_items,
     refuse_async,
 )
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling import Places, Sample, Wave
+from langchain_reasc.sampling import Places, Sample, Slots, Wave, samples
+from langchain_reasc.threads import blocking, blocking_items
 
 __all__ = ["answer", "asolve", "astream", "draw", "draw_first", "finish", "solve", "stream"]
 
@@ -134,7 +133,8 @@ async def _wave(
 ) -> AsyncGenerator[tuple[Sample | AIMessageChunk, Wave]]:
     """Draw a wave of up to ``count`` samples, as many as there are places for in ``max_concurrency``."""
     question.clock.pause()
-    slots, taken = await io.take_slots(question.setup.model.origin, question.config, count, question.cutoff)
+    slots = Slots.of(question.setup.model.origin, question.config, is_async=io.is_async)
+    taken = await slots.take(count, question.cutoff)
     question.clock.resume()
     if not taken:
         raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
@@ -146,7 +146,7 @@ async def _wave(
     wave.cutoff.prompt_tokens = question.prompt_tokens
     try:
         with question.cutoff.heard_by(wave.cutoff.give_up):
-            async with aclosing(io.drawn(wave, live=live)) as items:
+            async with aclosing(samples(wave, is_async=io.is_async, live=live)) as items:
                 async for item in items:
                     if isinstance(item, Sample):
                         places.give_back(item.index)

@@ -10,12 +10,13 @@ from pydantic import ConfigDict
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.runnable.batch import Batch, Outcome, Progress
-from langchain_reasc.runnable.concurrency import EventLoop, Threads, blocking_items
+from langchain_reasc.runnable.concurrency import EventLoop, Threads
 from langchain_reasc.runnable.loop import asolve, solve
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import Question, ResponseListener
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling import AsyncRun, Run
+from langchain_reasc.sampling import Run, traced
+from langchain_reasc.threads import blocking_items
 
 __all__ = ["ReASCRunnable"]
 
@@ -53,8 +54,9 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
             FingerprintMismatch: the calibration was made with other system messages.
         """
         _refuse_ignored(kwargs)
-        run = Run(self.get_name(), input, config)
-        return run.last(lambda below: solve(Question(self._setup, input, below, kwargs)).message)
+        return traced(
+            self.get_name(), input, config, lambda below: solve(Question(self._setup, input, below, kwargs)).message
+        )
 
     async def ainvoke(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
@@ -65,7 +67,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         async def answered(below: RunnableConfig) -> AIMessage:
             return (await asolve(Question(self._setup, input, below, kwargs))).message
 
-        return await AsyncRun(self.get_name(), input, config).last(answered)
+        return await Run(self.get_name(), input, config, is_async=True).last(answered)
 
     def solve(
         self,
@@ -83,8 +85,11 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
             on_response: called with each response and the decision after it, in launch order.
             **kwargs: passed to every call of the model.
         """
-        run = Run(self.get_name(), input, config)
-        return run.last(lambda below: solve(Question(self._setup, input, below, kwargs, on_response=on_response)))
+
+        def answered(below: RunnableConfig) -> ReASCResult:
+            return solve(Question(self._setup, input, below, kwargs, on_response=on_response))
+
+        return traced(self.get_name(), input, config, answered)
 
     async def asolve(
         self,
@@ -99,7 +104,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         async def answered(below: RunnableConfig) -> ReASCResult:
             return await asolve(Question(self._setup, input, below, kwargs, on_response=on_response))
 
-        return await AsyncRun(self.get_name(), input, config).last(answered)
+        return await Run(self.get_name(), input, config, is_async=True).last(answered)
 
     def batch(
         self,

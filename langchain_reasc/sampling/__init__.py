@@ -19,7 +19,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.sampling.limits import (
-    AsyncSlots,
     Cutoff,
     Places,
     QuestionClock,
@@ -30,13 +29,11 @@ from langchain_reasc.sampling.limits import (
 )
 from langchain_reasc.sampling.parallel import parallel
 from langchain_reasc.sampling.separate import separate
-from langchain_reasc.sampling.tracing import AsyncRun, Run, steps
+from langchain_reasc.sampling.tracing import Run, steps, traced
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking_items
 
 __all__ = [
-    "AsyncRun",
-    "AsyncSlots",
     "Cutoff",
     "Places",
     "QuestionClock",
@@ -46,45 +43,23 @@ __all__ = [
     "TimeLimit",
     "Wave",
     "adrawn",
-    "apassed_on",
     "checked_limit",
     "draw",
     "drawn",
-    "passed_on",
+    "samples",
+    "traced",
     "within",
 ]
 
 
 def drawn(wave: Wave) -> Generator[Sample]:
-    """Yield the samples of a wave as they end, until it is stopped (``wave.cutoff``).
-
-    Those that still run are then cut off and yielded with what they had produced, so that nothing paid for goes
-    uncounted. A failing sample, or one that takes longer than the limit, comes out with its error and costs only
-    itself. A model that samples in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is given
-    the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle.
-    A model that is asked to state its confidence is asked beside the prompt, and what it stated comes in the message's
-    metadata instead of its text.
-    """
-    return blocking_items(_samples(wave, Workers()))
+    """Yield the :func:`samples` of a wave in a synchronous call."""
+    return cast("Generator[Sample]", blocking_items(samples(wave, is_async=False)))
 
 
-async def adrawn(wave: Wave) -> AsyncGenerator[Sample]:
-    """The asynchronous :func:`drawn`."""
-    async with aclosing(_samples(wave, AsyncWorkers())) as samples:
-        async for sample in samples:
-            yield sample
-
-
-def passed_on(wave: Wave) -> Generator[Sample | AIMessageChunk]:
-    """Yield the chunks of a wave's only sample as they come, and then the sample; it is stopped as in :func:`drawn`."""
-    return blocking_items(_live(wave, Workers()))
-
-
-async def apassed_on(wave: Wave) -> AsyncGenerator[Sample | AIMessageChunk]:
-    """The asynchronous :func:`passed_on`."""
-    async with aclosing(_live(wave, AsyncWorkers())) as items:
-        async for item in items:
-            yield item
+def adrawn(wave: Wave) -> AsyncGenerator[Sample]:
+    """Yield the :func:`samples` of a wave in an event loop."""
+    return cast("AsyncGenerator[Sample]", samples(wave, is_async=True))
 
 
 def draw(
@@ -114,20 +89,30 @@ def draw(
     return sorted(samples, key=lambda sample: sample.index)
 
 
-async def _samples(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerator[Sample]:
+async def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator[Sample | AIMessageChunk]:
+    """Yield the samples of a wave as they end, until it is stopped (``wave.cutoff``).
+
+    Those that still run are then cut off and yielded with what they had produced, so that nothing paid for goes
+    uncounted. A failing sample, or one that takes longer than the limit, comes out with its error and costs only
+    itself. A model that samples in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is given
+    the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle.
+    A model that is asked to state its confidence is asked beside the prompt, and what it stated comes in the message's
+    metadata instead of its text.
+
+    Args:
+        wave: what is drawn.
+        is_async: whether in tasks of the running event loop, or in threads, for whom this never awaits anything.
+        live: whether the chunks of the wave's only sample are yielded as they come, before the sample.
+    """
     model = wave.model
-    if model.ask_confidence:
-        wave = replace(wave, messages=model.asked(wave.messages))
-    drawing = parallel(wave, workers) if model.sampler else separate(wave, workers)
-    async with aclosing(steps(wave, drawing, workers) if model.quiet else drawing) as samples:
-        async for sample in samples:
-            assert isinstance(sample, Sample)
-            asked = model.ask_confidence and sample.message is not None
-            yield replace(sample, message=read_stated_confidence(cast(Any, sample.message))) if asked else sample
-
-
-def _live(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerator[Sample | AIMessageChunk]:
-    assert wave.model.live is not None
-    wave = replace(wave, model=wave.model.live)
-    items = separate(wave, workers, live=True)
-    return steps(wave, items, workers) if wave.model.quiet else items
+    if live:
+        assert model.live is not None
+        model = model.live
+    wave = replace(wave, model=model, messages=model.asked(wave.messages))
+    workers = AsyncWorkers() if is_async else Workers()
+    parallelly = model.sampler is not None and not live
+    drawing: AsyncGenerator[Any] = parallel(wave, workers) if parallelly else separate(wave, workers, live=live)
+    async with aclosing(steps(wave, drawing, workers) if model.quiet else drawing) as items:
+        async for item in items:
+            stated = model.ask_confidence and isinstance(item, Sample) and item.message is not None
+            yield replace(item, message=read_stated_confidence(item.message)) if stated else item

@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_reasc.exceptions import ConfigurationError, SampleTimeout
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking
 
-__all__ = ["AsyncSlots", "Cutoff", "Places", "QuestionClock", "Slots", "TimeLimit", "checked_limit", "within"]
+__all__ = ["Cutoff", "Places", "QuestionClock", "Slots", "TimeLimit", "checked_limit", "within"]
 
 T = TypeVar("T")
 _TOO_SHORT: Final = 0.02  # seconds; timers may fire a little early
@@ -217,44 +217,34 @@ class Slots:
     and get them in the order they came.
     """
 
-    def __init__(self, limit: int | None, shared_by: object = None) -> None:
-        self._left, self._shared_by = limit, shared_by
+    def __init__(self, limit: int | None, *, is_async: bool, shared_by: object = None) -> None:
+        self._left, self._is_async, self._shared_by = limit, is_async, shared_by
         self._queue: deque[Workers | AsyncWorkers] = deque()  # of those who wait
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, model: object, config: RunnableConfig) -> Self:
-        """Return the slots of all who draw from this model now, under the same number.
+    def of(cls, model: object, config: RunnableConfig, *, is_async: bool) -> Self:
+        """Return the slots of all who draw from this model now, under the same number: in threads, or in this loop.
 
         Raises:
             ConfigurationError: the number is below 1.
         """
         limit = checked_limit(config)
-        return cls(None) if limit is None else cls._shared(limit, model)
-
-    def take(self, wanted: int, cutoff: Cutoff) -> Any:
-        """Wait for a slot, and take up to ``wanted``; 0 once the call is given up."""
-        return blocking(self._take(wanted, cutoff, Workers()))
-
-    def give_back(self, count: int) -> None:
-        """Give back the slots of samples that have ended, in any thread."""
-        with self._lock:
-            if self._left is not None:
-                self._left += count
-        self._wake_first()
-
-    @classmethod
-    def _shared(cls, limit: int, *shared_by: object) -> Self:
-        key = (cls, limit, *map(id, shared_by))
+        if limit is None:
+            return cls(None, is_async=is_async)
+        loop = asyncio.get_running_loop() if is_async else None
+        key = (limit, id(model), id(loop))
         with _sharing:
             slots: Self | None = _slots.get(key)
             if slots is None:  # it keeps the objects alive, or others might come to have their ids
-                slots = _slots[key] = cls(limit, shared_by)
+                slots = _slots[key] = cls(limit, is_async=is_async, shared_by=(model, loop))
         return slots
 
-    async def _take(self, wanted: int, cutoff: Cutoff, waiting: Workers | AsyncWorkers) -> int:
+    async def take(self, wanted: int, cutoff: Cutoff) -> int:
+        """Wait for a slot, and take up to ``wanted``; 0 once the call is given up."""
         if self._left is None:
             return 0 if cutoff.given_up else wanted
+        waiting = AsyncWorkers() if self._is_async else Workers()
         with self._lock:
             self._queue.append(waiting)
         try:
@@ -272,23 +262,18 @@ class Slots:
                 self._queue.remove(waiting)
             self._wake_first()
 
+    def give_back(self, count: int) -> None:
+        """Give back the slots of samples that have ended, in any thread."""
+        with self._lock:
+            if self._left is not None:
+                self._left += count
+        self._wake_first()
+
     def _wake_first(self) -> None:
         with self._lock:
             first = self._queue[0] if self._queue else None
         if first:
             first.wake()
-
-
-class AsyncSlots(Slots):
-    """:class:`Slots` of all who draw in the running event loop."""
-
-    @classmethod
-    def _shared(cls, limit: int, *shared_by: object) -> Self:
-        return super()._shared(limit, *shared_by, asyncio.get_running_loop())
-
-    def take(self, wanted: int, cutoff: Cutoff | None = None) -> Any:
-        """Return a coroutine that does the same."""
-        return self._take(wanted, cutoff or Cutoff(), AsyncWorkers())
 
 
 class Places:

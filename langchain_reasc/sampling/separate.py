@@ -31,9 +31,7 @@ async def separate(
 
     Each sample has a worker of its own; this generator collects what they hand over, and keeps the time.
     """
-    cutoff, running = wave.cutoff, {index: Chunks() for index in wave.indices}
-    until = None if wave.limit is None else time.monotonic() + wave.limit.seconds
-    gone: float | None = None  # when to wait no longer for samples that were given up
+    running, patience = {index: Chunks() for index in wave.indices}, _Patience(wave)
 
     async def draw(index: int, chunks: Chunks) -> None:
         try:
@@ -45,29 +43,44 @@ async def separate(
             wave.ended(index)
 
     try:
-        with cutoff.heard_by(workers.wake):
+        with wave.cutoff.heard_by(workers.wake):
             for index, chunks in running.items():
                 workers.start(partial(draw, index, chunks), f"reasc-{index}")
             while running:
-                item = await workers.get(gone or until)
+                item = await workers.get(patience.until)
                 if isinstance(item, KeyboardInterrupt):
                     raise item
-                if isinstance(item, AIMessageChunk):
-                    yield item
-                elif item is not None:
+                if isinstance(item, Sample):
                     del running[item.index]
+                if item is not None:
                     yield item
-                elif cutoff.given_up:
-                    if gone is not None and time.monotonic() >= gone:
-                        break
-                    gone = gone or time.monotonic() + _GRACE
-                elif wave.limit and until is not None and time.monotonic() >= until:
-                    cutoff.give_up(wave.limit.error())
+                elif patience.over():
+                    break
             for index, chunks in running.items():
                 yield _given_up(wave, index, list(chunks))
     finally:  # also on Ctrl-C
-        cutoff.give_up()
+        wave.cutoff.give_up()
         await workers.join(_GRACE)
+
+
+class _Patience:
+    """How long a wave is waited for: until its limit, and then a little for samples to end that were given up."""
+
+    def __init__(self, wave: Wave) -> None:
+        self._wave, self._given_up = wave, False
+        self.until = None if wave.limit is None else time.monotonic() + wave.limit.seconds
+
+    def over(self) -> bool:
+        """Give the wave up once its time is over; return whether even those that were given up are left behind."""
+        expired = self.until is not None and time.monotonic() >= self.until
+        if self._given_up:
+            return expired
+        if expired and self._wave.limit:
+            self._wave.cutoff.give_up(self._wave.limit.error())
+        self._given_up = self._wave.cutoff.given_up
+        if self._given_up:
+            self.until = time.monotonic() + _GRACE
+        return False
 
 
 async def _sample(wave: Wave, index: int, chunks: Chunks, workers: Workers | AsyncWorkers, *, live: bool) -> Sample:

@@ -30,28 +30,36 @@ from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, FailedSamp
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 
-__all__ = ["AsyncRun", "Run", "SampleRuns", "steps", "untraced"]
+__all__ = ["Run", "SampleRuns", "steps", "traced", "untraced"]
 
 T = TypeVar("T")
 
 
-class AsyncRun:
+class Run:
     """A run from its start to its end, with any number of steps between; it begins with the first.
 
     ``Runnable._acall_with_config`` does the same for a run of one step; in a batch that calibrates on all first
     responses, each input has two, and waits for the others between them.
     """
 
-    def __init__(self, name: str, value: Any, config: RunnableConfig | None, *, blocking: bool = False) -> None:
+    def __init__(self, name: str, value: Any, config: RunnableConfig | None, *, is_async: bool) -> None:
+        """Begin nothing yet.
+
+        Args:
+            name: the name of the run, if the config has none.
+            value: its input.
+            config: the config of the call.
+            is_async: whether callbacks are awaited. A run of a synchronous call never waits for an event loop.
+        """
         self._name, self._value, self._config = name, value, ensure_config(config)
         self._manager: Any = None
-        self._blocking, self._open = blocking, True
+        self._is_async, self._open = is_async, True
 
     async def begin(self) -> None:
         """Start the run, if that has not been done."""
         if self._manager is None:
             manager_for: Any = (
-                get_callback_manager_for_config if self._blocking else get_async_callback_manager_for_config
+                get_async_callback_manager_for_config if self._is_async else get_callback_manager_for_config
             )
             self._manager = await result_of(
                 manager_for(self._config).on_chain_start(
@@ -69,9 +77,9 @@ class AsyncRun:
         below = patch_config(self._config, callbacks=self._manager.get_child())
         try:
             with set_config_context(below) as context:
-                if self._blocking:
-                    return context.run(lambda: blocking(what(below)))
-                return await coro_with_context(what(below), context)
+                if self._is_async:
+                    return await coro_with_context(what(below), context)
+                return context.run(lambda: blocking(what(below)))
         except BaseException as error:
             await self.fail(error)
             raise
@@ -94,30 +102,13 @@ class AsyncRun:
             await result_of(self._manager.on_chain_error(error))
 
 
-class Run:
-    """The synchronous :class:`AsyncRun`; it begins at once."""
+def traced(name: str, value: Any, config: RunnableConfig | None, what: Callable[[RunnableConfig], T]) -> T:
+    """Do something as the only step of a run, in a synchronous call."""
 
-    def __init__(self, name: str, value: Any, config: RunnableConfig | None) -> None:
-        self._run = AsyncRun(name, value, config, blocking=True)
-        blocking(self._run.begin())
+    async def step(below: RunnableConfig) -> T:
+        return what(below)
 
-    def step(self, what: Callable[[RunnableConfig], T]) -> T:
-        """Do something below the run; an error ends it."""
-
-        async def call(config: RunnableConfig) -> T:
-            return what(config)
-
-        return blocking(self._run.step(call))
-
-    def last(self, what: Callable[[RunnableConfig], T]) -> T:
-        """Do the step that ends the run with its result."""
-        output = self.step(what)
-        blocking(self._run.end(output))
-        return output
-
-    def fail(self, error: BaseException) -> None:
-        """End the run with an error, if it has not ended."""
-        blocking(self._run.fail(error))
+    return blocking(Run(name, value, config, is_async=False).last(step))
 
 
 class SampleRuns:
@@ -176,9 +167,7 @@ async def steps(wave: Wave, samples: AsyncGenerator[T], workers: Workers | Async
     ``wave.config``, whose output is the sample's message.
     """
     asked, name = {"messages": wave.messages}, f"{wave.model.model.get_name()} sample"
-    runs = {
-        index: AsyncRun(name, asked, _step_config(wave, index), blocking=not workers.is_async) for index in wave.indices
-    }
+    runs = {index: Run(name, asked, _step_config(wave, index), is_async=workers.is_async) for index in wave.indices}
     cancelled = {FINISH_REASON: CANCELLED}  # the output of one cut off before its first token, which cost nothing
     try:
         for run in runs.values():
