@@ -9,9 +9,8 @@ from typer.core import TyperGroup
 
 from langchain_reasc._version import __version__
 from langchain_reasc.cli import ask, calibrate, probe
-from langchain_reasc.cli.console import log_harmlessly, stderr
-from langchain_reasc.cli.wording import in_options, speak_plainly
-from langchain_reasc.exceptions import ReASCError
+from langchain_reasc.cli.console import prepare_streams, print_error, stderr
+from langchain_reasc.exceptions import ConfigurationError, ReASCError
 
 __all__ = ["app", "main"]
 
@@ -38,24 +37,23 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 """
 
 
+_HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
+
 class _Commands(TyperGroup):
     """Turns the library's errors into one line and an exit code, whoever calls the app."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        speak_plainly()
-        log_harmlessly()
+        prepare_streams()
         return super().main(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except ReASCError as error:
-            stderr().print(f"[bold red]error:[/] {_escaped(error)}", soft_wrap=True, highlight=False)
-            raise typer.Exit(1) from None
-        except BrokenPipeError:  # the reader of a pipe has left; typer knows what to do
+        except BrokenPipeError:  # the reader of a pipe has left; typer handles that
             raise
-        except OSError as error:
-            stderr().print(f"[bold red]error:[/] {_escaped(error)}", soft_wrap=True, highlight=False)
+        except (ReASCError, OSError) as error:
+            print_error(error)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             stderr().print("interrupted")
@@ -63,7 +61,7 @@ class _Commands(TyperGroup):
 
 
 def _reflowed(docstring: str) -> str:
-    """Paragraphs of one line each, which a terminal of any width breaks for itself."""
+    """Join the lines of each paragraph, which a terminal of any width breaks for itself."""
     return "\n\n".join(" ".join(paragraph.splitlines()) for paragraph in cleandoc(docstring).split("\n\n"))
 
 
@@ -74,16 +72,24 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_HELP_OPTIONS,
 )
 for command in (ask.ask, calibrate.calibrate, probe.probe):
     app.command(help=_reflowed(command.__doc__ or ""))(command)
 
 
+_LABORATORY = ("demo", "record", "grade", "replay", "report", "pool")
+
+
 def _add_laboratory() -> None:
     """Add the commands that packages register as entry points: functions, or a module of several under one name."""
+    missing, panel = set(_LABORATORY), "Laboratory"
     for entry in entry_points(group="langchain_reasc.commands"):
-        command, panel = entry.load(), "Laboratory"
+        try:
+            command = entry.load()
+        except ImportError:
+            continue
+        missing.discard(entry.name)
         if callable(command):
             app.command(entry.name, help=_reflowed(command.__doc__ or ""), rich_help_panel=panel)(command)
             continue
@@ -91,11 +97,20 @@ def _add_laboratory() -> None:
             help=_reflowed(command.__doc__ or ""),
             rich_markup_mode="rich",
             no_args_is_help=True,
-            context_settings={"help_option_names": ["-h", "--help"]},
+            context_settings=_HELP_OPTIONS,
         )
         for operation in command.COMMANDS:
             several.command(operation.__name__.strip("_"), help=_reflowed(operation.__doc__ or ""))(operation)
         app.add_typer(several, name=entry.name, rich_help_panel=panel)
+    for name in missing:
+        anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+        app.command(name, hidden=True, context_settings=anything)(_not_installed)
+
+
+def _not_installed(context: typer.Context) -> None:
+    raise ConfigurationError(
+        f'`reasc {context.info_name}` is part of the laboratory: pip install "langchain-reasc[lab]"'
+    )
 
 
 _add_laboratory()
@@ -113,9 +128,3 @@ def _root(
     if version:
         typer.echo(f"reasc {__version__}")
         raise typer.Exit
-
-
-def _escaped(error: Exception) -> str:
-    from rich.markup import escape
-
-    return escape(in_options(" ".join(str(error).split())))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from langchain_reasc.cli.checks import one_of
-from langchain_reasc.cli.console import ending, print_json, remark, stderr, stdout
+from langchain_reasc.cli.console import ending, in_options, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import embedded, open_model
 from langchain_reasc.cli.options import (
     AnswerGiven,
@@ -24,10 +23,10 @@ from langchain_reasc.cli.options import (
     Temperature,
     TemplateText,
     Urls,
+    one_of,
+    prompting,
     read_template,
 )
-from langchain_reasc.cli.preset import asking
-from langchain_reasc.cli.wording import in_options
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
 if TYPE_CHECKING:
@@ -108,27 +107,23 @@ def ask(
         raise typer.BadParameter("the question is empty")
     stopping = None if rule is None else _rule(rule, budget=max_samples)
     given_template = read_template(template, system=system)
-    asked = asking(preset, None, model=model, template=given_template, answer=answer, temperature=temperature)
-    prompt = (asked.template or Template()).after(system)
+    how = prompting(preset, None, model=model, template=given_template, answer=answer, temperature=temperature)
+    prompt = (how.template or Template()).after(system)
     shipped = model is None and not url and model_class is None
     known = _calibration(calibration, shipped=shipped)
-    options: dict[str, Any] = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
-    source: dict[str, Any] = {
-        "urls": url,
-        "key_variable": key_variable,
-        "model_class": model_class,
-        "model_kwargs": model_kwargs,
-    }
+    options: dict[str, Any] = {**how.sampling, "max_tokens": max_tokens, "seed": seed}
+    source: dict[str, Any] = {"urls": url, "key_variable": key_variable}
+    source |= {"model_class": model_class, "model_kwargs": model_kwargs}
     with open_model(model, **source, **options) as chat_model:
         reasc = ReASCRunnable(
             model=chat_model,
             calibration=known,
-            # As it was measured: one of stated confidences holds for a model that is asked for them.
+            # As in calibration: stated confidences hold for a model that is asked for them.
             ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
             rule=stopping,
             max_samples=max_samples,
             concurrency=concurrency,
-            answer=asked.answer,
+            answer=how.answer,
             fixed_prompt=prompt.fixed,
             safeguard=cast(Literal["default", "paper"], safeguard),
             allow_fingerprint_mismatch=allow_mismatch,
@@ -156,7 +151,7 @@ def _show(result: "ReASCResult") -> None:
 
 
 def _account(result: "ReASCResult") -> Iterator[str]:
-    """What was spent and voted for, what is promised, notices."""
+    """Yield what was spent, the votes, and notices."""
     from langchain_reasc.runnable.summary import cost, shortened, votes
 
     voted = ", ".join(f"{shortened(answer)}: {evidence:.2f}" for answer, _, evidence in votes(result))
@@ -184,7 +179,7 @@ def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
 
 
 def _rule(given: str, *, budget: int) -> "StoppingRule":
-    """The rule of that name and parameters, which looks ahead to this budget where it looks ahead.
+    """Return the rule of that name and parameters; one that looks ahead does so to this budget.
 
     Raises:
         ConfigurationError: there is no such rule, it needs parameters, or refuses one.
@@ -205,7 +200,7 @@ def _rule(given: str, *, budget: int) -> "StoppingRule":
 
 
 def _parameter(text: str) -> tuple[str, object]:
-    """``name=value``; a value that is no JSON, such as a number, is a text."""
+    """Parse ``name=value``; a value that is not JSON is a text."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigurationError(f"{text!r} is no parameter of a rule, which is given as name=value")

@@ -1,15 +1,14 @@
 """``reasc calibrate``: labelled questions in, calibration.json out."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.calibration_lines import explained
-from langchain_reasc.cli.checks import keep_apart, output_file
-from langchain_reasc.cli.console import ending, remark, stdout
+from langchain_reasc.cli.calibration_lines import calibration_lines, consensus_lines
+from langchain_reasc.cli.console import ending, progress, remark, stdout
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
@@ -22,6 +21,7 @@ from langchain_reasc.cli.options import (
     ModelClass,
     ModelKwargs,
     PresetName,
+    Prompting,
     PTarget,
     QuestionField,
     Score,
@@ -31,15 +31,18 @@ from langchain_reasc.cli.options import (
     TemplateText,
     Urls,
     Window,
+    keep_apart,
     measure_spec,
+    output_file,
+    prompting,
     read_template,
 )
-from langchain_reasc.cli.preset import asking
 from langchain_reasc.cli.recording import record_with_progress
-from langchain_reasc.cli.unlabelled import calibrate_without_labels
+from langchain_reasc.exceptions import ConfigurationError, PoolError
 
 if TYPE_CHECKING:
     from langchain_reasc.calibrating.pool_scores import MeasureSpec
+    from langchain_reasc.calibration import Calibration
     from langchain_reasc.pools import Pool
 
 __all__ = ["calibrate", "check_signals"]
@@ -120,7 +123,6 @@ def calibrate(
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
     from langchain_reasc.calibrating.from_pool import calibrate_on_pool
-    from langchain_reasc.calibration import save_calibration
     from langchain_reasc.data import data_format, read_data_set
     from langchain_reasc.pools import PoolStore, read_pool
 
@@ -146,56 +148,111 @@ def calibrate(
         default_seed=seed,
         max_tokens=max_tokens,
     )
-    asking_how: dict[str, Any] = {"system": system, "concurrency": concurrency or (8 if url else 1)}
+    in_flight = concurrency or (8 if url else 1)
     if unlabelled is not None:
         known = data_format(unlabelled, **fields) if preset == "auto" else None  # a pipe can be read once only
-        asked = asking(preset, known, **given)
-        asking_how |= {"answer": asked.answer, "template": asked.template}
-        with opened(**asked.sampling) as chat_model:
-            calibrate_without_labels(
-                chat_model, unlabelled, out, spec=spec, limit=limit, fields=fields, seed=seed, **asking_how
+        how = prompting(preset, known, **given)
+        with opened(**how.sampling) as chat_model:
+            options: dict[str, Any] = {"limit": limit, "seed": seed, "concurrency": in_flight}
+            calibration, lines = _calibrated_without_labels(
+                chat_model, unlabelled, fields, out, spec=spec, how=how, system=system, **options
             )
-        return
-    if data is not None:
-        found = read_data_set(data, limit=limit, **fields)
-        asked = asking(preset, found.format, **given)
-        asking_how |= {"answer": asked.answer, "template": asked.template}
-        responses = out.with_suffix(".pool.sqlite")
-        unchecked = [spec]
-
-        def check_first(done: int, total: int) -> None:
-            """Once the pool holds a response, check it, before all the others are paid for."""
-            if unchecked and PoolStore.open(responses).ids():
-                check_signals(read_pool(responses), unchecked.pop())
-
-        with opened(**asked.sampling) as chat_model:
-            recorded = record_with_progress(
-                "Calibrating",
-                chat_model,
-                found.questions,
-                responses,
-                samples=samples,
-                on_question=check_first,
-                **asking_how,
-            )
-        wanted = {question.id for question in found.questions}
     else:
-        recorded = read_pool(pool or Path())
-        wanted = {question.id for question in recorded.questions[:limit]}
-    for line in _nothing_right(recorded, wanted):
-        remark(line)
-    calibration = calibrate_on_pool(recorded, spec, p_target=p_target, seed=seed, only=wanted)
+        if data is not None:
+            found = read_data_set(data, limit=limit, **fields)
+            how = prompting(preset, found.format, **given)
+            responses = out.with_suffix(".pool.sqlite")
+            unchecked = [spec]
+
+            def check_first(done: int, total: int) -> None:
+                """Once the pool holds a response, check it, before all the others are paid for."""
+                if unchecked and PoolStore.open(responses).ids():
+                    check_signals(read_pool(responses), unchecked.pop())
+
+            with opened(**how.sampling) as chat_model:
+                recorded = record_with_progress(
+                    "Calibrating",
+                    chat_model,
+                    found.questions,
+                    responses,
+                    samples=samples,
+                    answer=how.answer,
+                    template=how.template,
+                    system=system,
+                    concurrency=in_flight,
+                    on_question=check_first,
+                )
+            chosen = {question.id for question in found.questions}
+        else:
+            recorded = read_pool(pool or Path())
+            chosen = {question.id for question in recorded.questions[:limit]}
+        for line in _nothing_right(recorded, chosen):
+            remark(line)
+        calibration = calibrate_on_pool(recorded, spec, p_target=p_target, seed=seed, only=chosen)
+        lines = calibration_lines(calibration)
+    _save(calibration, out, lines)
+
+
+def _calibrated_without_labels(
+    model: Any,
+    data: Path,
+    fields: Mapping[str, Any],
+    out: Path,
+    *,
+    spec: "MeasureSpec",
+    how: Prompting,
+    system: str | None,
+    limit: int,
+    seed: int,
+    concurrency: int,
+) -> "tuple[Calibration, Iterator[str]]":
+    """Calibrate under a progress bar; return the calibration and what to print of it."""
+    from langchain_reasc.calibrating import calibrate_unlabelled
+    from langchain_reasc.data import Template, read_unlabelled
+    from langchain_reasc.models.prepared import PreparedModel
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if spec == "recorded":
+        raise ConfigurationError("--signal recorded goes with --pool: its scores are those of recorded responses")
+    questions = read_unlabelled(data, limit=limit, **fields)
+    prompt, checkpoint = (how.template or Template()).after(system), out.with_name(f"{out.name}.unfinished")
+    for notice in PreparedModel.of(model, logprobs=True).notices:
+        remark(notice)
+    try:
+        with progress("Calibrating") as move:
+            calibration = calibrate_unlabelled(
+                model,
+                [(prompt.messages(question), right) for question, right in questions],
+                answer=how.answer,
+                fixed_prompt=prompt.fixed,
+                measure="auto" if spec == "auto" else spec,
+                concurrency=concurrency,
+                seed=seed,
+                checkpoint=checkpoint,
+                progress=move,
+            )
+    except KeyboardInterrupt:
+        remark(
+            f"{out} was not written: it is made once all {len(questions)} questions are asked. What those taught that "
+            f"were asked is in {checkpoint}: run the same command again to go on"
+        )
+        raise
+    known = sum(right is not None for _, right in questions)
+    return calibration, consensus_lines(calibration, asked=len(questions), known=known)
+
+
+def _save(calibration: "Calibration", out: Path, lines: Iterable[str]) -> None:
+    from langchain_reasc.calibration import save_calibration
+
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
-    console = stdout()
-    for line in explained(calibration):
-        console.print(line, soft_wrap=True, markup=False)
+    for line in lines:
+        stdout().print(line, soft_wrap=True, markup=False)
     remark(f'wrote {out}; use it with reasc ask --calibration {out}, or ReASCRunnable(calibration="{out}", model=...)')
 
 
 def check_signals(pool: "Pool", spec: "MeasureSpec") -> None:
     """Refuse a measure that the model's responses cannot give, before all of them are paid for."""
-    from langchain_reasc.exceptions import PoolError
     from langchain_reasc.method.confidence import Measure
 
     held = pool.signals.names if pool.signals else ()
@@ -210,9 +267,9 @@ def check_signals(pool: "Pool", spec: "MeasureSpec") -> None:
         raise PoolError(f"--signal {spec.signal} cannot be had from this model; its responses have {', '.join(held)}")
 
 
-def _nothing_right(pool: "Pool", wanted: "Collection[str]") -> Iterator[str]:
-    """Answers beside their labels where none is right: the extractor or the label's field may be the wrong one."""
-    firsts = [(question, question.responses[0]) for question in pool.questions if question.id in wanted]
+def _nothing_right(pool: "Pool", chosen: "Collection[str]") -> Iterator[str]:
+    """Yield answers beside their labels where none is right: extractor or label field may be the wrong one."""
+    firsts = [(question, question.responses[0]) for question in pool.questions if question.id in chosen]
     if any(response.correct for _, response in firsts):
         return
     yield (

@@ -1,16 +1,17 @@
-"""A calibration in a few lines, as commands print it."""
+"""Calibrations in a few lines, as commands print them."""
 
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import AUROC, Calibration
 
-__all__ = ["explained"]
+__all__ = ["calibration_lines", "consensus_lines"]
 
 
-def explained(calibration: "Calibration") -> Iterator[str]:
-    """A calibration in a few readable lines."""
+def calibration_lines(calibration: "Calibration") -> Iterator[str]:
+    """Yield a calibration in a few readable lines."""
     from langchain_reasc.method.confidence import Measure
 
     auroc, within = calibration.auroc, calibration.within
@@ -26,7 +27,7 @@ def explained(calibration: "Calibration") -> Iterator[str]:
         measure = Measure(other.signal, other.score, other.window)
         yield f"  rather than       {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})"
     yield f"Scores              mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}"
-    yield from _gate_explained(calibration)
+    yield from _gate_lines(calibration)
     if known := calibration.p_correct:
         low, high = known.points[0], known.points[-1]
         yield (
@@ -45,7 +46,7 @@ def _with_interval(auroc: "AUROC") -> str:
     return f"{auroc.value:.2f} [{auroc.low:.2f}, {auroc.high:.2f}]"
 
 
-def _gate_explained(calibration: "Calibration") -> Iterator[str]:
+def _gate_lines(calibration: "Calibration") -> Iterator[str]:
     gate = calibration.gate
     threshold, closed_because = gate.under("default")
     if threshold is None:
@@ -59,3 +60,42 @@ def _gate_explained(calibration: "Calibration") -> Iterator[str]:
         )
     if gate.threshold not in (None, threshold):
         yield f"                    the paper's would be {gate.threshold:.4g}, of which nothing is sure"
+
+
+def consensus_lines(calibration: "Calibration", *, asked: int, known: int) -> Iterator[str]:
+    """Yield what was learned without labels, in a few readable lines.
+
+    Args:
+        calibration: the result.
+        asked: how many questions there were.
+        known: how many of them had a right answer.
+    """
+    left_out = f"; {asked - calibration.n} were left out" if calibration.n < asked else ""
+    labels = f"the right answers to {known} of them" if known else "no right answer"
+    yield from _folded("Questions", f"{calibration.n}, with {labels}{left_out}")
+    if calibration.measure is None:
+        yield from _folded("Measure", f"none, so answers are counted: {calibration.untrusted}")
+    else:
+        yield from _folded("Measure", str(calibration.measure))
+        if calibration.auroc and calibration.within:
+            yield from _folded(
+                "",
+                f"It tells responses that agree with the others from those that do not: AUROC "
+                f"{calibration.auroc.value:.2f}, and {calibration.within.value:.2f} within a question",
+            )
+        yield from _folded("Scores", f"mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}")
+    if calibration.guarantee:
+        yield from _folded("Promise", calibration.guarantee)
+    if curve := calibration.p_agree:
+        (low, lowest), (high, highest) = curve.points[0], curve.points[-1]
+        yield from _folded(
+            "P(agree)",
+            f"{lowest:.2f} where {low:.0%} of the votes support the answer, {highest:.2f} where {high:.0%} do: how "
+            "likely further responses agree with it, which is not how likely it is right",
+        )
+    yield from _folded("In use", "sampling stops as soon as the answer is unlikely to change, were all responses drawn")
+
+
+def _folded(name: str, text: str) -> list[str]:
+    """Fold a text into a column beside its name."""
+    return wrap(text, 79, initial_indent=f"{name:13}", subsequent_indent=" " * 13, break_on_hyphens=False)

@@ -1,44 +1,121 @@
 """Where commands print: results on stdout; progress, remarks and errors on stderr.
 
-What models, servers and files say may hold characters that a terminal obeys: that move the cursor, set the clipboard,
-or turn the direction of writing. None of them is printed; others stand in their place.
+Models, servers and files may contain characters that a terminal obeys, which move the cursor, set the clipboard, or
+turn the direction of writing. They are replaced before printing. Secrets that a command was given are replaced, too,
+whoever wrote the message.
 """
 
+import codecs
+import json
 import logging
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from langchain_reasc.cli.wording import in_options
+from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
     from rich.console import Console
     from rich.segment import Segment
 
-__all__ = ["ending", "harmless", "json_text", "log_harmlessly", "print_json", "progress", "remark", "stderr", "stdout"]
+__all__ = [
+    "ending",
+    "harmless",
+    "in_ascii",
+    "in_options",
+    "json_text",
+    "prepare_streams",
+    "print_error",
+    "print_json",
+    "progress",
+    "remark",
+    "secret_in",
+    "stderr",
+    "stdout",
+]
 
-_WIDTH = 100  # of tables where there is no terminal to ask
+_WIDTH: Final = 100  # of tables where there is no terminal
 # C0 but for tab and newline, DEL, C1, and what overrides the direction of writing
-_OBEYED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_SHORTEST_SECRET: Final = 6  # characters; anything shorter is in many a message by chance
+_secrets: Final[set[str]] = set()
+_OPTIONS: Final = {
+    r"allow_fingerprint_mismatch=True": "--allow-mismatch",
+    r"rename the field, or name it with read_questions\(\.\.\., (\w+)_field=\.\.\.\)": r"name it with --\1-field",
+    r"format='([\w-]+)' settles": r"--format \1 settles",
+    r"question_field and answer_field": "--question-field and --answer-field",
+    r"calibrate on four samples of each to know it": "calibrate on several of each to know it (--samples 4)",
+    r"pass calibration=None to count votes": "count votes with --calibration none",
+    r"on_missing_confidence='count'": "--calibration none",
+    r"\b(answer|max_tokens)=\.\.\.": lambda found: f"--{found[1].replace('_', '-')}",
+    r", or pass a function from text to an answer|, or load the model with n_ctx=[\d,]+ or more": "",
+    r"\(api_key=\.\.\.\)": "(--key-variable NAME)",
+    r"pass chat_template='\.\.\.' \(Jinja\)": "take a model that was tuned to chat",
+}
+"""What the library's messages call arguments of Python -> the options of the commands."""
+_ASCII: Final = str.maketrans(
+    {"Δ": "Delta", "±": "+-", "−": "-", "–": "-", "—": "-", "…": "...", "≥": ">=", "≤": "<=", "½": "1/2", "×": "x"}
+    | {"μ": "mu", "σ": "sigma", "τ": "tau", "λ": "lambda", "’": "'", "‘": "'", "“": '"', "”": '"', "•": "*", "→": "->"}
+)
+_SPELLED_OUT: Final = "langchain_reasc.spelled_out"
+
+
+def secret_in(variable: str) -> "SecretStr":
+    """Return what an environment variable holds; from now on it is not printed.
+
+    Raises:
+        ConfigurationError: it is not set.
+    """
+    from pydantic import SecretStr
+
+    value = os.environ.get(variable)
+    if not value:
+        raise ConfigurationError(f"the environment variable {variable} is not set")
+    _secrets.add(value)
+    return SecretStr(value)
+
+
+def in_options(text: str) -> str:
+    """Return a message with options of the commands in place of arguments of Python, and without secrets."""
+    for argument, option in _OPTIONS.items():
+        text = re.sub(argument, option, text)
+    for secret in _secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "***")
+    return text
 
 
 def harmless(text: str) -> str:
-    """A text with a picture, such as "␛", in place of each character that a terminal obeys; tabs and newlines stay."""
-    return _OBEYED.sub(lambda found: _picture(ord(found[0])), text)
+    """Return a text with a picture, such as "␛", in place of each control character; tabs and newlines stay."""
+    return _CONTROL.sub(_picture, text)
+
+
+def _picture(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
 
 
 def json_text(data: Any, *, ascii_only: bool = False) -> str:
-    """An indented JSON document, with escapes in place of characters that a terminal obeys."""
-    import json
-
+    """Return an indented JSON document, with escapes in place of control characters."""
     written = json.dumps(data, indent=2, ensure_ascii=ascii_only) + "\n"
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
 
 
-def log_harmlessly() -> None:
-    """Let the warnings of libraries through to stderr as everything else goes there."""
+def in_ascii(text: str) -> str:
+    """Return a text in ASCII, as :func:`prepare_streams` spells it."""
+    return text.encode("ascii", _SPELLED_OUT).decode("ascii")
+
+
+def prepare_streams() -> None:
+    """Spell out what stdout or stderr cannot encode, and pass the warnings of libraries through :func:`harmless`."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # else it is not a text file, and was replaced on purpose
+            stream.reconfigure(errors=_SPELLED_OUT)
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_HarmlessFormatter())
 
@@ -49,41 +126,46 @@ class _HarmlessFormatter(logging.Formatter):
 
 
 def stdout() -> "Console":
-    """The console for results: stdout."""
+    """Return the console for results."""
     return _console(stderr=False)
 
 
 def stderr() -> "Console":
-    """The console for everything else: stderr."""
+    """Return the console for everything else."""
     return _console(stderr=True)
 
 
 def remark(text: str) -> None:
-    """Something the user should know, beside the result."""
+    """Print something the user should know, beside the result."""
     from rich.markup import escape
 
     stderr().print(f"[dim]{escape(in_options(text))}[/]", soft_wrap=True, highlight=False)
 
 
+def print_error(error: Exception) -> None:
+    """Print an error in one line."""
+    from rich.markup import escape
+
+    text = escape(in_options(" ".join(str(error).split())))
+    stderr().print(f"[bold red]error:[/] {text}", soft_wrap=True, highlight=False)
+
+
 def ending(text: str) -> str:
-    """How a text ends, on one line and in quotes."""
+    """Return how a text ends, on one line and in quotes."""
     line = " ".join(text.split())
     return repr(line) if len(line) <= 60 else f"...{line[-60:]!r}"
 
 
 def print_json(data: Any) -> None:
-    """One indented JSON document on stdout."""
-    import sys
-
-    spelled_out = not str(sys.stdout.encoding).lower().startswith("utf")  # escapes say what no other letters do
-    sys.stdout.write(json_text(data, ascii_only=spelled_out))
+    """Print one indented JSON document on stdout."""
+    sys.stdout.write(json_text(data, ascii_only=not str(sys.stdout.encoding).lower().startswith("utf")))
 
 
 @contextmanager
 def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, moved by calling what it yields with (done, total).
+    """Show a progress bar on stderr; call what it yields with (done, total) to move it.
 
-    Where stderr is no terminal there is no bar; a line at the end says what was done. ``quiet``: neither.
+    Where stderr is not a terminal there is no bar; a line at the end says what was done. ``quiet``: neither.
     """
     from rich.progress import (
         BarColumn,
@@ -123,7 +205,7 @@ def _console_class() -> "type[Console]":
     from rich.segment import Segment
 
     class HarmlessConsole(Console):
-        """Prints its own colours, and no character of a text that a terminal obeys."""
+        """Prints its own colours, and no control character of a text."""
 
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> "Iterable[Segment]":
             for text, style, control in super().render(renderable, options):
@@ -132,8 +214,11 @@ def _console_class() -> "type[Console]":
     return HarmlessConsole
 
 
-def _picture(code: int) -> str:
-    """Of a control character its symbol in Unicode, where it has one."""
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else "\ufffd"
+def _spell_out(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    plain = error.object[error.start : error.end].translate(_ASCII)
+    return plain.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+
+codecs.register_error(_SPELLED_OUT, _spell_out)

@@ -1,40 +1,34 @@
-"""Options that several commands share."""
+"""Options that several commands share, their checks, and what they mean together."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from langchain_reasc.cli.checks import answer_spec, format_name, preset_name, probability
+from langchain_reasc.cli.console import remark
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from langchain_reasc.calibrating.pool_scores import MeasureSpec
-    from langchain_reasc.data import Template
+    from langchain_reasc.data import DataFormat, Template
 
 __all__ = [
     "AnswerField",
     "AnswerGiven",
     "AsJson",
-    "CalibrationPool",
-    "CalibrationSize",
     "Concurrency",
-    "Data",
     "Format",
     "KeyVariable",
-    "MaxSamples",
     "MaxTokens",
     "Model",
     "ModelClass",
     "ModelKwargs",
-    "ModelSeed",
     "PTarget",
-    "PoolPath",
     "PresetName",
-    "Prices",
+    "Prompting",
     "QuestionField",
-    "Ray",
-    "RayCount",
     "Score",
     "Seed",
     "System",
@@ -42,9 +36,87 @@ __all__ = [
     "TemplateText",
     "Urls",
     "Window",
+    "keep_apart",
     "measure_spec",
+    "one_of",
+    "output_file",
+    "output_folder",
+    "probability",
+    "prompting",
     "read_template",
 ]
+
+
+def probability(value: float) -> float:
+    """Check an accuracy."""
+    if not 0 < value < 1:
+        raise typer.BadParameter(f"an accuracy lies between 0 and 1, such as 0.9 for 90 %; got {value:g}")
+    return value
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return a check that a value is one of these names."""
+
+    def check(value: str) -> str:
+        if value not in names:
+            *others, last = map(repr, names)
+            raise typer.BadParameter(f"takes {', '.join(others)} or {last}, got {value!r}")
+        return value
+
+    return check
+
+
+def output_file(path: Path | None) -> Path | None:
+    """Check that a file can be written; its folder is made when it is."""
+    if path is None:
+        return None
+    if path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder; name a file in it")
+    output_folder(path.parent)
+    if path.exists() and not os.access(path, os.W_OK):
+        raise typer.BadParameter(f"{path} may not be written")
+    return path
+
+
+def output_folder(path: Path) -> Path:
+    """Check that files can be put in a folder, or that it can be made."""
+    nearest = next(one for one in (path, *path.absolute().parents) if one.exists())
+    if not nearest.is_dir():
+        raise typer.BadParameter(f"{nearest} is a file, not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise typer.BadParameter(f"nothing may be written in {nearest}")
+    return path
+
+
+def keep_apart(out: Path, read: Path | None) -> None:
+    """Refuse to write over what is read."""
+    if read is not None and out.resolve() == read.resolve():
+        raise typer.BadParameter(f"--out {out} is the file that is read, and would be lost; name another one")
+
+
+def _answer_spec(value: str | None) -> str | None:
+    from langchain_reasc.answers import extractor
+
+    if value is not None:
+        extractor(value)
+    return value
+
+
+def _format_name(value: str) -> str:
+    from langchain_reasc.data import format_of
+
+    if value != "auto":
+        format_of(value, {})
+    return value
+
+
+def _preset_name(value: str | None) -> str | None:
+    from langchain_reasc.data import preset_of
+
+    if value not in (None, "auto"):
+        preset_of(value)
+    return value
+
 
 Model = Annotated[
     str | None,
@@ -78,25 +150,6 @@ KeyVariable = Annotated[str | None, typer.Option(metavar="NAME", help="Environme
 Concurrency = Annotated[
     int | None, typer.Option(min=1, help=r"Questions in flight at once. \[default: 8 with --url, else 1]")
 ]
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="Let workers on Ray ask: local starts some on this machine, auto joins its cluster, HOST:PORT another.",
-    ),
-]
-RayCount = Annotated[
-    int | None, typer.Option("--ray-workers", min=1, help=r"Workers; each has --concurrency. \[default: 2]")
-]
-Data = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DATA",
-        help="Questions with answers: .jsonl, .json, .csv, .tsv (or .gz of these), .parquet; last-letters:500, made "
-        r"from names; hf:OWNER/NAME\[:CONFIG]/SPLIT, from the Hugging Face Hub.",
-    ),
-]
 Format = Annotated[
     str,
     typer.Option(
@@ -104,7 +157,7 @@ Format = Annotated[
         metavar="NAME",
         help="The data set that DATA is of, by its published form: gsm8k, math500, omni-math, gpqa, strategyqa, "
         "last-letters, nq-open; any, for the usual fields; auto recognizes it.",
-        callback=format_name,
+        callback=_format_name,
     ),
 ]
 PresetName = Annotated[
@@ -114,39 +167,9 @@ PresetName = Annotated[
         metavar="NAME",
         help="How a kind of task is asked: number, maths, letter, yes-no, letters, short; auto takes that of the data "
         "set. It sets --template, --answer, and the paper's sampling for the model's family, but for what you give.",
-        callback=preset_name,
+        callback=_preset_name,
     ),
 ]
-Prices = Annotated[
-    Path | None,
-    typer.Option(
-        "--prices",
-        metavar="FILE",
-        help='What a million tokens cost: JSON such as {"currency": "USD", "models": {"gpt-4o-mini": {"input": 0.15, '
-        '"output": 0.6}}}, or the same as .toml; cached, cache_write and reasoning may be there, too.',
-    ),
-]
-CalibrationPool = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="POOL",
-        help="A pool of other questions, whose first responses calibrate. "
-        r"\[default: calibration-pool.sqlite beside POOL, where there is one and --calibration-size is not given]",
-    ),
-]
-CalibrationSize = Annotated[
-    int | None,
-    typer.Option(
-        min=2,
-        help="Questions of POOL itself whose first response calibrates, and which are not tested. "
-        r"\[default: 128, without a calibration pool]",
-    ),
-]
-MaxSamples = Annotated[
-    int | None,
-    typer.Option(min=1, help=r"Budget of every method. \[default: 16, or as many as the pool has of each question]"),
-]
-PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 QuestionField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the question. \[default: question, input, problem, ...]")
 ]
@@ -160,7 +183,7 @@ AnswerGiven = Annotated[
         metavar="SPEC",
         help="Where a response's answer is: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
         r"\[default: the preset's, else auto]",
-        callback=answer_spec,
+        callback=_answer_spec,
     ),
 ]
 System = Annotated[
@@ -178,9 +201,6 @@ TemplateText = Annotated[
 Temperature = Annotated[float | None, typer.Option(help=r"Sampling temperature. \[default: the model's]")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"Tokens per response at most. \[default: the model's]")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same one gives the same result.")]
-ModelSeed = Annotated[
-    int | None, typer.Option(min=0, help=r"Seed of the samples: the same one draws the same. \[default: 0]")
-]
 Score = Annotated[
     str,
     typer.Option(
@@ -195,7 +215,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON."
 
 
 def measure_spec(signal: str, score: str, window: int) -> "MeasureSpec":
-    """What ``--signal``, ``--score`` and ``--window`` say together.
+    """Return the measure that ``--signal``, ``--score`` and ``--window`` name together.
 
     Raises:
         ConfigurationError: an unknown name, or a score or window beside ``auto``, which chooses them itself.
@@ -211,7 +231,7 @@ def measure_spec(signal: str, score: str, window: int) -> "MeasureSpec":
 
 
 def read_template(given: str | None, *, system: str | None) -> "Template | None":
-    """What ``--template`` names; None without one.
+    """Read what ``--template`` names; None without one.
 
     Raises:
         ConfigurationError: it cannot be read, has no ``{question}``, or does not go with ``--system``.
@@ -223,3 +243,66 @@ def read_template(given: str | None, *, system: str | None) -> "Template | None"
     template = Template.read(given)
     template.after(system)
     return template
+
+
+class Prompting(NamedTuple):
+    """How a model is prompted and sampled.
+
+    Attributes:
+        template: the prompt around each question.
+        answer: where the answer is in a response.
+        sampling: options of the chat model; for those that are None its defaults hold.
+    """
+
+    template: "Template | None"
+    answer: str
+    sampling: dict[str, Any]
+
+
+def prompting(
+    preset: str | None,
+    data: "DataFormat | None",
+    *,
+    model: str | None,
+    template: "Template | None",
+    answer: str | None,
+    temperature: float | None,
+) -> Prompting:
+    """Return what ``--preset`` sets, but for what was given; print what was chosen.
+
+    Args:
+        preset: its name, or ``"auto"``, for that of the data set; None for none.
+        data: the format of the questions; None where it is not known.
+        model: the model's name, which tells its family.
+        template: what was given; likewise ``answer`` and ``temperature``.
+        answer: where the answer is.
+        temperature: of sampling.
+
+    Raises:
+        ConfigurationError: ``"auto"``, and the data set has no preset.
+        MissingExtraError: the preset finds its answers by a package that is not installed.
+    """
+    if preset is None:
+        return Prompting(template, answer or "auto", {"temperature": temperature})
+    from langchain_reasc.answers import extractor
+    from langchain_reasc.data import PRESETS, preset_of, sampling_of
+
+    if preset == "auto":
+        preset = data.preset if data else None
+        if preset is None:
+            raise ConfigurationError(
+                "--preset auto is for data sets that are recognized, or named with --format; for other questions name "
+                f"the preset: {', '.join(PRESETS)}"
+            )
+    chosen, family = preset_of(preset), sampling_of(model)
+    sampling: dict[str, Any] = dict(family.parameters) if family else {}
+    if temperature is not None:
+        sampling["temperature"] = temperature
+    extractor(answer or chosen.answer)
+    prompt = "your template" if template else f'"{" ".join(str(chosen.template.turns[-1].content).split())}"'
+    values = ", ".join(f"{name} {value:g}" for name, value in sampling.items()) or "the model's own"
+    source = "the paper's is unknown, as the model's name is of none of its families"
+    if family:
+        source = f"the paper's for {family.family}" + (", your temperature" if temperature is not None else "")
+    remark(f"--preset {chosen.name}: {prompt}, --answer {answer or chosen.answer}; sampling: {values} ({source})")
+    return Prompting(template or chosen.template, answer or chosen.answer, sampling)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.console import print_json, remark, stdout
-from langchain_reasc.cli.models import key_of, openai_backend
+from langchain_reasc.cli.console import print_json, remark, secret_in, stdout
+from langchain_reasc.cli.models import openai_backend
 from langchain_reasc.cli.options import AsJson, KeyVariable
 from langchain_reasc.exceptions import ServerError
 
@@ -42,7 +42,7 @@ def probe(
 
     reasc probe https://api.openai.com/v1 --model gpt-4o-mini --key-variable OPENAI_API_KEY --json
     """
-    key = key_of(key_variable)
+    key = None if key_variable is None else secret_in(key_variable)
     found: dict[str, Capabilities] = {}
     failed: list[str] = []
     for url in urls:
@@ -77,13 +77,13 @@ def _table(found: "dict[str, Capabilities]") -> Any:
     return table
 
 
-def _said(value: bool | None, unknown: str = "not known") -> str:
+def _yes_or_no(value: bool | None, unknown: str = "not known") -> str:
     return {True: "yes", False: "no", None: unknown}[value]
 
 
 def _logprobs(one: "Capabilities") -> str:
     if not one.logprobs:
-        return _said(one.logprobs)
+        return _yes_or_no(one.logprobs)
     return f"yes, up to {one.top_logprobs} alternatives" if one.top_logprobs else "yes, the chosen token's alone"
 
 
@@ -91,12 +91,12 @@ _ROWS: "dict[str, Callable[[Capabilities], str]]" = {
     "server": lambda one: " ".join(filter(None, [one.server, one.version])),
     "models": lambda one: ", ".join(one.models) or "not listed",
     "logprobs": _logprobs,
-    "in streams": lambda one: _said(one.streamed_logprobs),
-    "of the reasoning": lambda one: _said(one.reasoning_logprobs, "no reasoning seen"),
-    "token counts in streams": lambda one: _said(one.streamed_usage),
-    "stops when cut off": lambda one: _said(one.stops_when_cut_off),
-    "n in one request": lambda one: _said(one.n),
-    "seed": lambda one: _said(one.seed),
+    "in streams": lambda one: _yes_or_no(one.streamed_logprobs),
+    "of the reasoning": lambda one: _yes_or_no(one.reasoning_logprobs, "no reasoning seen"),
+    "token counts in streams": lambda one: _yes_or_no(one.streamed_usage),
+    "stops when cut off": lambda one: _yes_or_no(one.stops_when_cut_off),
+    "n in one request": lambda one: _yes_or_no(one.n),
+    "seed": lambda one: _yes_or_no(one.seed),
     "sampling parameters": lambda one: (
         ", ".join(ours if ours == name else f"{ours} (as {name})" for ours, name in one.samplers.items())
         or "OpenAI's only"

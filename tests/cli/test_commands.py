@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from cli.chat_models import OBEYED
 from langchain_reasc.cli import app
-from langchain_reasc.cli.wording import in_options
+from langchain_reasc.cli.console import in_options
 
 
 def reasc(*arguments: object, code: int = 0) -> Result:
@@ -37,6 +37,25 @@ OF_POOLS = ["pool show", "pool merge", "pool export", "pool import"]
 def test_help_teaches_with_examples(command: str) -> None:
     shown = reasc(*command.split(), "--help").stdout
     assert "Examples" in shown and f"reasc {command} " in shown
+
+
+def test_without_the_laboratory_one_line_says_what_to_install() -> None:
+    script = """
+import importlib.metadata
+found = importlib.metadata.entry_points
+ours = {"group": "langchain_reasc.commands"}
+importlib.metadata.entry_points = lambda **chosen: () if chosen == ours else found(**chosen)
+from langchain_reasc.cli import main
+main()"""
+    for arguments, code in (
+        (["record", "q.jsonl", "--out", "p.sqlite"], 1),
+        (["pool", "show", "--json"], 1),
+        (["-h"], 0),
+    ):
+        ended = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+        assert ended.returncode == code
+        said = f'error: `reasc {arguments[0]}` is part of the laboratory: pip install "langchain-reasc[lab]"\n'
+        assert ended.stderr == (said if code else "") and ("calibrate" in ended.stdout) == (code == 0)
 
 
 def test_version() -> None:
@@ -219,7 +238,7 @@ def test_what_cannot_be_encoded_is_spelled_out() -> None:
     ("said", "shown"),
     [
         ("override with allow_fingerprint_mismatch=True", "override with --allow-mismatch"),
-        ("rename the field, or name it with read_questions(..., id_field=...)", "name the field with --id-field"),
+        ("rename the field, or name it with read_questions(..., id_field=...)", "name it with --id-field"),
         ("accept plain counting with on_missing_confidence='count'", "accept plain counting with --calibration none"),
         ("make one, or pass calibration=None to count votes", "make one, or count votes with --calibration none"),
         ("shorten the prompt, or load the model with n_ctx=1,300 or more", "shorten the prompt"),

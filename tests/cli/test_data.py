@@ -10,7 +10,7 @@ from langchain_reasc_llama_cpp import embedded_model_path
 
 from cli.test_commands import reasc
 from langchain_reasc.calibration import load_calibration
-from langchain_reasc.cli.unlabelled import explained_consensus
+from langchain_reasc.cli.calibration_lines import consensus_lines
 from langchain_reasc.data import PRESETS, last_letters
 
 FILES = Path(__file__).parents[1] / "data" / "files"
@@ -132,7 +132,7 @@ def test_questions_in_a_text_are_calibrated_on_and_the_file_can_be_used(tmp_path
     shown = reasc("calibrate", "--unlabelled", data, "--out", out, "--limit", 36)
     made = load_calibration(out)
     assert (made.method, made.n) == ("consensus", 36)
-    assert shown.stdout == "".join(f"{line}\n" for line in explained_consensus(made, asked=36, known=0))
+    assert shown.stdout == "".join(f"{line}\n" for line in consensus_lines(made, asked=36, known=0))
     assert "Questions    36, with no right answer\n" in shown.stdout
     assert all(len(line) <= 80 for line in shown.stdout.splitlines())
     assert f"wrote {out}" in shown.stderr
@@ -142,7 +142,7 @@ def test_questions_in_a_text_are_calibrated_on_and_the_file_can_be_used(tmp_path
 
 def test_it_says_what_was_known_and_what_was_left_out() -> None:
     made = load_calibration(MODEL.with_name("calibration.json"))
-    [first, *_] = explained_consensus(made, asked=made.n + 2, known=5)
+    [first, *_] = consensus_lines(made, asked=made.n + 2, known=5)
     assert first == f"Questions    {made.n}, with the right answers to 5 of them; 2 were left out"
 
 

@@ -8,8 +8,7 @@ from pools.synthetic import content, write_lines
 
 from cli.chat_models import Scripted, Unseeded
 from cli.test_commands import reasc
-from langchain_reasc.cli.model_class import made
-from langchain_reasc.cli.model_kwargs import read_kwargs
+from langchain_reasc.cli.models import make_class, read_kwargs
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.pools import read_pool
 
@@ -53,24 +52,24 @@ def test_a_file_that_holds_no_object(tmp_path: Path) -> None:
 def test_options_go_under_the_names_that_the_class_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", KEY)
     options = {"model": "m", "temperature": 0.5, "max_tokens": 7, "seed": None}
-    with made(CLASS, ["usage=false"], key_variable="A_KEY", default_seed=3, **options) as model:
+    with make_class(CLASS, ["usage=false"], key_variable="A_KEY", default_seed=3, **options) as model:
         assert isinstance(model, Scripted) and model.scripted_api_key is not None
         assert (model.model_name, model.temperature, model.max_tokens, model.seed) == ("m", 0.5, 7, 3)
         assert model.scripted_api_key.get_secret_value() == KEY and model.usage is False
-    with made(CLASS, ["seed=9"], default_seed=3) as model:
+    with make_class(CLASS, ["seed=9"], default_seed=3) as model:
         assert isinstance(model, Scripted) and model.seed == 9
 
 
 def test_a_default_seed_is_no_matter_where_there_is_none() -> None:
-    with made("cli.chat_models.Unseeded", ["size=3"], default_seed=0, temperature=None) as model:
+    with make_class("cli.chat_models.Unseeded", ["size=3"], default_seed=0, temperature=None) as model:
         assert isinstance(model, Unseeded)
     with pytest.raises(ConfigurationError, match=r"Unseeded has no field for --seed \(looked for seed, random_seed\)"):
-        made("cli.chat_models.Unseeded", ["size=3"], default_seed=0, seed=1)
+        make_class("cli.chat_models.Unseeded", ["size=3"], default_seed=0, seed=1)
 
 
 def test_what_environment_variables_hold_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", KEY)
-    with made(CLASS, ['{"headers": {"Authorization": "env:A_KEY"}}']) as model:
+    with make_class(CLASS, ['{"headers": {"Authorization": "env:A_KEY"}}']) as model:
         assert isinstance(model, Scripted) and model.headers == {"Authorization": KEY}
 
 
@@ -111,7 +110,7 @@ def test_what_is_wrong_is_said_in_a_line(path: str, given: tuple[str, ...], says
         (("--model-class", "cli.chat_models.Unseeded"), "size is missing"),
         (
             ("--model-class", "cli.chat_models.Unseeded", "--model-kwargs", "size=1", "--key-variable", "PATH"),
-            "Unseeded takes no API key by any name known here",
+            "Unseeded takes no API key by any known name",
         ),
         (
             ("--model-class", "cli.chat_models.Unseeded", "--model-kwargs", "size=1", "--temperature", "1"),
@@ -178,7 +177,7 @@ def test_the_shipped_model_by_its_class(tmp_path: Path) -> None:
 def test_what_a_preset_sets_beyond_the_fields_goes_into_the_body_of_the_request() -> None:
     pytest.importorskip("langchain_openai")
     kwargs = ["base_url=http://127.0.0.1:9/v1", "api_key=env:PATH", '{"extra_body": {"top_k": 5}}']
-    with made("langchain_openai.ChatOpenAI", kwargs, model="m", top_p=0.8, top_k=20, min_p=0.1) as model:
+    with make_class("langchain_openai.ChatOpenAI", kwargs, model="m", top_p=0.8, top_k=20, min_p=0.1) as model:
         assert (model.top_p, model.extra_body) == (0.8, {"min_p": 0.1, "top_k": 5})
     with pytest.raises(ConfigurationError, match="Scripted has no field for --top-k"):
-        made(CLASS, top_k=20)
+        make_class(CLASS, top_k=20)

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.calibration_lines import explained
-from langchain_reasc.cli.checks import output_folder
+from langchain_reasc.cli.calibration_lines import calibration_lines, consensus_lines
 from langchain_reasc.cli.console import progress, remark, stdout
 from langchain_reasc.cli.models import embedded, open_model
-from langchain_reasc.cli.options import PTarget
+from langchain_reasc.cli.options import PTarget, output_folder
 from langchain_reasc.cli.recording import record_with_progress
-from langchain_reasc.cli.unlabelled import explained_consensus
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
-from langchain_reasc_lab.cli.pictures import picture
-from langchain_reasc_lab.cli.replay import AllSignals, measures_for, run_replay, show
+from langchain_reasc_lab.cli.options import AllSignals, picture
+from langchain_reasc_lab.cli.replay import measures_for, run_replay, show
 
 if TYPE_CHECKING:
     from langchain_reasc.calibration import Calibration
@@ -150,7 +148,7 @@ def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibra
     _heading("Calibration")
     calibration = calibrate_on_pool(pool, "auto", p_target=p_target, seed=seed)
     save_calibration(calibration, out / "calibration.json")
-    for line in explained(calibration):
+    for line in calibration_lines(calibration):
         stdout().print(line, soft_wrap=True, markup=False)
     return calibration
 
@@ -167,7 +165,7 @@ def _learned(model: Any, pool: "Pool", out: Path, samples: int, seed: int) -> "C
             model, questions, max_samples=samples, concurrency=_AT_ONCE, seed=seed, progress=move
         )
     save_calibration(learned, out / "unlabelled.json")
-    for line in explained_consensus(learned, asked=len(questions), known=0):
+    for line in consensus_lines(learned, asked=len(questions), known=0):
         stdout().print(line, soft_wrap=True, markup=False)
     return learned
 

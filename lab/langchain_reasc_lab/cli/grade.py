@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.checks import one_of
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
-from langchain_reasc.cli.options import AnswerField, AsJson, KeyVariable, MaxTokens, PoolPath, QuestionField, Seed, Urls
+from langchain_reasc.cli.options import AnswerField, AsJson, KeyVariable, MaxTokens, QuestionField, Seed, Urls, one_of
 from langchain_reasc_lab.cli.judging import a_judge, needs_no_judge
+from langchain_reasc_lab.cli.options import PoolPath
 
 if TYPE_CHECKING:
     from langchain_reasc.pools import Pool

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from langchain_reasc.cli.console import print_json, remark, stdout
-from langchain_reasc.cli.options import AsJson, PoolPath, Prices
+from langchain_reasc.cli.options import AsJson
+from langchain_reasc_lab.cli.options import PoolPath, Prices
 
 if TYPE_CHECKING:
     from langchain_reasc.pools import Pool

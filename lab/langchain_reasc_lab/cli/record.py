@@ -6,35 +6,32 @@ from typing import Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.checks import keep_apart, output_file
 from langchain_reasc.cli.console import remark
 from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import (
     AnswerField,
     AnswerGiven,
     Concurrency,
-    Data,
     Format,
     KeyVariable,
     MaxTokens,
     Model,
     ModelClass,
     ModelKwargs,
-    ModelSeed,
     PresetName,
-    Prices,
     QuestionField,
-    Ray,
-    RayCount,
     System,
     Temperature,
     TemplateText,
     Urls,
+    keep_apart,
+    output_file,
+    prompting,
     read_template,
 )
-from langchain_reasc.cli.preset import asking
 from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_lab.cli.options import Data, ModelSeed, Prices, Ray, RayCount
 
 __all__ = ["record"]
 
@@ -105,8 +102,8 @@ def record(
     budget = Budget(prices, max_cost, max_tokens_total)
     fixed = read_template(template, system=system)
     found = read_data_set(data, format=format, question_field=question_field, answer_field=answer_field, limit=limit)
-    asked = asking(preset, found.format, model=model, template=fixed, answer=answer, temperature=temperature)
-    options: dict[str, Any] = {**asked.sampling, "max_tokens": max_tokens, "seed": seed}
+    how = prompting(preset, found.format, model=model, template=fixed, answer=answer, temperature=temperature)
+    options: dict[str, Any] = {**how.sampling, "max_tokens": max_tokens, "seed": seed}
     source: dict[str, Any] = {
         "urls": url,
         "key_variable": key_variable,
@@ -125,7 +122,7 @@ def record(
     elif ray_workers is not None:
         raise ConfigurationError("--ray-workers goes with --ray")
     with make_model() as chat_model:
-        prompt = (asked.template or Template()).after(system)
+        prompt = (how.template or Template()).after(system)
         budget.expect(chat_model, found.questions, out, samples=samples, prompt=prompt, dry_run=dry_run)
         if dry_run:
             return
@@ -136,9 +133,9 @@ def record(
                 found.questions,
                 out,
                 samples=samples,
-                answer=asked.answer,
+                answer=how.answer,
                 system=system,
-                template=asked.template,
+                template=how.template,
                 workers=budget.limited(in_flight, workers),
                 on_drawn=budget.add,
                 on_question=budget.watch,

@@ -5,21 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
-from langchain_reasc.cli.checks import all_signals, one_of
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
-from langchain_reasc.cli.options import (
-    AsJson,
-    CalibrationPool,
-    CalibrationSize,
-    MaxSamples,
-    PoolPath,
-    PTarget,
-    Score,
-    Seed,
-    Window,
-    measure_spec,
-)
-from langchain_reasc_lab.cli.pictures import picture
+from langchain_reasc.cli.options import AsJson, PTarget, Score, Seed, Window, measure_spec, one_of
+from langchain_reasc_lab.cli.options import AllSignals, CalibrationPool, CalibrationSize, MaxSamples, PoolPath, picture
 
 if TYPE_CHECKING:
     from langchain_reasc.calibrating.pool_scores import MeasureSpec
@@ -36,12 +24,6 @@ SignalChoice = Annotated[
     typer.Option(
         help="Token signal behind ReASC; auto chooses signal, score and window on the calibration questions, recorded "
         r"takes the pool's own scores. \[default: auto where the pool has signals, else recorded]"
-    ),
-]
-AllSignals = Annotated[
-    str | None,
-    typer.Option(
-        "--signals", metavar="all", help="all: rows for auto and for every signal of the pool.", callback=all_signals
     ),
 ]
 

@@ -6,19 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langchain_reasc.cli.checks import output_file, text_output
 from langchain_reasc.cli.console import harmless, json_text, print_json, progress, remark, stdout
-from langchain_reasc.cli.options import (
-    CalibrationPool,
-    CalibrationSize,
-    MaxSamples,
-    Prices,
-    PTarget,
-    Score,
-    Seed,
-    Window,
-    measure_spec,
-)
+from langchain_reasc.cli.options import PTarget, Score, Seed, Window, measure_spec, output_file
+from langchain_reasc_lab.cli.options import CalibrationPool, CalibrationSize, MaxSamples, Prices, text_output
 from langchain_reasc_lab.cli.replay import DEFAULT_CALIBRATION_SIZE, SignalChoice, measures_for, pool_to_test
 
 if TYPE_CHECKING:
@@ -225,11 +215,11 @@ def _tell(made: "Report") -> None:
 
 
 def _write(made: "Report", *, out: Path | None, markdown: Path | None, csv: Path | None, json: Path | None) -> None:
-    from langchain_reasc.cli.wording import in_plain
+    from langchain_reasc.cli.console import in_ascii
     from langchain_reasc_lab.report import rendering
 
     if out is None and markdown is None and csv is None and json is None:
-        rendering.print_report(made, stdout(), spelled=in_plain)
+        rendering.print_report(made, stdout(), spelled=in_ascii)
         return
     if out is not None:
         _save(out, rendering.report_page(made))

@@ -16,7 +16,7 @@ from langchain_reasc_lab.report.rendering.cells import marks, written
 from rich.console import Console
 
 from lab.report.reports import HOSTILE, ROWS, TABLE, pool, report, study
-from langchain_reasc.cli.wording import in_plain
+from langchain_reasc.cli.console import in_ascii
 
 html5lib = pytest.importorskip("html5lib")
 
@@ -96,7 +96,7 @@ def test_a_terminal_of_any_width_shows_every_column(made: Report, width: int, en
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding, errors="strict")
     short = Made(made.parts[0].entry, Table(TABLE.columns, [ROWS[0], ROWS[1], ROWS[2]]), [], [], 0.0)
-    print_report(Report(made.studies, [short]), Console(file=stream, width=width), spelled=in_plain)
+    print_report(Report(made.studies, [short]), Console(file=stream, width=width), spelled=in_ascii)
     stream.flush()
     shown = raw.getvalue().decode(encoding)
     grid = shown[: shown.index("Method: How it decides")]
