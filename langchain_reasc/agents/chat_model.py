@@ -190,7 +190,7 @@ class ChatReASC(StandIn):
     ) -> Generator[ChatGenerationChunk]:
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
-        passed = PassedOn(logprobs=question.model.logprobs_wanted)
+        passed = PassedOn(logprobs=question.model.keep_logprobs)
         with _the_model_s_own_error(), closing(stream(question)) as parts:
             for part in parts:
                 if isinstance(part, ReASCResult):
@@ -217,7 +217,7 @@ class ChatReASC(StandIn):
     ) -> AsyncGenerator[ChatGenerationChunk]:
         below = taken(run)
         question = self._question(messages, stop, below, kwargs)
-        passed = PassedOn(logprobs=question.model.logprobs_wanted)
+        passed = PassedOn(logprobs=question.model.keep_logprobs)
         with _the_model_s_own_error():
             async with aclosing(astream(question)) as parts:
                 async for part in parts:

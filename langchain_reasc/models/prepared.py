@@ -23,7 +23,7 @@ from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import is_known
-from langchain_reasc.models.refusal import ASKED_LOGPROBS, AskedLogprobs, logprobs_memory
+from langchain_reasc.models.refusal import LOGPROBS_REQUEST, LogprobsRequest, logprobs_memory
 from langchain_reasc.models.stated import ask_for_confidence, instruction
 from langchain_reasc.models.wrappers import (
     PASSED_ON,
@@ -59,8 +59,8 @@ class PreparedModel:
         config: the config of every call.
         notices: what the caller should know of the model: what makes its samples the same, what was switched off.
         no_logprobs: why no confidence can be had from it, if that is known beforehand.
-        unasked: why it was not asked for logprobs, although they are read and it is not known to have none.
-        logprobs_wanted: whether the user asked for logprobs, and so finds them in the winning message.
+        not_requested: why no logprobs were requested of it, although they are read and it is not known to have none.
+        keep_logprobs: whether the user asked for logprobs, and so finds them in the winning message.
         per_config: what it is under a call's config, if that decides; ``model`` is then what it is without one, and the
             rest is known once it is :meth:`resolved`.
         later: the arguments that were bound before it is resolved.
@@ -76,8 +76,8 @@ class PreparedModel:
     config: RunnableConfig | None = None
     notices: tuple[str, ...] = ()
     no_logprobs: str | None = None
-    unasked: str | None = None
-    logprobs_wanted: bool = True
+    not_requested: str | None = None
+    keep_logprobs: bool = True
     per_config: "PerConfig[PreparedModel] | None" = None
     later: Mapping[str, Any] = field(default_factory=dict)
     quiet: bool = False
@@ -127,7 +127,7 @@ class PreparedModel:
             default = per_config.under({})
         except ConfigurationError:  # only the config of a call says what it is
             default = cls(model, _without_n(kwargs), quiet=quiet, ask_confidence=ask_confidence, origin=origin)
-        return replace(default, notices=(), no_logprobs=None, unasked=None, per_config=per_config)
+        return replace(default, notices=(), no_logprobs=None, not_requested=None, per_config=per_config)
 
     @classmethod
     def _of_one(cls, model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose") -> "PreparedModel":
@@ -144,7 +144,7 @@ class PreparedModel:
             config,
             _notices(found, logprobs=purpose.logprobs),
             _why_no_logprobs(found),
-            _why_not_asked(found) if purpose.logprobs else None,
+            _why_not_requested(found) if purpose.logprobs else None,
             any(name and leaf.given(name) for leaf in found for name in [leaf.integration.logprobs]),
             quiet=purpose.quiet,
         )
@@ -168,9 +168,9 @@ class PreparedModel:
         if self.per_config is not None:
             return replace(self, kwargs=_without_n(every), later={**self.later, **kwargs})
         notices = dict.fromkeys([*self.notices, *_notices(list(leaves(self.model, every)), logprobs=False)])
-        wanted = self.logprobs_wanted or bool(kwargs.get("logprobs"))
+        keep = self.keep_logprobs or bool(kwargs.get("logprobs"))
         live = self.live and self.live.bind(kwargs)
-        return replace(self, kwargs=_without_n(every), notices=tuple(notices), logprobs_wanted=wanted, live=live)
+        return replace(self, kwargs=_without_n(every), notices=tuple(notices), keep_logprobs=keep, live=live)
 
     @cached_property
     def _leaves(self) -> Sequence[Leaf]:
@@ -210,8 +210,8 @@ class PreparedModel:
         """The model, if it samples in parallel itself; one with fallbacks only looks like its first model."""
         return self.model if isinstance(self.model, BaseChatModel) and isinstance(self.model, ParallelSampler) else None
 
-    def asked(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return what it is really given for a prompt, to which the request to state a confidence may be added."""
+    def prompt(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages to send for a prompt, with the request to state a confidence if that is asked for."""
         return ask_for_confidence(messages, tools=self._has_tools) if self.ask_confidence else list(messages)
 
     @property
@@ -375,14 +375,14 @@ def _sampleable_chat_model(leaf: Leaf, purpose: _Purpose, *, whole: bool) -> tup
     if purpose.quiet:
         fields |= {"callbacks": None, "verbose": False}
     added = {name: value for name, value in integration.arguments.items() if name not in leaf.arguments}
-    asked = None
+    request = None
     if purpose.logprobs:
-        for name, value in _logprobs_request(leaf).items():
+        for name, value in _logprobs_options(leaf).items():
             (fields if _takes(model, name, value) else added)[name] = value
-        asked = _asked_logprobs(leaf, required=purpose.required)
+        request = _logprobs_request(leaf, required=purpose.required)
     copy = model.model_copy(update=fields)
     if purpose.live or not isinstance(copy, ParallelSampler):
-        object.__setattr__(copy, ASKED_LOGPROBS, asked)
+        object.__setattr__(copy, LOGPROBS_REQUEST, request)
     return copy, added
 
 
@@ -413,7 +413,7 @@ def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _logprobs_request(leaf: Leaf) -> dict[str, Any]:
+def _logprobs_options(leaf: Leaf) -> dict[str, Any]:
     """What has to be added so that a model returns logprobs, with as many alternatives as it can.
 
     A number the user chose is kept, and so is ``logprobs=False`` of the call.
@@ -422,21 +422,21 @@ def _logprobs_request(leaf: Leaf) -> dict[str, Any]:
     name, top, most = integration.logprobs, integration.top_logprobs, integration.max_top_logprobs
     if name is None or leaf.arguments.get(name, True) is False:
         return {}
-    wanted, count = leaf.given(name), leaf.given(top or "top_logprobs")
+    given, count = leaf.given(name), leaf.given(top or "top_logprobs")
     if top is None:
-        number = wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else count
+        number = given if isinstance(given, int) and not isinstance(given, bool) else count
         return {name: most if number is None else number}
-    return ({} if wanted else {name: True}) | ({} if count is not None else {top: most})
+    return ({} if given else {name: True}) | ({} if count is not None else {top: most})
 
 
-def _asked_logprobs(leaf: Leaf, *, required: bool) -> AskedLogprobs | None:
+def _logprobs_request(leaf: Leaf, *, required: bool) -> LogprobsRequest | None:
     """How a model is asked for logprobs, in case its server refuses."""
     integration, fields = leaf.integration, type(leaf.model).model_fields
     if integration.logprobs is None:
         return None
     names = frozenset(name for name in (integration.logprobs, integration.top_logprobs) if name)
-    unasked = {name: fields[name].get_default(call_default_factory=True) for name in names & fields.keys()}
-    return AskedLogprobs(logprobs_memory(leaf.model), names, unasked, required=required)
+    defaults = {name: fields[name].get_default(call_default_factory=True) for name in names & fields.keys()}
+    return LogprobsRequest(logprobs_memory(leaf.model), names, defaults, required=required)
 
 
 def _takes(model: BaseChatModel, name: str, value: Any) -> bool:
@@ -487,7 +487,7 @@ def _why_no_logprobs(found: Sequence[Leaf]) -> str | None:
     return f"{type(found[0].model).__name__} returns no logprobs: {reasons[0]}; {_REGISTER}"
 
 
-def _why_not_asked(found: Sequence[Leaf]) -> str | None:
+def _why_not_requested(found: Sequence[Leaf]) -> str | None:
     """Why a model is not asked for logprobs, which it might return all the same: nobody knows its class."""
     if not found or any(leaf.integration.logprobs or is_known(leaf.model) for leaf in found):
         return None

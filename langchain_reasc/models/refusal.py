@@ -6,7 +6,7 @@ import re
 import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
-from contextlib import aclosing, closing, nullcontext, suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, TypeVar
@@ -16,11 +16,13 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
+from langchain_reasc.threads import blocking, blocking_items, each, result_of
 
-__all__ = ["ASKED_LOGPROBS", "AskedLogprobs", "LogprobsMemory", "logprobs_memory", "reason_of_refusal"]
+__all__ = ["LOGPROBS_REQUEST", "LogprobsMemory", "LogprobsRequest", "logprobs_memory", "reason_of_refusal"]
 
 T = TypeVar("T")
-ASKED_LOGPROBS: Final = "_asked_logprobs"
+Chunk = ChatGenerationChunk
+LOGPROBS_REQUEST: Final = "_logprobs_request"
 """The attribute of a copy that is prepared to be sampled, with how it asks for logprobs; None if it does not ask."""
 logger = logging.getLogger(__name__)
 
@@ -60,10 +62,7 @@ class LogprobsMemory:
         Raises:
             LogprobsUnavailable: the server refuses logprobs, and they are required.
         """
-        for attempt in self._attempts(required):
-            with attempt:
-                return attempt.note(request(attempt.with_logprobs))
-        raise AssertionError("the last attempt returns or raises")
+        return blocking(self.agenerate(lambda with_logprobs: result_of(request(with_logprobs)), required=required))
 
     async def agenerate(self, request: Callable[[bool], Awaitable[T]], *, required: bool = False) -> T:
         """Return the same asynchronously."""
@@ -72,27 +71,16 @@ class LogprobsMemory:
                 return attempt.note(await request(attempt.with_logprobs))
         raise AssertionError("the last attempt returns or raises")
 
-    def stream(
-        self, request: Callable[[bool], Iterator[ChatGenerationChunk]], *, required: bool = False
-    ) -> Generator[ChatGenerationChunk]:
+    def stream(self, request: Callable[[bool], Iterator[Chunk]], *, required: bool = False) -> Generator[Chunk]:
         """Yield the chunks of a response, with the arguments and errors of :meth:`generate`."""
-        for attempt in self._attempts(required):
-            chunks: Any = request(attempt.with_logprobs)
-            with closing(chunks) if hasattr(chunks, "close") else nullcontext():
-                first = None
-                with attempt:
-                    first = next(chunks, None)
-                if first is not None:
-                    yield attempt.note(first)
-                    yield from chunks
+        return blocking_items(self.astream(request, required=required))
 
     async def astream(
-        self, request: Callable[[bool], AsyncIterator[ChatGenerationChunk]], *, required: bool = False
-    ) -> AsyncGenerator[ChatGenerationChunk]:
+        self, request: Callable[[bool], Iterator[Chunk] | AsyncIterator[Chunk]], *, required: bool = False
+    ) -> AsyncGenerator[Chunk]:
         """Yield the same asynchronously."""
         for attempt in self._attempts(required):
-            chunks: Any = request(attempt.with_logprobs)
-            async with aclosing(chunks) if hasattr(chunks, "aclose") else nullcontext():
+            async with aclosing(each(request(attempt.with_logprobs))) as chunks:
                 first = None
                 with attempt:
                     first = await anext(chunks, None)
@@ -149,7 +137,7 @@ class _Attempt:
 
 
 @dataclass(frozen=True)
-class AskedLogprobs:
+class LogprobsRequest:
     """How a copy of a chat model asks for logprobs, and what it is without asking.
 
     Attributes:
@@ -221,13 +209,13 @@ def reason_of_refusal(error: Exception) -> str | None:
     return (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...") or None
 
 
-def _sentence_on_logprobs(error: Exception, said: Any) -> str:
+def _sentence_on_logprobs(error: Exception, answer: Any) -> str:
     """What an error says of logprobs, be it in its body or in its text; empty if it is about something else."""
-    param = said.get("param") if isinstance(said, dict) else None
+    param = answer.get("param") if isinstance(answer, dict) else None
     if isinstance(param, str) and param and not _LOGPROBS.search(param):
         return ""
-    if isinstance(said, dict):
-        text = str(said.get("message") or json.dumps(said))
+    if isinstance(answer, dict):
+        text = str(answer.get("message") or json.dumps(answer))
     else:
         text = str(error)
         with suppress(Exception):  # a response that is streamed and was not read

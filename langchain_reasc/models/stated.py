@@ -67,7 +67,7 @@ class _Statement(NamedTuple):
 
 
 def instruction(*, tools: bool) -> str:
-    """Return what a model is told; with tools, also where the line stands beside calls."""
+    """Return the instruction to a model; with tools, also where the line stands beside calls."""
     return _INSTRUCTION + (_BESIDE_CALLS if tools else "")
 
 
@@ -79,16 +79,16 @@ def ask_for_confidence(messages: Sequence[BaseMessage], *, tools: bool) -> list[
             it has none, one is put in front.
         tools: whether the model may call tools.
     """
-    told = instruction(tools=tools)
+    line = instruction(tools=tools)
     for at, message in enumerate(messages):
         if message.type == "system" or getattr(message, "role", None) in ("system", "developer"):
             content = message.content
             if isinstance(content, str):
-                added: Any = f"{content}\n\n{told}" if content else told
+                added: Any = f"{content}\n\n{line}" if content else line
             else:
-                added = [*content, {"type": "text", "text": f"\n\n{told}"}] if content else told
+                added = [*content, {"type": "text", "text": f"\n\n{line}"}] if content else line
             return [*messages[:at], message.model_copy(update={"content": added}), *messages[at + 1 :]]
-    return [SystemMessage(told), *messages]
+    return [SystemMessage(line), *messages]
 
 
 def read_stated_confidence(message: AIMessage) -> AIMessage:

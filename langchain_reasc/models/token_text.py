@@ -113,9 +113,9 @@ def _tokens_over(ends: npt.NDArray[np.intp], first: int, stop: int) -> tuple[int
 
 def _last_call(text: str, end: int, name: str, arguments: Any) -> tuple[Span, Span] | None:
     """Where the last such call before ``end`` has its name and its arguments."""
-    wanted, at, tried = _canonical(arguments), end, 0
+    expected, at, tried = _canonical(arguments), end, 0
     named = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
-    while wanted and name and tried < _TRIED and (at := text.rfind("{", 0, at)) >= 0:
+    while expected and name and tried < _TRIED and (at := text.rfind("{", 0, at)) >= 0:
         head = max(0, at - _HEAD - len(name))
         if name not in text[head:at]:
             continue
@@ -125,7 +125,7 @@ def _last_call(text: str, end: int, name: str, arguments: Any) -> tuple[Span, Sp
             value, stop = _JSON.raw_decode(text, at)
         except (RecursionError, ValueError):
             continue
-        if names and stop <= end and _canonical(value) == wanted:
+        if names and stop <= end and _canonical(value) == expected:
             return names[-1], (at, stop)
     return None
 

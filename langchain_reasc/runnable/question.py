@@ -183,9 +183,9 @@ class Question:
                 self._next += 1
                 self._consider(self._samples[self._next - 1])
         except LogprobsUnavailable as error:
-            if self.model.unasked is None:
+            if self.model.not_requested is None:
                 raise
-            raise LogprobsUnavailable(f"{error}. {self.model.unasked}") from error
+            raise LogprobsUnavailable(f"{error}. {self.model.not_requested}") from error
         if self.decision:
             self._audit.take(sample, self.decision, self._votes, list(self._responses.values()))
         return self.decision is not None
@@ -292,7 +292,7 @@ class Question:
             **({"guarantee": guarantee} if guarantee else {}),
             "tokens": usage.account,
         }
-        message = accounted(winner, decision, notices, usage, figures, keep_logprobs=self.model.logprobs_wanted)
+        message = accounted(winner, decision, notices, usage, figures, keep_logprobs=self.model.keep_logprobs)
         account = message.response_metadata["reasc"]
         logger.debug("decided after %d of %d samples: %s", decision.samples, len(samples), account)
         return ReASCResult(message, decision, responses, usage, tuple(notices))

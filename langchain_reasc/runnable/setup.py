@@ -333,7 +333,7 @@ def _is_stated(measure: Measure | None) -> bool:
 def _default_measure(model: PreparedModel) -> Measure:
     """The paper's measure, or the same score of the first signal that the model gives; else what it states."""
     paper = Measure()
-    if model.ask_confidence and (model.no_logprobs or model.unasked or model.signals == ()):
+    if model.ask_confidence and (model.no_logprobs or model.not_requested or model.signals == ()):
         return Measure(VERBALIZED, "mean")
     if not model.signals or paper.signal in model.signals:
         return paper

@@ -108,7 +108,7 @@ async def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGen
     if live:
         assert model.live is not None
         model = model.live
-    wave = replace(wave, model=model, messages=model.asked(wave.messages))
+    wave = replace(wave, model=model, messages=model.prompt(wave.messages))
     workers = AsyncWorkers() if is_async else Workers()
     parallelly = model.sampler is not None and not live
     drawing: AsyncGenerator[Any] = parallel(wave, workers) if parallelly else separate(wave, workers, live=live)

@@ -29,7 +29,7 @@ from langchain_reasc.models.chunks import ResponseBound, bounded, metadata_of, t
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.logprobs import count_tokens
-from langchain_reasc.models.refusal import ASKED_LOGPROBS
+from langchain_reasc.models.refusal import LOGPROBS_REQUEST
 from langchain_reasc.models.usage import tokens_of_text
 from langchain_reasc.models.wrappers import inside, rewrapped
 from langchain_reasc.sampling.limits import Cutoff
@@ -189,13 +189,13 @@ def _counts(shared: BaseChatModel, copy: BaseChatModel) -> list[str]:
 
 def _cuttable(model: BaseChatModel) -> BaseChatModel:
     """Let a prepared model end its responses when the :data:`CUTOFF` of the context says so; leave others alone."""
-    if ASKED_LOGPROBS not in model.__dict__ or "_stream" in model.__dict__:
+    if LOGPROBS_REQUEST not in model.__dict__ or "_stream" in model.__dict__:
         return model
-    asked = model.__dict__[ASKED_LOGPROBS]
+    request = model.__dict__[LOGPROBS_REQUEST]
     # LangChain's bridge for `stream_events(version="v3")` overwrites what earlier chunks said of their tokens.
     object.__setattr__(model, "_should_use_protocol_streaming", lambda **_: False)
     for name, wrap in _METHODS.items():
-        method = asked.wrapped(name, model) if asked else getattr(type(model), name).__get__(model)
+        method = request.wrapped(name, model) if request else getattr(type(model), name).__get__(model)
         # On the instance: its class stays what it was, for registries and `isinstance`.
         object.__setattr__(model, name, wraps(method)(wrap(model, method)))
     return model
