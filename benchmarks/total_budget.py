@@ -18,7 +18,7 @@ import numpy.typing as npt
 from langchain_reasc_lab.replay import read_pool
 from langchain_reasc_lab.replay.replay import splits
 
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.stopping import ASC, Cap, decide
 from langchain_reasc.pools import Pool

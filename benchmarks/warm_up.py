@@ -19,7 +19,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap
 

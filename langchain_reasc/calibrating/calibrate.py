@@ -1,28 +1,35 @@
-"""Calibrating a chat model in two lines: a few responses to each labelled question, then Algorithm 1."""
+"""``calibrate(model, questions)``: draw responses to questions, with right answers or without, and learn from them."""
 
-import asyncio
+import inspect
 import os
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, ParamSpec
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibrating.labelled import FirstResponses, Labelled, LabelledInput, LabelledQuestions
+from langchain_reasc.calibrating.labelled import Labelled, Questions, read
 from langchain_reasc.calibrating.recorded import Recorded
-from langchain_reasc.calibration import Calibration, FixedPrompt
+from langchain_reasc.calibrating.unlabelled import Unlabelled, UnlabelledQuestions, read_optional_labels
+from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, FixedPrompt
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.models.prepared import ModelOrName
-from langchain_reasc.runnable.batch import Progress, shown
-from langchain_reasc.sampling import Cutoff, Sample
-from langchain_reasc.threads import DaemonExecutor, as_they_end
+from langchain_reasc.runnable.batch import Progress
+from langchain_reasc.runnable.concurrency import Concurrency, EventLoop, Threads, blocking
+from langchain_reasc.sampling import Cutoff
 
-__all__ = ["LabelledInput", "acalibrate", "calibrate"]
+__all__ = ["acalibrate", "acalibrate_unlabelled", "calibrate", "calibrate_unlabelled"]
+
+P = ParamSpec("P")
 
 
-def calibrate(
+async def _calibrate(  # noqa: D417
+    io: Concurrency,
     model: ModelOrName,
-    questions: LabelledQuestions,
+    questions: Questions,
     *,
     samples: int = 4,
     pool: str | os.PathLike[str] | None = None,
@@ -37,16 +44,18 @@ def calibrate(
     config: RunnableConfig | None = None,
     progress: Progress = None,
 ) -> Calibration:
-    """Ask each question a few times, and calibrate on what came (Algorithm 1). 128 questions are a good number.
+    """Ask each question a few times, and calibrate on the responses (Algorithm 1). 128 questions are a good number.
 
     A response that fails, because its question is too long, say, is left out with a warning. The first response is
     looked at before the others are asked for: a model that gives no confidence costs one response.
 
+    Without any right answer this is :func:`calibrate_unlabelled` with its defaults.
+
     Args:
         model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
         questions: pairs of an input, asked as it will be in use, and its right answer, or a list of those that are
-            accepted. Or a file of them: JSON, JSON Lines, CSV or Parquet, see
-            :func:`langchain_reasc.data.read_questions`.
+            accepted; or inputs alone. Or a file: JSON, JSON Lines, CSV or Parquet with right answers, see
+            :func:`langchain_reasc.data.read_questions`, or a text with a question a line.
         samples: responses to each question. The first of each sets the gate. Several show whether the confidence
             separates the responses to one question, so that Stage 2 may weigh votes by it, and how likely an answer is
             right (``p_correct``).
@@ -55,7 +64,7 @@ def calibrate(
             responses as they are, and goes without ``ask_confidence``, ``tool_votes`` and ``free_text``.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. With
             :func:`~langchain_reasc.answers.free_text` a response is right that means the same as the right answer; a
-            question where that cannot be told is left out, too.
+            question where that cannot be decided is left out, too.
         fixed_prompt: which part of a prompt is the same for every question, see
             :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
         tool_votes: how calls of tools are compared with the right ones.
@@ -71,7 +80,8 @@ def calibrate(
 
     Raises:
         CalibrationDataError: no question, or responses that determine no calibration.
-        ConfigurationError: a file that cannot be read, or options that do not go together.
+        ConfigurationError: a file that cannot be read, options that do not go together, or right answers to some
+            questions and not to others.
         LogprobsUnavailable: the model returns no log-probabilities.
         PoolError: the pool was recorded from another model, prompt or seed, or cannot be written.
         SamplingError: with ``pool``, a question failed; what is complete is kept, and the same call goes on.
@@ -81,9 +91,22 @@ def calibrate(
         >>> calibration = calibrate(llm, [("What is 2 + 2?", "4"), ...])
         >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
     """
+    given = read(questions)
+    shared: dict[str, Any] = {"answer": answer, "fixed_prompt": fixed_prompt, "ask_confidence": ask_confidence}
+    unlabelled = sum(one.references is None for one in given)
+    if given and unlabelled == len(given):
+        if pool is not None:
+            raise ConfigurationError("pool= goes with labelled questions; without labels, see calibrate_unlabelled")
+        shared |= {"tool_votes": tool_votes, "measure": measure, "concurrency": concurrency, "seed": seed}
+        inputs = [one.input for one in given]
+        return await _calibrate_unlabelled(io, model, inputs, config=config, progress=progress, **shared)
+    if unlabelled:
+        raise ConfigurationError(
+            f"{unlabelled} of {len(given)} questions have no right answer; calibrate_unlabelled takes both kinds"
+        )
     asked = Labelled.of(
         model,
-        questions,
+        given,
         samples,
         concurrency,
         ensure_config(config),
@@ -91,84 +114,116 @@ def calibrate(
         ask_confidence=ask_confidence,
         tool_votes=tool_votes,
     )
-    fitting: dict[str, Any] = {"p_target": p_target, "seed": seed}
+    cutoff = Cutoff()
     if pool is not None:
-        recorded = Recorded(asked, model, pool, answer, fixed_prompt, ask_confidence=ask_confidence)
-        with shown(progress, len(asked.prompts)) as move:
-            recorded.record(move)
-        return recorded.calibration(measure, **fitting)
-    cutoff, first = Cutoff(), FirstResponses(stated=ask_confidence)
-    with DaemonExecutor(concurrency, "calibrate") as threads, shown(progress, len(asked.prompts)) as move:
-        try:
-            alone = threads.submit(asked.drawn, cutoff, 0, samples=1)
-            for _ in as_they_end([alone]):
-                first.check(alone.result())
-            others = [(at, alone.result() if at == 0 else ()) for at in range(len(asked.prompts))]
-            drawing = [threads.submit(asked.drawn, cutoff, at, held) for at, held in others]
-            for done in as_they_end(drawing):
-                first.check(done.result())
-                move()
-            responses = [one.result() for one in drawing]
-        finally:  # after Ctrl-C nobody waits for the others
-            cutoff.give_up()
-            threads.shutdown(wait=False, cancel_futures=True)
-    return asked.calibration(responses, answer, fixed_prompt, measure, Cutoff(), **fitting)
+        recorded = Recorded(asked, model, pool, **shared)
+        await recorded.record(io, progress)
+        fit = partial(recorded.calibration, measure, p_target=p_target, seed=seed)
+    else:
+        drawn = await asked.draw_all(io, progress, stated=ask_confidence)
+        fit = partial(asked.fit, drawn, answer, fixed_prompt, measure, cutoff, p_target=p_target, seed=seed)
+    try:
+        return await io.in_thread(fit)
+    finally:
+        cutoff.give_up()
 
 
-async def acalibrate(
+async def _calibrate_unlabelled(  # noqa: D417
+    io: Concurrency,
     model: ModelOrName,
-    questions: LabelledQuestions,
+    questions: UnlabelledQuestions,
     *,
-    samples: int = 4,
-    pool: str | os.PathLike[str] | None = None,
     answer: AnswerSpec = "auto",
     fixed_prompt: FixedPrompt | None = None,
     tool_votes: ToolVotes | None = None,
     ask_confidence: bool = False,
     measure: Measure | Literal["auto"] = "auto",
-    p_target: float = 0.9,
+    threshold: float = DEFAULT_AGREEMENT,
+    max_samples: int = DEFAULT_BUDGET,
     concurrency: int = 8,
     seed: int = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
     config: RunnableConfig | None = None,
     progress: Progress = None,
 ) -> Calibration:
-    """The asynchronous :func:`calibrate`."""
-    asked = Labelled.of(
+    """Ask each question until the votes on it are clear (ASC), and calibrate on how far its responses agree.
+
+    64 questions are a good number; they cost no more than counting votes on them. No right answer is needed, and no
+    logprobs: without them answers alone are learned from. A question that fails is left out with a warning.
+
+    Args:
+        model: the chat model that will be sampled, or its name, as :class:`~langchain_reasc.ReASCRunnable` takes it.
+        questions: inputs, asked as they will be in use; where the right answer to one is known, the pair of both. Or a
+            file of them, such as a text with a question a line: see
+            :func:`langchain_reasc.data.read_unlabelled`.
+        answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`.
+        fixed_prompt: which part of a prompt is the same for every question, see
+            :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
+        tool_votes: how calls of tools are compared.
+        ask_confidence: whether the model is asked to state its confidence, see
+            :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
+        measure: how a response is scored; ``"auto"`` chooses among all that the responses carry, or none.
+        threshold: the probability asked of an answer that all ``max_samples`` responses would give the same.
+        max_samples: responses to a question at most, in use as here.
+        concurrency: questions in flight at once, each with up to 4 responses.
+        seed: the seed of everything random in the calibration.
+        checkpoint: a file that keeps what each question taught, without any text, until all are asked: a call that was
+            interrupted goes on from there.
+        config: callbacks, tags and metadata of the calls.
+        progress: True for a bar, or a function called with (questions asked, questions).
+
+    Raises:
+        CalibrationDataError: no question, or responses that determine no calibration.
+        ConfigurationError: a file that cannot be read, or options that do not go together.
+
+    Example:
+        >>> calibration = calibrate_unlabelled(llm, "questions.txt")
+        >>> calibration = calibrate_unlabelled(llm, ["What is 12 times 17?", ...])
+        >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
+    """
+    asked = Unlabelled(
         model,
-        questions,
-        samples,
+        read_optional_labels(questions),
         concurrency,
         ensure_config(config),
         measure,
+        checkpoint,
+        answer=answer,
+        fixed_prompt=fixed_prompt,
+        tool_votes=tool_votes or ToolVotes(),
         ask_confidence=ask_confidence,
-        tool_votes=tool_votes,
+        max_samples=max_samples,
     )
-    fitting: dict[str, Any] = {"p_target": p_target, "seed": seed}
-    if pool is not None:
-        recorded = Recorded(asked, model, pool, answer, fixed_prompt, ask_confidence=ask_confidence)
-        with shown(progress, len(asked.prompts)) as move:
-            await recorded.arecord(move)
-        return await asyncio.to_thread(partial(recorded.calibration, measure, **fitting))
-    places, first = asyncio.Semaphore(concurrency), FirstResponses(stated=ask_confidence)
-    alone = await asked.adrawn(0, samples=1)
-    first.check(alone)
-    with shown(progress, len(asked.prompts)) as move:
-
-        async def one(at: int) -> list[Sample]:
-            async with places:
-                responses = await asked.adrawn(at, alone if at == 0 else ())
-            first.check(responses)
-            move()
-            return responses
-
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                drawing = [tasks.create_task(one(at)) for at in range(len(asked.prompts))]
-        except ExceptionGroup as group:  # of the first that has no confidence
-            raise group.exceptions[0] from None
-    samples_drawn, cutoff = [task.result() for task in drawing], Cutoff()
-    fit = partial(asked.calibration, samples_drawn, answer, fixed_prompt, measure, cutoff, **fitting)
+    drawn, cutoff = await asked.draw_all(io, progress), Cutoff()
     try:
-        return await asyncio.to_thread(fit)
+        return await io.in_thread(partial(asked.fit, drawn, cutoff, threshold=threshold, seed=seed))
     finally:
         cutoff.give_up()
+
+
+def _forms(
+    name: str, function: Callable[Concatenate[Concurrency, P], Coroutine[Any, Any, Calibration]]
+) -> tuple[Callable[P, Calibration], Callable[P, Coroutine[Any, Any, Calibration]]]:
+    """The synchronous function of this name and its asynchronous form, with the signature and docstring of this one."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> Calibration:
+        made: Calibration = blocking(function(Threads, *args, **kwargs))
+        return made
+
+    async def acall(*args: P.args, **kwargs: P.kwargs) -> Calibration:
+        return await function(EventLoop, *args, **kwargs)
+
+    signature = inspect.signature(function)
+    forms: tuple[tuple[Any, str, str | None], ...] = (
+        (call, name, function.__doc__),
+        (acall, f"a{name}", f"The asynchronous :func:`{name}`."),
+    )
+    for form, named, doc in forms:
+        form.__name__ = form.__qualname__ = named
+        form.__doc__ = doc
+        form.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+    return call, acall
+
+
+calibrate, acalibrate = _forms("calibrate", _calibrate)
+calibrate_unlabelled, acalibrate_unlabelled = _forms("calibrate_unlabelled", _calibrate_unlabelled)

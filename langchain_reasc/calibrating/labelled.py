@@ -1,23 +1,24 @@
-"""Labelled questions, each asked a few times: what a calibration is made of."""
+"""Labelled questions, each asked a few times: what a calibration by Algorithm 1 is made of."""
 
 import logging
 import os
 import reprlib
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, Vote, extractor, places_of, vote_of
-from langchain_reasc.calibrating.grading import Graded, graded
+from langchain_reasc.answers import AnswerSpec, Extractor, Schemas, ToolVotes, Vote, extractor, places_of, vote_of
 from langchain_reasc.calibration import (
     Calibration,
     FixedPrompt,
+    Selection,
     auroc_within,
     calibrate_offline,
     can_be_compared,
@@ -25,7 +26,7 @@ from langchain_reasc.calibration import (
     select_measure,
     with_p_correct,
 )
-from langchain_reasc.data import read_questions
+from langchain_reasc.data import is_text, read_questions, read_unlabelled
 from langchain_reasc.exceptions import CalibrationDataError, ConfidenceError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Response
@@ -33,19 +34,55 @@ from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import ModelOrName, PreparedModel, to_messages
 from langchain_reasc.models.usage import output_tokens
-from langchain_reasc.sampling import Cutoff, Sample, Wave, adrawn, drawn
+from langchain_reasc.runnable.batch import Progress, shown
+from langchain_reasc.runnable.concurrency import Concurrency
+from langchain_reasc.runnable.votes import Meanings
+from langchain_reasc.sampling import Cutoff, QuestionClock, Sample, Wave
+from langchain_reasc.threads import DaemonExecutor, as_they_end
 
-__all__ = ["FirstResponses", "Labelled", "LabelledInput", "LabelledQuestions"]
+__all__ = ["Graded", "Labelled", "LabelledQuestion", "Questions", "graded", "read"]
 
 logger = logging.getLogger(__name__)
 
-LabelledInput = tuple[LanguageModelInput, str | Sequence[str]]
-"""What the chat model is asked, and the right answer; or a list of the answers that are accepted."""
-LabelledQuestions = Iterable[LabelledInput] | str | os.PathLike[str]
-"""Questions with their answers, or a file of them that :func:`langchain_reasc.data.read_questions` reads."""
+QuestionInput = LanguageModelInput | tuple[LanguageModelInput, str | Sequence[str] | None]
+"""What the chat model is asked, and the right answer, or a list of the answers that are accepted; or an input alone."""
+Questions = Iterable[QuestionInput] | str | os.PathLike[str]
+"""Questions, or a file of them that :func:`langchain_reasc.data.read_questions` reads."""
 _SEEDS: Final = 1_000_003
 _BLOCK: Final = 16  # seeds that a question has to itself
 _SILENT: Final = 3  # responses without any confidence after which a model that was asked to state it is given up
+
+
+class LabelledQuestion(NamedTuple):
+    """An input, the answers that are right (None where none is known), and the name that a file gives it."""
+
+    input: LanguageModelInput
+    references: tuple[str, ...] | None = None
+    id: str | None = None
+
+
+def read(questions: Questions) -> list[LabelledQuestion]:
+    """Read questions with their right answers, or without any.
+
+    Raises:
+        ConfigurationError: a file that cannot be read, or what is no question.
+    """
+    if isinstance(questions, str | os.PathLike):
+        if is_text(questions):
+            return [LabelledQuestion(text) for text, _ in read_unlabelled(questions)]
+        return [LabelledQuestion(one.input, one.references, one.id) for one in read_questions(questions)]
+    return [_labelled(one) for one in questions]
+
+
+def _labelled(one: Any) -> LabelledQuestion:
+    messages = isinstance(one, list) and one and all(isinstance(message, BaseMessage) for message in one)
+    if isinstance(one, str | PromptValue) or messages:
+        return LabelledQuestion(one)
+    if not isinstance(one, list | tuple) or len(one) != 2:  # a row of a file, say, whose keys would be asked
+        raise ConfigurationError(f"each question is a pair (input, right answer), or an input, got {reprlib.repr(one)}")
+    value, right = one
+    accepted = right if isinstance(right, list | tuple) else [right]
+    return LabelledQuestion(cast(LanguageModelInput, value), None if right is None else tuple(map(str, accepted)))
 
 
 @dataclass(frozen=True)
@@ -76,7 +113,7 @@ class Labelled:
     def of(
         cls,
         model: ModelOrName,
-        questions: LabelledQuestions,
+        questions: Sequence[LabelledQuestion],
         samples: int,
         concurrency: int,
         config: RunnableConfig,
@@ -85,16 +122,14 @@ class Labelled:
         ask_confidence: bool,
         tool_votes: ToolVotes | None,
     ) -> "Labelled":
-        """Read, and checked before anything is paid for.
+        """Check all of it before anything is paid for.
 
         Raises:
             CalibrationDataError: there is no question.
-            ConfigurationError: a file that cannot be read; a number of samples, a concurrency or a measure that cannot
-                be.
+            ConfigurationError: an invalid number of samples, concurrency or measure.
             LogprobsUnavailable: the model is known to give no confidence.
         """
-        given = _read(questions)
-        if not given:
+        if not questions:
             raise CalibrationDataError("there is no question to calibrate on; 128 with their answers are a good number")
         for name, value in (("samples", samples), ("concurrency", concurrency)):
             if value < 1:
@@ -109,22 +144,46 @@ class Labelled:
             raise LogprobsUnavailable(
                 f"nothing to calibrate: {prepared.no_logprobs}; or let it state its confidence (ask_confidence=True)"
             )
-        prompts = [to_messages(value) for value, _, _ in given]
-        references, ids = [right for _, right, _ in given], [name for _, _, name in given]
+        prompts = [to_messages(one.input) for one in questions]
+        references, ids = [one.references or () for one in questions], [one.id for one in questions]
         return cls(prepared, prompts, references, ids, samples, config, concurrency, tool_votes or ToolVotes())
 
-    def drawn(self, cutoff: Cutoff, at: int, held: Sequence[Sample] = (), samples: int | None = None) -> list[Sample]:
-        """The responses to question ``at``, those that are there already first; in a thread of a pool."""
-        wave = self._wave(at, len(held), samples or self.samples)
-        with cutoff.heard_by(wave.cutoff.give_up), closing(drawn(wave)) as samples_drawn:
-            return [*held, *sorted(samples_drawn, key=lambda sample: sample.index)]
+    async def draw_all(self, io: Concurrency, progress: Progress, *, stated: bool) -> list[list[Sample]]:
+        """Draw the responses to all questions; the first alone, whose confidence is looked at.
 
-    async def adrawn(self, at: int, held: Sequence[Sample] = (), samples: int | None = None) -> list[Sample]:
-        """The same in an event loop."""
-        async with aclosing(adrawn(self._wave(at, len(held), samples or self.samples))) as samples_drawn:
-            return [*held, *sorted([sample async for sample in samples_drawn], key=lambda sample: sample.index)]
+        Raises:
+            LogprobsUnavailable: the first responses carry no confidence.
+        """
+        cutoff, first, drawn = Cutoff(), FirstResponses(stated=stated), dict[int, list[Sample]]()
 
-    def calibration(
+        async def draw(at: int) -> tuple[int, list[Sample]]:
+            held = alone if at == 0 else []
+            return at, [*held, *await self._draw(io, cutoff, at, range(len(held), self.samples))]
+
+        with shown(progress, len(self.prompts)) as move:
+            alone = await self._draw(io, cutoff, 0, range(1))
+            first.check(alone)
+            async with (
+                io.workers(self.concurrency, cutoff) as each,
+                aclosing(each(draw, range(len(self.prompts)))) as all_,
+            ):
+                async for at, samples in all_:
+                    first.check(samples)
+                    move()
+                    drawn[at] = samples
+        return [drawn[at] for at in range(len(self.prompts))]
+
+    async def _draw(self, io: Concurrency, cutoff: Cutoff, at: int, samples: range) -> list[Sample]:
+        # Were all first responses sample 0, a seed that is set would tie them to one stream of random numbers.
+        prompt = self.prompts[at]
+        first = zlib.crc32(repr([(one.type, one.content) for one in prompt]).encode()) % _SEEDS * _BLOCK
+        wave = Wave(self.model, prompt, range(first + samples.start, first + samples.stop), self.config)
+        with cutoff.heard_by(wave.cutoff.give_up):
+            async with aclosing(io.drawn(wave, live=False)) as items:
+                found = [item async for item in items if isinstance(item, Sample)]
+        return sorted(found, key=lambda sample: sample.index)
+
+    def fit(
         self,
         samples: Sequence[Sequence[Sample]],
         answer: AnswerSpec,
@@ -135,85 +194,84 @@ class Labelled:
         p_target: float,
         seed: int,
     ) -> Calibration:
-        """Algorithm 1 on the first response to each question that carries what is asked for; the others beside it."""
+        """Run Algorithm 1 on the first response to each question that carries the confidence; the others beside it."""
         extract = extractor(answer)
         of_span = measure == "auto" or measure.of_span
-        every = [
-            (at, one) for at, some in enumerate(samples) for sample in some if (one := self._taken(sample, extract))
-        ]
-        if not every:
-            raise self._failure(samples)
-        rights = self._graded(every, extract, cutoff)
-        questions: dict[int, list[_Taken]] = {}
-        for (at, one), right in zip(every, rights, strict=True):
-            if right is not None:
-                questions.setdefault(at, []).append(replace(one, right=right))
-        found = [read for some in questions.values() if (read := list(_readable(some, extract if of_span else None)))]
+        questions = self._graded(samples, extract, cutoff)
+        found = [read for one in questions if (read := list(_readable(one, extract if of_span else None)))]
         if not found:
             raise LogprobsUnavailable("nothing to calibrate: none of the responses carries a confidence")
         firsts = [some[0] for some in found]
-        signals, correct = [one.signals for one in firsts], [one.right for one in firsts]
-        used, chosen = measure, None
-        if measure == "auto" and can_be_compared(correct):
-            spans = [one.reading.spans if one.vote.answer is not None else None for one in firsts]
-            chosen = select_measure(signals, correct, spans=spans, seed=seed)
-            used = chosen.measure
-        elif measure == "auto":
-            used = default_measure([name for name in signals[0] if all(name in other for other in signals)])
-        assert isinstance(used, Measure)
+        chosen = _selected(firsts, seed) if measure == "auto" else None
+        used = chosen.measure if isinstance(chosen, Selection) else chosen or cast(Measure, measure)
+        selection = chosen if isinstance(chosen, Selection) else None
         scored = [[(one.response(used), one.right) for one in some] for some in found]
         labelled = [some[0] for some in scored if some[0][0].score is not None]
         votes = [[pair for pair in some if pair[0].answer is not None and pair[0].score is not None] for some in scored]
+        within = auroc_within(
+            [[response.score or 0.0 for response, _ in some] for some in votes],
+            [[right for _, right in some] for some in votes],
+        )
         calibration = calibrate_offline(
             [response.score or 0.0 for response, _ in labelled],
             [right for _, right in labelled],
             measure=used,
             p_target=p_target,
-            rejected=chosen.rejected if chosen else (),
-            cross_validated=chosen.cross_validated if chosen else None,
-            within=None
-            if self.samples == 1
-            else auroc_within(
-                [[response.score or 0.0 for response, _ in some] for some in votes],
-                [[right for _, right in some] for some in votes],
-            ),
+            rejected=selection.rejected if selection else (),
+            cross_validated=selection.cross_validated if selection else None,
+            within=within if self.samples > 1 else None,
             fingerprint=self.model.fingerprint(self.prompts[0], prompt=fixed_prompt, answer=answer),
             **firsts[0].reading.provenance(used.signal),
         )
         # A rule sees how answers are spelled; where they are compared by what they mean, that is not how it decides.
         return calibration if extract.equivalence else with_p_correct(calibration, scored)
 
-    def _taken(self, sample: Sample, extract: Extractor) -> "_Taken | None":
-        if sample.status != "complete" or sample.message is None:
-            logger.warning("a response is left out of the calibration: %s", sample.error)
-            return None
-        return _Taken(sample.message, vote_of(sample.message, extract, self.tool_votes, self.model.schemas))
+    def _graded(
+        self, samples: Sequence[Sequence[Sample]], extract: Extractor, cutoff: Cutoff
+    ) -> list[list["_GradedResponse"]]:
+        """The responses to each question that came and could be graded; equal answers are compared with the label once.
 
-    def _graded(self, every: Sequence[tuple[int, "_Taken"]], extract: Extractor, cutoff: Cutoff) -> list[bool | None]:
-        """Whether each response is right; equal answers to a question are compared with the right one once."""
-        keys = [(at, one.vote.answer, one.vote.calls) for at, one in every]
+        Raises:
+            CalibrationDataError: there was no response, or none could be compared.
+        """
+        responses = {
+            (at, sample.index): _GradedResponse(
+                sample.message, vote_of(sample.message, extract, self.tool_votes, self.model.schemas)
+            )
+            for at, some in enumerate(samples)
+            for sample in some
+            if sample.status == "complete" and sample.message is not None
+        }
+        failures = [sample.error for some in samples for sample in some if sample.status != "complete"]
+        for error in failures:
+            logger.warning("a response is left out of the calibration: %s", error)
+        if not responses:
+            first = next(filter(None, failures), None)
+            raise CalibrationDataError(f"none of the {len(samples)} questions gave a response; the first: {first!r}")
+        keys = [(at, one.vote.answer, one.vote.calls) for (at, _), one in responses.items()]
         to_grade = {
             key: Graded(self.prompts[at], one.message, self.references[at])
-            for key, (at, one) in zip(keys, every, strict=True)
+            for key, ((at, _), one) in zip(keys, responses.items(), strict=True)
         }
-        compared: Any = {"tools": self.tool_votes, "schemas": self.model.schemas, "concurrency": self.concurrency}
-        rights = graded(list(to_grade.values()), extract, self.config, **compared, cutoff=cutoff)
-        told = dict(zip(to_grade, rights, strict=True))
-        return [told[key] for key in keys]
-
-    def _failure(self, samples: Sequence[Sequence[Sample]]) -> CalibrationDataError:
-        first = next((sample.error for some in samples for sample in some if sample.error), None)
-        return CalibrationDataError(f"none of the {len(samples)} questions gave a response; the first: {first!r}")
-
-    def _wave(self, at: int, held: int, samples: int) -> Wave:
-        # Were all first responses sample 0, a seed that is set would tie them to one stream of random numbers.
-        prompt = self.prompts[at]
-        first = zlib.crc32(repr([(one.type, one.content) for one in prompt]).encode()) % _SEEDS * _BLOCK
-        return Wave(self.model, prompt, range(first + held, first + samples), self.config)
+        rights = graded(
+            list(to_grade.values()),
+            extract,
+            self.config,
+            tools=self.tool_votes,
+            schemas=self.model.schemas,
+            concurrency=self.concurrency,
+            cutoff=cutoff,
+        )
+        right_of = dict(zip(to_grade, rights, strict=True))
+        questions: dict[int, list[_GradedResponse]] = {}
+        for key, one in zip(keys, responses.values(), strict=True):
+            if (right := right_of[key]) is not None:
+                questions.setdefault(key[0], []).append(replace(one, right=right))
+        return list(questions.values())
 
 
 class FirstResponses:
-    """Sees to it that a model without confidence is not asked all questions.
+    """Stops asking a model whose first responses carry no confidence.
 
     Args:
         stated: whether the model is asked to state its confidence, which it may forget now and then.
@@ -224,7 +282,7 @@ class FirstResponses:
         self._seen = False
 
     def check(self, samples: Iterable[Sample]) -> None:
-        """Take in what came.
+        """Look at samples, until one carries a confidence.
 
         Raises:
             LogprobsUnavailable: nothing but responses without confidence have come.
@@ -249,7 +307,7 @@ class FirstResponses:
 
 
 @dataclass(frozen=True)
-class _Taken:
+class _GradedResponse:
     """A response that came.
 
     Attributes:
@@ -264,12 +322,8 @@ class _Taken:
     right: bool = False
     reading: SignalReading = field(default_factory=lambda: SignalReading({}))
 
-    @property
-    def signals(self) -> Any:
-        return self.reading.signals
-
     def response(self, measure: Measure) -> Response:
-        """What a rule sees of it."""
+        """Return what a rule sees of it."""
         try:
             score = self.reading.score(measure)
         except (LogprobsUnavailable, ConfidenceError) as error:
@@ -278,7 +332,7 @@ class _Taken:
         return Response(self.vote.answer, score, cut_off=self.vote.cut_off, kind=self.vote.kind)
 
 
-def _readable(some: Sequence[_Taken], extract: Extractor | None) -> Iterator[_Taken]:
+def _readable(some: Sequence[_GradedResponse], extract: Extractor | None) -> Iterator[_GradedResponse]:
     """Those whose token signals can be read, with these; and with spans where the extractor is given."""
     for one in some:
         try:
@@ -288,14 +342,87 @@ def _readable(some: Sequence[_Taken], extract: Extractor | None) -> Iterator[_Ta
             logger.warning("a response is left out of the calibration: %s", error)
 
 
-def _read(questions: LabelledQuestions) -> list[tuple[LanguageModelInput, tuple[str, ...], str | None]]:
-    """Questions, each with all answers that are accepted, and its name."""
-    if isinstance(questions, str | os.PathLike):
-        return [(one.input, one.references, one.id) for one in read_questions(questions)]
-    given: list[tuple[LanguageModelInput, tuple[str, ...], str | None]] = []
-    for pair in questions:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:  # a row of a file, say, whose keys would be asked
-            raise ConfigurationError(f"each question is a pair (input, right answer), got {reprlib.repr(pair)}")
-        value, right = pair
-        given.append((value, tuple(map(str, right)) if isinstance(right, list | tuple) else (str(right),), None))
-    return given
+def _selected(firsts: Sequence[_GradedResponse], seed: int) -> Selection | Measure:
+    """The measure that separates right from wrong best; the default where too few are right, or wrong."""
+    correct, signals = [one.right for one in firsts], [cast(Any, one.reading.signals) for one in firsts]
+    if not can_be_compared(correct):
+        return default_measure([name for name in signals[0] if all(name in other for other in signals)])
+    spans = [one.reading.spans if one.vote.answer is not None else None for one in firsts]
+    return select_measure(signals, correct, spans=spans, seed=seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A labelled question and its response.
+
+    Attributes:
+        prompt: the question.
+        message: the response; None where there is none.
+        references: the right answer, and others that are accepted.
+    """
+
+    prompt: list[BaseMessage]
+    message: AIMessage | None
+    references: Sequence[str]
+
+
+def graded(
+    responses: Sequence[Graded],
+    extract: Extractor,
+    config: RunnableConfig,
+    *,
+    tools: ToolVotes,
+    schemas: Schemas | None,
+    concurrency: int,
+    cutoff: Cutoff,
+) -> list[bool | None]:
+    """Grade responses: whether each is right; None where there is none, or its meaning could not be compared.
+
+    Args:
+        responses: the questions.
+        extract: finds the answer in a response; its equivalence, if it has one, compares that with the right answer.
+        config: callbacks, tags and metadata of a judge's calls.
+        tools: how calls of tools are compared.
+        schemas: tool -> schema of its arguments; None where the tools are not known.
+        concurrency: questions whose answers are compared at once.
+        cutoff: ends comparing.
+
+    Raises:
+        CalibrationDataError: no response could be compared.
+    """
+    failures: list[Exception] = []
+
+    def grade(one: Graded) -> bool | None:
+        if one.message is None:
+            return None
+        vote = vote_of(one.message, extract, tools, schemas)
+        if vote.answer is None:
+            return False
+        labels = [extract.label(reference) for reference in one.references]
+        if vote.calls:
+            called = [tools.label(label, schemas) for label in labels]
+            return any(vote.answer == label or tools.same(label, vote.answer) for label in called)
+        if extract.equivalence is None or vote.answer in labels:
+            return vote.answer in labels
+        clock = QuestionClock(question=None, sample=None)
+        try:
+            meanings = Meanings(extract.equivalence, one.prompt, config, clock=clock, cutoff=cutoff)
+            return any(meanings.same(label, vote.answer) for label in labels)
+        except Exception as error:
+            logger.warning("a question is left out, as its answer could not be compared with the right one: %r", error)
+            failures.append(error)
+            return None
+
+    if extract.equivalence is None:
+        return [grade(one) for one in responses]
+    with DaemonExecutor(concurrency, "grade") as threads:
+        grading = [threads.submit(grade, one) for one in responses]
+        try:
+            for _ in as_they_end(grading):
+                pass
+        finally:  # after Ctrl-C nobody waits for the others
+            cutoff.give_up()
+    found = [one.result() for one in grading]
+    if failures and all(right is None for right in found):
+        raise CalibrationDataError(f"no response could be compared with the right answer: {failures[0]!r}")
+    return found

@@ -3,17 +3,17 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from langchain_core.messages import BaseMessage, get_buffer_string
 
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibrating.from_pool import calibrate_on_pool
 from langchain_reasc.calibrating.labelled import Labelled
+from langchain_reasc.calibrating.pool import calibrate_on_pool
 from langchain_reasc.calibration import Calibration, FixedPrompt
 from langchain_reasc.data import LabelledQuestion, accepted_answers, id_from_text
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, LogprobsUnavailable
@@ -27,6 +27,8 @@ from langchain_reasc.pools import (
     record_pool,
     sample_questions,
 )
+from langchain_reasc.runnable.batch import Progress, shown
+from langchain_reasc.runnable.concurrency import Concurrency, EventLoop
 
 __all__ = ["Recorded"]
 
@@ -68,9 +70,9 @@ class Recorded:
         asked: Labelled,
         model: ModelOrName,
         pool: str | os.PathLike[str],
+        *,
         answer: AnswerSpec,
         fixed_prompt: FixedPrompt | None,
-        *,
         ask_confidence: bool,
     ) -> None:
         for name, given in (("ask_confidence", ask_confidence), ("tool_votes", asked.tool_votes != ToolVotes())):
@@ -88,28 +90,29 @@ class Recorded:
             for text, right, name in zip(texts, asked.references, asked.ids, strict=True)
         ]
 
-    def record(self, move: Callable[[], None], *, stopped: threading.Event | None = None) -> None:
-        """Ask for all responses that the pool does not hold.
-
-        Args:
-            move: called for each question that is complete.
-            stopped: where it is set, no further question is asked.
+    async def record(self, io: Concurrency, progress: Progress) -> None:
+        """Ask for all responses that the pool does not hold. Cancelled, it asks no further question.
 
         Raises:
             LogprobsUnavailable: the first response carries no confidence.
-            PoolError, SamplingError: as of :func:`~langchain_reasc.pools.record.record_pool`.
+            PoolError, SamplingError: as of :func:`~langchain_reasc.pools.record_pool`.
         """
-        done = 0
+        stopped, done = threading.Event(), 0
+        loop = asyncio.get_running_loop() if io is EventLoop else None
 
-        def moved(complete: int, total: int) -> None:
+        def report(complete: int, total: int) -> None:
             nonlocal done
-            while done < complete:
-                done += 1
-                move()
-            if stopped is not None and stopped.is_set():
+            for _ in range(complete - done):
+                if loop is None:
+                    move()
+                else:
+                    loop.call_soon_threadsafe(move)
+            done = complete
+            if stopped.is_set():
                 raise InterruptedError("calibrating was cancelled")
 
-        record_pool(
+        record = partial(
+            record_pool,
             self._model,
             self._questions,
             self.path,
@@ -118,14 +121,11 @@ class Recorded:
             template=self._prompts,
             concurrency=self._asked.concurrency,
             workers=self._ask_each,
-            on_question=moved,
+            on_question=report,
         )
-
-    async def arecord(self, move: Callable[[], None]) -> None:
-        """The asynchronous :meth:`record`. Cancelled, it asks no further question."""
-        stopped, loop = threading.Event(), asyncio.get_running_loop()
         try:
-            await asyncio.to_thread(self.record, partial(_handed, loop, move), stopped=stopped)
+            with shown(progress, len(self._questions)) as move:
+                await io.in_thread(record)
         finally:
             stopped.set()
 
@@ -156,19 +156,13 @@ def _checked(answered: DrawnQuestion) -> bool:
     Raises:
         LogprobsUnavailable: it carries no confidence.
     """
-    spoken: Iterable[Any] = [one for one in answered.responses if one.response.completion_tokens]
-    for one in spoken:
-        if one.reading is None:
-            raise LogprobsUnavailable(
-                f"nothing to calibrate, so no further question was asked: {one.why_unread}; a model that returns no "
-                "logprobs can state its confidence (ask_confidence=True, without pool)"
-            )
-        return True
-    return False
-
-
-def _handed(loop: asyncio.AbstractEventLoop, move: Callable[[], None]) -> None:
-    loop.call_soon_threadsafe(move)
+    first = next((one for one in answered.responses if one.response.completion_tokens), None)
+    if first is not None and first.reading is None:
+        raise LogprobsUnavailable(
+            f"nothing to calibrate, so no further question was asked: {first.why_unread}; a model that returns no "
+            "logprobs can state its confidence (ask_confidence=True, without pool)"
+        )
+    return first is not None
 
 
 def _question(name: str | None, text: str, references: Sequence[str]) -> LabelledQuestion:

@@ -1,23 +1,28 @@
-"""Questions without right answers, and what is drawn for them to calibrate on."""
+"""Questions without right answers, each asked until the votes are clear: what a calibration by consensus is made of."""
 
-import asyncio
+import hashlib
+import json
 import logging
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, cast
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from langchain_reasc.calibrating.checkpoint import Checkpoint
-from langchain_reasc.calibrating.grading import Graded, graded
+from langchain_reasc.calibrating.labelled import Graded, graded
 from langchain_reasc.calibration import (
     Calibration,
-    Fingerprint,
     MadeOf,
     Observed,
+    ObservedQuestion,
     calibrate_observed,
     candidate_measures,
 )
@@ -27,93 +32,68 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.prepared import ModelOrName, to_messages
-from langchain_reasc.runnable.loop import asolve, solve
+from langchain_reasc.runnable.batch import Progress, shown
+from langchain_reasc.runnable.concurrency import Concurrency
+from langchain_reasc.runnable.loop import answer
 from langchain_reasc.runnable.observing import Finished, observed
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import Question
-from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.sampling import Cutoff
+from langchain_reasc.untrusted import read_text
 
-__all__ = ["Drawn", "QuestionInput", "Questions", "Unlabelled"]
+__all__ = ["Unlabelled", "UnlabelledQuestions", "read_optional_labels"]
 
 logger = logging.getLogger(__name__)
 
-QuestionInput = LanguageModelInput | tuple[LanguageModelInput, str | None]
-"""What the chat model is asked; or that with the right answer, where it is known."""
-Questions = Iterable[QuestionInput] | str | os.PathLike[str]
-"""Questions, or a file of them: see :func:`langchain_reasc.data.read_unlabelled`."""
-_AT_ONCE = 4  # samples of a question: what counting votes needs at least
+UnlabelledQuestions = Iterable[LanguageModelInput | tuple[LanguageModelInput, str | None]] | str | os.PathLike[str]
+"""Inputs, or pairs with the right answer where it is known; or a file of them, see
+:func:`langchain_reasc.data.read_unlabelled`."""
+_AT_ONCE: Final = 4  # samples of a question: what counting votes needs at least
+Drawn = tuple[Finished, Sequence[AIMessage | None]]
+"""What sampling left of a question, and the responses in the same order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What sampling left of a question, and the responses themselves.
-
-    Attributes:
-        finished: the answers, and the token signals of the responses.
-        messages: the responses, in the same order.
-    """
-
-    finished: Finished
-    messages: Sequence[AIMessage | None]
-
-    @classmethod
-    def of(cls, finished: Finished, result: ReASCResult) -> "Drawn":
-        """Those that the decision rests on."""
-        return cls(finished, [response.message for response in result.responses if response.used])
+def read_optional_labels(questions: UnlabelledQuestions) -> list[tuple[LanguageModelInput, str | None]]:
+    """Read inputs, each with its right answer where that is known."""
+    given: Iterable[Any] = read_unlabelled(questions) if isinstance(questions, str | os.PathLike) else questions
+    pairs = [one if isinstance(one, tuple) and len(one) == 2 else (one, None) for one in given]
+    return [(cast(LanguageModelInput, value), None if right is None else str(right)) for value, right in pairs]
 
 
-@dataclass(frozen=True)
 class Unlabelled:
-    """The questions, and how they are asked.
+    """The questions, and how they are asked. All is checked before anything is paid for.
 
-    Attributes:
-        setup: how they are asked, counting votes.
-        prompts: the questions.
-        references: the right answers; None where one is not known.
-        config: callbacks, tags and metadata of the calls.
+    Args:
+        model: the chat model or its name.
+        questions: inputs, with right answers where they are known.
         concurrency: questions in flight at once.
-        measures: the candidates for scoring a response.
-        checkpoint: keeps what each question leaves to learn from; None keeps nothing.
+        config: callbacks, tags and metadata of the calls.
+        measure: how responses are scored; ``"auto"`` for all candidates.
+        checkpoint: a file that keeps what each question leaves to learn from; None keeps nothing.
+        options: other options of :class:`~langchain_reasc.ReASCRunnable`.
+
+    Raises:
+        CalibrationDataError: there is no question.
+        ConfigurationError: an invalid concurrency, measure or number of samples, or a checkpoint that cannot be used.
     """
 
-    setup: Setup
-    prompts: Sequence[list[BaseMessage]]
-    references: Sequence[str | None]
-    config: RunnableConfig
-    concurrency: int
-    measures: Sequence[Measure]
-    checkpoint: Checkpoint | None = None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         model: ModelOrName,
-        questions: Questions,
+        questions: Sequence[tuple[LanguageModelInput, str | None]],
         concurrency: int,
         config: RunnableConfig,
         measure: Measure | Literal["auto"],
         checkpoint: str | os.PathLike[str] | None,
         **options: Any,
-    ) -> "Unlabelled":
-        """Read, and checked before anything is paid for.
-
-        Raises:
-            CalibrationDataError: there is no question.
-            ConfigurationError: a file that cannot be read, or a concurrency, measure or number of samples that
-                cannot be.
-        """
-        if isinstance(questions, str | os.PathLike):
-            questions = read_unlabelled(questions)
-        pairs = list(map(_paired, questions))
-        if not pairs:
+    ) -> None:
+        if not questions:
             raise CalibrationDataError("there is no question to calibrate on; 64 are a good number")
         if concurrency < 1:
             raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
         if options["max_samples"] < 2:
             raise ConfigurationError(f"max_samples must be 2 or more, got {options['max_samples']}: one agrees alone")
-        setup = Options(
+        self._setup = Options(
             model=model,
             calibration="online",  # which asks for logprobs, and while it learns counts votes
             measure=None if measure == "auto" else measure,
@@ -123,116 +103,173 @@ class Unlabelled:
             sample_timeout=None,
             **options,
         )._setup
-        measures = candidate_measures([*SIGNALS, VERBALIZED]) if measure == "auto" else [measure]
-        prompts, references = [to_messages(value) for value, _ in pairs], [right for _, right in pairs]
-        asked = cls(setup, prompts, references, config, concurrency, measures)
-        if checkpoint is None:
-            return asked
-        holds_for = f"{asked._fingerprint().model_dump_json()} {setup.options.max_samples}"
-        return replace(asked, checkpoint=Checkpoint(checkpoint, holds_for, measures))
+        self._measures = candidate_measures([*SIGNALS, VERBALIZED]) if measure == "auto" else [measure]
+        self._prompts, self._references = [to_messages(value) for value, _ in questions], [one for _, one in questions]
+        self._config, self._concurrency = config, concurrency
+        self._fingerprint = self._setup.model.resolved(config).fingerprint(
+            self._prompts[0], prompt=options["fixed_prompt"], answer=options["answer"]
+        )
+        self._checkpoint = None
+        if checkpoint is not None:
+            holds_for = f"{self._fingerprint.model_dump_json()} {options['max_samples']}"
+            self._checkpoint = _Checkpoint(checkpoint, holds_for, self._measures)
 
-    @property
-    def missing(self) -> list[int]:
-        """The questions that are still to be asked; one whose right answer is known always is, to be graded."""
-        return [
+    async def draw_all(self, io: Concurrency, progress: Progress) -> dict[int, Drawn | Exception]:
+        """Draw the responses to the questions that the checkpoint does not hold; or why there are none."""
+        cutoff, drawn = Cutoff(), dict[int, Drawn | Exception]()
+        missing = [
             at
-            for at, prompt in enumerate(self.prompts)
-            if self.checkpoint is None or self.references[at] is not None or not self.checkpoint.holds(prompt)
+            for at, prompt in enumerate(self._prompts)
+            # One whose right answer is known is always asked, to be graded.
+            if self._checkpoint is None or self._references[at] is not None or not self._checkpoint.holds(prompt)
         ]
+        with shown(progress, len(self._prompts)) as move:
+            for _ in range(len(self._prompts) - len(missing)):
+                move()
+            draw = partial(self._draw, io, cutoff)
+            async with io.workers(self._concurrency, cutoff) as each, aclosing(each(draw, missing)) as found:
+                async for at, one in found:
+                    drawn[at] = one
+                    move()
+        return {at: drawn[at] for at in missing}
 
-    def drawn(self, cutoff: Cutoff, at: int) -> Drawn | Exception:
-        """The responses to a question, in a thread of a pool; or why there are none."""
+    async def _draw(self, io: Concurrency, cutoff: Cutoff, at: int) -> tuple[int, Drawn | Exception]:
         finished: list[Finished] = []
         try:
-            result = solve(self._question(self.prompts[at], finished, cutoff))
+            question = Question(
+                self._setup, self._prompts[at], self._config, cutoff=cutoff, on_finished=finished.append
+            )
+            result = await answer(question, io)
         except Exception as error:
-            return _left_out(error)
-        self._keep(at, finished[0])
-        return Drawn.of(finished[0], result)
+            logger.warning("a question is left out of the calibration: %r", error)
+            return at, error
+        if self._checkpoint and self._references[at] is None:
+            await io.in_thread(partial(self._checkpoint.keep, self._prompts[at], finished[0]))
+        return at, (finished[0], [response.message for response in result.responses if response.used])
 
-    async def adrawn(self, at: int) -> Drawn | Exception:
-        """The same in an event loop."""
-        finished: list[Finished] = []
-        try:
-            result = await asolve(self._question(self.prompts[at], finished, Cutoff()))
-        except Exception as error:
-            return _left_out(error)
-        await asyncio.to_thread(self._keep, at, finished[0])
-        return Drawn.of(finished[0], result)
-
-    def calibration(self, drawn: Mapping[int, Drawn | Exception], cutoff: Cutoff, **options: Any) -> Calibration:
-        """What the responses that came are calibrated to.
+    def fit(self, drawn: Mapping[int, Drawn | Exception], cutoff: Cutoff, **options: Any) -> Calibration:
+        """Calibrate by consensus on the responses.
 
         Args:
-            drawn: what came of each question that was missing.
+            drawn: what :meth:`draw_all` gave.
             cutoff: tells when the call is given up.
-            options: those of :func:`~langchain_reasc.calibration.learner.calibrate_observed`.
+            options: those of :func:`~langchain_reasc.calibration.calibrate_observed`.
         """
-        came = [(at, one) for at, one in drawn.items() if isinstance(one, Drawn)]
-        held = [prompt for at, prompt in enumerate(self.prompts) if at not in drawn]
+        came = {at: one for at, one in drawn.items() if not isinstance(one, Exception)}
+        held = [prompt for at, prompt in enumerate(self._prompts) if at not in drawn]
         if not (came or held):
             raise CalibrationDataError(f"none of the {len(drawn)} questions gave a response; the first: {drawn[0]!r}")
         made_of: MadeOf = {}
-        questions = [observed(one.finished, self.measures, made_of) for _, one in came]
-        known = [self.checkpoint.observed(prompt, made_of) for prompt in held] if self.checkpoint else []
+        questions = {at: observed(finished, self._measures, made_of) for at, (finished, _) in came.items()}
+        known = [self._checkpoint.observed(prompt, made_of) for prompt in held] if self._checkpoint else []
         calibration = calibrate_observed(
             [*known, *self._labelled(came, questions, cutoff)],
-            self.measures,
-            budget=self.setup.options.max_samples,
+            self._measures,
+            budget=self._setup.options.max_samples,
             made_of=made_of,
-            fingerprint=self._fingerprint(),
+            fingerprint=self._fingerprint,
             **options,
         )
-        if self.checkpoint:
-            self.checkpoint.remove()
+        if self._checkpoint:
+            self._checkpoint.remove()
         return calibration
 
-    def _fingerprint(self) -> Fingerprint:
-        model, options = self.setup.model.resolved(self.config), self.setup.options
-        return model.fingerprint(self.prompts[0], prompt=options.fixed_prompt, answer=options.answer)
-
-    def _keep(self, at: int, finished: Finished) -> None:
-        if self.checkpoint and self.references[at] is None:
-            self.checkpoint.keep(self.prompts[at], finished)
-
     def _labelled(
-        self, came: Sequence[tuple[int, Drawn]], questions: Sequence[Observed], cutoff: Cutoff
+        self, came: Mapping[int, Drawn], questions: Mapping[int, Observed], cutoff: Cutoff
     ) -> Iterator[Observed]:
-        """The questions with what is known to be right in them: each answer is graded once, by its first response."""
+        """The questions with labels where they are known; each answer is graded once, by its first response."""
         to_grade: dict[tuple[int, int], Graded] = {}
-        for at, one in came:
-            if (reference := self.references[at]) is not None:
-                for number, message in zip(one.finished.answers, one.messages, strict=True):
+        for at, (finished, messages) in came.items():
+            if (reference := self._references[at]) is not None:
+                for number, message in zip(finished.answers, messages, strict=True):
                     if number is not None:
-                        to_grade.setdefault((at, number), Graded(self.prompts[at], message, [reference]))
-        told = graded(
+                        to_grade.setdefault((at, number), Graded(self._prompts[at], message, [reference]))
+        grades = graded(
             list(to_grade.values()),
-            self.setup.extract,
-            self.config,
-            tools=self.setup.options.tool_votes,
-            schemas=self.setup.model.schemas,
-            concurrency=self.concurrency,
+            self._setup.extract,
+            self._config,
+            tools=self._setup.options.tool_votes,
+            schemas=self._setup.model.schemas,
+            concurrency=self._concurrency,
             cutoff=cutoff,
         )
-        right = dict(zip(to_grade, told, strict=True))
-        for (at, _), question in zip(came, questions, strict=True):
-            if self.references[at] is None:
-                yield question
-            else:
-                grades = tuple(number is not None and right[at, number] for number in question.answers)
-                yield replace(question, right=grades)
-
-    def _question(self, prompt: list[BaseMessage], finished: list[Finished], cutoff: Cutoff) -> Question:
-        return Question(self.setup, prompt, self.config, cutoff=cutoff, on_finished=finished.append)
+        right = dict(zip(to_grade, grades, strict=True))
+        for at, question in questions.items():
+            known = self._references[at] is not None
+            labels = tuple(number is not None and right[at, number] for number in question.answers) if known else ()
+            yield replace(question, right=labels)
 
 
-def _paired(one: Any) -> tuple[LanguageModelInput, str | None]:
-    """An input, with its right answer where that is known."""
-    if isinstance(one, tuple) and len(one) == 2:
-        return one[0], None if one[1] is None else str(one[1])
-    return cast(LanguageModelInput, one), None
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    key: str
+    made_of: dict[str, dict[str, int | None]]
+    question: ObservedQuestion
 
 
-def _left_out(error: Exception) -> Exception:
-    logger.warning("a question is left out of the calibration: %r", error)
-    return error
+class _Checkpoint:
+    """A file with a line for each question that was asked: integers and scores, and never a text.
+
+    A line is read again only where question, model, sampling and measures are the same; one that a crash cut in half is
+    left out.
+
+    Args:
+        path: the file; it need not exist.
+        holds_for: names model and sampling.
+        measures: the candidates for scoring a response, in the order of the rows of scores.
+
+    Raises:
+        ConfigurationError: the file cannot be read or written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], holds_for: str, measures: Sequence[Measure]) -> None:
+        self._path, self._measures = Path(path), measures
+        self._holds_for = f"{holds_for} {[(one.signal, one.score, one.window) for one in measures]}"
+        self._lock = threading.Lock()
+        self._lines: dict[str, _Line] = {}
+        try:
+            written = read_text(self._path) if self._path.exists() else ""
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"cannot read the checkpoint {self._path}: {error}") from None
+        self._append("\n" if written and not written.endswith("\n") else "")  # after a line that was cut in half
+        for text in written.splitlines():
+            try:
+                line = _Line.model_validate_json(text)
+            except ValidationError:
+                continue
+            if [len(row) for row in line.question.scores] == [len(line.question.answers)] * len(measures):
+                self._lines[line.key] = line
+
+    def holds(self, prompt: Sequence[BaseMessage]) -> bool:
+        """Whether a question was asked."""
+        return self._key(prompt) in self._lines
+
+    def observed(self, prompt: Sequence[BaseMessage], made_of: MadeOf) -> Observed:
+        """Return what sampling left of a question; scores made of another k or V than others' are left out."""
+        line = self._lines[self._key(prompt)]
+        fits = {signal: made_of.setdefault(signal, made) == made for signal, made in line.made_of.items()}
+        rows = [at if fits.get(one.signal, True) else None for at, one in enumerate(self._measures)]
+        return line.question.observed(rows, len(self._measures))
+
+    def keep(self, prompt: Sequence[BaseMessage], finished: Finished) -> None:
+        """Write what sampling left of a question."""
+        made_of: MadeOf = {}
+        question = observed(finished, self._measures, made_of)
+        kept = ObservedQuestion.of(question, range(len(self._measures)))
+        self._append(f"{_Line(key=self._key(prompt), made_of=made_of, question=kept).model_dump_json()}\n")
+
+    def remove(self) -> None:
+        """Remove the file: all is learned."""
+        self._path.unlink(missing_ok=True)
+
+    def _append(self, text: str) -> None:
+        try:
+            with self._lock, self._path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise ConfigurationError(f"cannot write the checkpoint {self._path}: {error.strerror}") from None
+
+    def _key(self, prompt: Sequence[BaseMessage]) -> str:
+        asked = [self._holds_for, *([message.type, message.content] for message in prompt)]
+        return hashlib.sha256(json.dumps(asked, default=str).encode()).hexdigest()

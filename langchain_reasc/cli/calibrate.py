@@ -41,7 +41,7 @@ from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibrating.pool_scores import MeasureSpec
+    from langchain_reasc.calibrating import MeasureSpec
     from langchain_reasc.calibration import Calibration
     from langchain_reasc.pools import Pool
 
@@ -122,7 +122,7 @@ def calibrate(
 
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
-    from langchain_reasc.calibrating.from_pool import calibrate_on_pool
+    from langchain_reasc.calibrating import calibrate_on_pool
     from langchain_reasc.data import data_format, read_data_set
     from langchain_reasc.pools import PoolStore, read_pool
 

@@ -11,7 +11,7 @@ from langchain_reasc.cli.console import remark
 from langchain_reasc.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibrating.pool_scores import MeasureSpec
+    from langchain_reasc.calibrating import MeasureSpec
     from langchain_reasc.data import DataFormat, Template
 
 __all__ = [

@@ -9,7 +9,7 @@ from runnable.fakes import Reply, Scripted
 
 from benchmarks.total_budget import CAPPED, NARROW, ROUNDS, UNIFORM, at_equal_cost, main, shared
 from langchain_reasc import ReASCRunnable, Response
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_reasc.calibrating.from_pool import calibrate_mixture_on
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores, calibrate_mixture_on
 from langchain_reasc.calibration import check_fingerprint
 from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, PoolError, SamplingError

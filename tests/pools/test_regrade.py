@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.answers import EXTRACTION_VERSION, extractor, vote_of
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import ReASC

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_reasc import Measure, ReASCRunnable
 from langchain_reasc.answers import extractor, places_of, vote_of
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.logprobs import read_signals

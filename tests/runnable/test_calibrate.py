@@ -75,11 +75,24 @@ def test_a_question_that_fails_is_left_out_with_a_warning(runner: Any, caplog: A
 def test_nothing_to_calibrate_on_is_an_error(runner: Any) -> None:
     with pytest.raises(CalibrationDataError, match="no question"):
         runner.calibrate(saying("1"), [])
-    for odd in ("What is 1 + 1?", {"question": "What is 1 + 1?", "answer": "2"}, ("q", "2", "id"), None, "ab"):
+    for odd in ({"question": "What is 1 + 1?", "answer": "2"}, ("q", "2", "id"), None, 3):
         with pytest.raises(ConfigurationError, match="each question is a pair"):
             runner.calibrate(saying("1"), [odd])
     with pytest.raises(CalibrationDataError, match="none of the 1 questions gave a response"):
         runner.calibrate(saying(Reply("", error=ValueError("down"))), [("q", "1")])
+
+
+def test_without_any_right_answer_it_calibrates_by_consensus(runner: Any, tmp_path: Any) -> None:
+    texts = [question for question, _ in QUESTIONS]
+    expected = runner.calibrate_unlabelled(Scripted(script=script), texts)
+    (path := tmp_path / "questions.txt").write_text("\n".join(texts))
+    for questions in (texts, [(text, None) for text in texts], path):
+        made = runner.calibrate(Scripted(script=script), questions)
+        assert made.model_dump(exclude={"created_at"}) == expected.model_dump(exclude={"created_at"})
+    with pytest.raises(ConfigurationError, match="1 of 41 questions have no right answer; calibrate_unlabelled"):
+        runner.calibrate(saying("1"), [*QUESTIONS, "q40"])
+    with pytest.raises(ConfigurationError, match="pool= goes with labelled questions"):
+        runner.calibrate(saying("1"), texts, pool=tmp_path / "p.sqlite")
 
 
 def test_a_model_known_to_have_none_is_refused_before_anything_is_paid(runner: Any) -> None:

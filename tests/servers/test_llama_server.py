@@ -8,8 +8,7 @@ import pytest
 
 from langchain_reasc import Measure, ReASCRunnable, load_calibration, save_calibration
 from langchain_reasc.answers import equivalent
-from langchain_reasc.calibrating.from_pool import calibrate_offline_on
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores, calibrate_offline_on
 from langchain_reasc.exceptions import FingerprintMismatch
 from langchain_reasc.models.logprobs import read_signals
 from langchain_reasc.pools import record_pool

@@ -142,7 +142,7 @@ def _only(pool: "Pool", questions: "Sequence[LabelledQuestion]") -> "Pool":
 
 
 def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
-    from langchain_reasc.calibrating.from_pool import calibrate_on_pool
+    from langchain_reasc.calibrating import calibrate_on_pool
     from langchain_reasc.calibration import save_calibration
 
     _heading("Calibration")

@@ -10,7 +10,7 @@ from langchain_reasc.cli.options import AsJson, PTarget, Score, Seed, Window, me
 from langchain_reasc_lab.cli.options import AllSignals, CalibrationPool, CalibrationSize, MaxSamples, PoolPath, picture
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibrating.pool_scores import MeasureSpec
+    from langchain_reasc.calibrating import MeasureSpec
     from langchain_reasc.pools import Pool
     from langchain_reasc_lab.replay.metrics import Row
     from langchain_reasc_lab.replay.replay import Replay

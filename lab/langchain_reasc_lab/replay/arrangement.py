@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.method import Decision, Measure, Response, decide, posterior, support
 from langchain_reasc.pools import Pool, PoolQuestion
 from langchain_reasc_lab.replay.methods import Method, Split

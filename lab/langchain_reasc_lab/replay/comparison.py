@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from langchain_reasc.calibrating.pool_scores import MeasureSpec
+from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.method.stopping import StoppingRule
 from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Cells, RecordedPool

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from langchain_reasc.calibrating.from_pool import calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.calibrating.pool_scores import MeasureSpec, PoolScores
+from langchain_reasc.calibrating import MeasureSpec, PoolScores, calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, Safeguard
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from langchain_reasc.calibrating.pool_scores import MeasureSpec
+from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc_lab.replay.arrangement import COLUMNS
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Bootstrap, Estimate, exact, ratio
 from langchain_reasc_lab.replay.comparison import Outcomes, RowKey

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from langchain_reasc.calibrating.pool_scores import MeasureSpec, PoolScores
+from langchain_reasc.calibrating import MeasureSpec, PoolScores
 from langchain_reasc.calibration import fit_odds
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds

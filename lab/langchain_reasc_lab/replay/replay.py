@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from langchain_reasc.calibrating.pool_scores import MeasureSpec, PoolScores
+from langchain_reasc.calibrating import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.pools import Pool

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from langchain_reasc._version import __version__
-from langchain_reasc.calibrating.pool_scores import MeasureSpec
+from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc_lab.replay.methods import OFFLINE

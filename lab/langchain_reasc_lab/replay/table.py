@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_reasc.calibrating.pool_scores import MeasureSpec
+from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc_lab.replay.methods import ASC_AT_ONCE, ASC_ROW, MIXTURE, OFFLINE, SAFEGUARDED
 from langchain_reasc_lab.replay.metrics import RESAMPLES, Estimate, Row
 from langchain_reasc_lab.replay.replay import Replay

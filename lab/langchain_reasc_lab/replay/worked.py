@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, Cap, Decision, Response, StoppingRule, decide

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibrating.from_pool import calibrate_mixture_on
+from langchain_reasc.calibrating import calibrate_mixture_on
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import CalibrationDataError, ReASCError
 from langchain_reasc.method.confidence import Measure

@@ -16,7 +16,7 @@ from langchain_reasc_lab.report.study import Study, StudySettings
 from langchain_reasc_lab.report.verdict import verdict
 
 if TYPE_CHECKING:
-    from langchain_reasc.calibrating.pool_scores import MeasureSpec
+    from langchain_reasc.calibrating import MeasureSpec
 
 __all__ = ["Made", "Report", "chosen_entries", "command_for", "make_report"]
 

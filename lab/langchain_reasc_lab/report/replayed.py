@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from langchain_reasc.calibrating.from_pool import calibrate_offline_on
+from langchain_reasc.calibrating import calibrate_offline_on
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.stopping import Decision

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibrating.pool_scores import RECORDED
+from langchain_reasc.calibrating import RECORDED
 from langchain_reasc.calibration import Judged
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, Measure

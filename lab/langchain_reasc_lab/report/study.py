@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from langchain_reasc.calibrating.pool_scores import MeasureSpec, PoolScores
+from langchain_reasc.calibrating import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools import Pool
 from langchain_reasc_lab.replay.arrangement import RecordedPool

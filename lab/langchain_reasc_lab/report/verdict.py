@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from langchain_reasc.calibrating.pool_scores import MeasureSpec
+from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc_lab.replay.bootstrap import Estimate, exact
 from langchain_reasc_lab.replay.methods import ASC_ROW, HORIZON
 from langchain_reasc_lab.replay.metrics import Row

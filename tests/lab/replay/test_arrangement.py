@@ -12,7 +12,7 @@ from langchain_reasc_lab.replay.methods import Method, MethodSettings, Split, as
 from langchain_reasc_lab.replay.replay import splits
 from pools.synthetic import append_signals, question, response, write_lines, write_pool
 
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.method.confidence import SCORES, Measure
 from langchain_reasc.method.decision import support
 from langchain_reasc.method.stopping import ASC, Cap, decide

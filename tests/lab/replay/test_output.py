@@ -16,8 +16,7 @@ from langchain_reasc_lab.replay.worked import pick_worked, trace
 from pools.synthetic import write_pool
 from rich.console import Console
 
-from langchain_reasc.calibrating.from_pool import calibrate_offline_on
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores, calibrate_offline_on
 from langchain_reasc.exceptions import MissingExtraError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, Response

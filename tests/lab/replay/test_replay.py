@@ -11,8 +11,7 @@ from langchain_reasc_lab.replay.replay import splits
 from langchain_reasc_lab.replay.table import live_rule
 from pools.synthetic import BY_HAND, question, response, write_lines, write_pool
 
-from langchain_reasc.calibrating.from_pool import calibrate_offline_on
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores, calibrate_offline_on
 from langchain_reasc.exceptions import ConfigurationError, PoolError
 from langchain_reasc.method.confidence import Measure
 

@@ -12,7 +12,7 @@ from pools.synthetic import Guesser, append_signals, labelled, write_lines, writ
 from pydantic import Field
 
 from langchain_reasc.answers import extractor, places_of, vote_of
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.logprobs import read_signals

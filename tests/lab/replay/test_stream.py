@@ -11,7 +11,7 @@ from langchain_reasc_lab.replay.replay import splits
 from langchain_reasc_lab.replay.stream import AUDITED, Streamed
 from pools.synthetic import question, response, write_lines, write_pool
 
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.calibration import ConsensusLearner
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, decide

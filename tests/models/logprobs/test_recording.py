@@ -7,8 +7,8 @@ import pytest
 from langchain_reasc_lab.replay import Pool
 from runnable.fakes import Reply, Scripted
 
-from langchain_reasc.calibrating.from_pool import calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.calibrating.pool_scores import PoolScores
+from langchain_reasc.calibrating import calibrate_mixture_on, calibrate_offline_on
+from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
