@@ -1,5 +1,6 @@
 """Questions from files of any kind, and the prompts around them."""
 
+from langchain_reasc.data.files import is_text
 from langchain_reasc.data.formats import FORMATS, DataFormat, accepted_answers, format_of
 from langchain_reasc.data.last_letters import last_letters
 from langchain_reasc.data.prompts import PLACEHOLDER, PRESETS, Template, preset_of, sampling_of
@@ -25,6 +26,7 @@ __all__ = [
     "data_format",
     "format_of",
     "id_from_text",
+    "is_text",
     "last_letters",
     "preset_of",
     "read_data_set",

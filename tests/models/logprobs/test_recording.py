@@ -7,8 +7,7 @@ import pytest
 from langchain_reasc_lab.replay import Pool
 from runnable.fakes import Reply, Scripted
 
-from langchain_reasc.calibrating import calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.calibrating import PoolScores
+from langchain_reasc.calibrating import PoolScores, calibrate_mixture_on, calibrate_offline_on
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
