@@ -38,6 +38,7 @@ from langchain_reasc.runnable.batch import Progress, shown
 from langchain_reasc.runnable.concurrency import Concurrency
 from langchain_reasc.runnable.votes import Meanings
 from langchain_reasc.sampling import Cutoff, QuestionClock, Sample, Wave
+from langchain_reasc.sampling import samples as drawn_samples
 from langchain_reasc.threads import DaemonExecutor, as_they_end
 
 __all__ = ["Graded", "Labelled", "LabelledQuestion", "Questions", "graded", "read"]
@@ -179,7 +180,7 @@ class Labelled:
         first = zlib.crc32(repr([(one.type, one.content) for one in prompt]).encode()) % _SEEDS * _BLOCK
         wave = Wave(self.model, prompt, range(first + samples.start, first + samples.stop), self.config)
         with cutoff.heard_by(wave.cutoff.give_up):
-            async with aclosing(io.drawn(wave, live=False)) as items:
+            async with aclosing(drawn_samples(wave, is_async=io.is_async)) as items:
                 found = [item async for item in items if isinstance(item, Sample)]
         return sorted(found, key=lambda sample: sample.index)
 

@@ -161,7 +161,7 @@ def test_on_scores(size: int, golden: Golden, tmp_path: Path) -> None:
 
 WRONG: dict[str, Callable[[], Any]] = {
     "no question": lambda: lr.calibrate(MODEL, []),
-    "no pair": lambda: lr.calibrate(MODEL, ["What is 1 + 1?"]),  # type: ignore[list-item]
+    "no pair": lambda: lr.calibrate(MODEL, [{"question": "What is 1 + 1?"}]),  # type: ignore[list-item]
     "no file": lambda: lr.calibrate(MODEL, "nowhere.csv"),
     "no logprobs": lambda: lr.calibrate(Scripted(script=silent), LABELLED),
     "all failed": lambda: lr.calibrate(saying(Reply("", error=ValueError("down"))), LABELLED[:2]),
