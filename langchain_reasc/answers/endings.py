@@ -37,8 +37,10 @@ _BLOCKED = "prompt_feedback"  # Gemini, in place of a response
 def ending_of(message: AIMessage) -> Ending:
     """Return whether a response came to its end, and if not, what ended it."""
     reasons = set(_reasons(message.response_metadata))
-    whole: Ending = "whole"
-    return next((ending for ending, words in _ENDINGS if not words.isdisjoint(reasons)), whole)
+    for ending, words in _ENDINGS:
+        if not words.isdisjoint(reasons):
+            return ending
+    return "whole"
 
 
 def says_how_it_ended(metadata: Mapping[str, Any]) -> bool:
@@ -48,9 +50,11 @@ def says_how_it_ended(metadata: Mapping[str, Any]) -> bool:
 
 def is_refusal(message: AIMessage) -> bool:
     """Return whether the model, or its provider, says that it declines: in a block or field of its own."""
-    blocks = message.content if isinstance(message.content, list) else ()
-    refused = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
-    return refused or bool(message.additional_kwargs.get("refusal"))
+    if message.additional_kwargs.get("refusal"):
+        return True
+    if isinstance(message.content, str):
+        return False
+    return any(isinstance(block, dict) and block.get("type") == "refusal" for block in message.content)
 
 
 def _reasons(metadata: Mapping[str, Any]) -> Iterator[str]:
@@ -82,6 +86,7 @@ _OPENINGS = {f"<{name}>": f"</{name}>" for name in _TAGS.split()} | {
     "<|channel>": "<channel|>",
 }
 _TAG = re.compile("|".join(map(re.escape, (*_OPENINGS, *_OPENINGS.values()))), re.IGNORECASE)
+_MAY_BE_TAG = re.compile(r"[<\[◁]")
 _LONE = {"</think>", "</thinking>", "</seed:think>", "[/think]", "◁/think▷", "<|end_thinking|>"}
 """Closed without having been opened where the chat template opens it, at the end of the prompt."""
 _CHANNEL = "<|channel|>"
@@ -102,7 +107,7 @@ def without_reasoning(text: str) -> str | None:
     if _HEADINGS.match(text):
         answer = _RESPONSE.search(text)
         return text[answer.end() :] if answer else None
-    return _outside_tags(text) if any(mark in text for mark in "<[◁") else text
+    return _outside_tags(text) if _MAY_BE_TAG.search(text) else text
 
 
 def _outside_tags(text: str) -> str | None:

@@ -167,9 +167,10 @@ def _fraction(match: re.Match[str]) -> Fraction | None:
 
 
 def _decimal(match: re.Match[str]) -> Fraction | None:
-    style = next(name for name in _SEPARATORS if match[name])
-    thousands, point = _SEPARATORS[style]
-    digits = re.sub(thousands, "", match[style]).replace(point, ".")
+    digits = ""
+    for style, (thousands, point) in _SEPARATORS.items():
+        if match[style]:
+            digits = re.sub(thousands, "", match[style]).replace(point, ".")
     number = Fraction(digits)
     if match["power"]:
         power = int(match["power"][:9])

@@ -43,8 +43,10 @@ def explicit_answer(text: str, *, cut_off: bool = False) -> str | None:
     """
     if (marked := marked_answer(text, cut_off=cut_off)) is not None:
         return marked
-    answers = (stated_answer(said, comma_decimal=comma) for said, comma in statements(text, cut_off=cut_off))
-    return next(filter(None, answers), None)
+    for said, comma_decimal in statements(text, cut_off=cut_off):
+        if answer := stated_answer(said, comma_decimal=comma_decimal):
+            return answer
+    return None
 
 
 # Marks
@@ -61,7 +63,7 @@ def marked_answer(text: str, *, cut_off: bool = False) -> str | None:
     inside = boxed_content(text, cut_off=cut_off)
     if inside is not None and inside.strip():
         return without_unit(inside)
-    if tagged := _last_tagged(text):
+    if "<" in text and (tagged := _last_tagged(text)):
         return stated_answer(tagged) or tagged
     if field := field_of_last_object(text, "answer", cut_off=cut_off):
         return field
@@ -94,7 +96,7 @@ def boxed_content(text: str, *, cut_off: bool = False) -> str | None:
 
 
 def _last_tagged(text: str) -> str | None:
-    at = _lowered(text).rfind("<answer>") if "<" in text else -1
+    at = _lowered(text).rfind("<answer>")
     found = _TAG.match(text, at) if at >= 0 else None
     return found["inside"].strip() if found else None
 

@@ -234,17 +234,24 @@ def _spellings(answer: str, text: str) -> Iterator[Place]:
 
 def _stands_alone(text: str, begin: int, end: int) -> bool:
     """Return whether it is no part of a longer number or word."""
-    around = (text[begin - 1 : begin + 1] if begin else "", text[end - 1 : end + 1])
-    cased = (all(letter.isalpha() and letter.swapcase() != letter for letter in both) for both in around)
-    return not any(len(both) > 1 and (both.isdigit() or words) for both, words in zip(around, cased, strict=True))
+    return not ((begin and _is_joined(text[begin - 1], text[begin])) or _is_joined(text[end - 1], text[end : end + 1]))
+
+
+def _is_joined(one: str, other: str) -> bool:
+    """Return whether two characters are both digits, or both letters of a script that has cases."""
+    if one.isdigit() or not (one.isalpha() and other.isalpha()):
+        return one.isdigit() and other.isdigit()
+    return one.swapcase() != one and other.swapcase() != other
 
 
 def _last_step(text: str, answer: Place | None) -> Place | None:
     end = answer[0] if answer else len(text)
     start = max(end - _TAIL, 0)
-    between = list(_STEP_END.finditer(text, start, end))
-    begins = [start, *(found.end() for found in between)]
-    stops = [*(found.start() for found in between), end]
-    steps = [a for a, b in zip(begins, stops, strict=True) if _RUN.search(text, a, b)]
-    before = [step for step in steps if step < begins[-1]]
-    return ((before or steps)[-1], end) if steps else answer  # which is all there is
+    steps: list[int] = []
+    for found in _STEP_END.finditer(text, start, end):
+        if _RUN.search(text, start, found.start()):
+            steps.append(start)
+        start = found.end()
+    if steps or _RUN.search(text, start, end):
+        return steps[-1] if steps else start, end
+    return answer  # which is all there is
