@@ -1,6 +1,6 @@
 """``reasc calibrate``: labelled questions in, calibration.json out."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -124,7 +124,7 @@ def calibrate(
     """
     from langchain_reasc.calibrating import calibrate_on_pool
     from langchain_reasc.data import data_format, read_data_set
-    from langchain_reasc.pools import PoolStore, read_pool
+    from langchain_reasc.pools import read_pool
 
     if sum(one is not None for one in (data, pool, unlabelled)) != 1:
         raise typer.BadParameter(
@@ -162,13 +162,6 @@ def calibrate(
             found = read_data_set(data, limit=limit, **fields)
             how = prompting(preset, found.format, **given)
             responses = out.with_suffix(".pool.sqlite")
-            unchecked = [spec]
-
-            def check_first(done: int, total: int) -> None:
-                """Once the pool holds a response, check it, before all the others are paid for."""
-                if unchecked and PoolStore.open(responses).ids():
-                    check_signals(read_pool(responses), unchecked.pop())
-
             with opened(**how.sampling) as chat_model:
                 recorded = record_with_progress(
                     "Calibrating",
@@ -180,7 +173,7 @@ def calibrate(
                     template=how.template,
                     system=system,
                     concurrency=in_flight,
-                    on_question=check_first,
+                    on_question=_checking_first(responses, spec),
                 )
             chosen = {question.id for question in found.questions}
         else:
@@ -191,6 +184,19 @@ def calibrate(
         calibration = calibrate_on_pool(recorded, spec, p_target=p_target, seed=seed, only=chosen)
         lines = calibration_lines(calibration)
     _save(calibration, out, lines)
+
+
+def _checking_first(responses: Path, spec: "MeasureSpec") -> "Callable[[int, int], None]":
+    """Return a callback that checks the first response once the pool holds it, before all others are paid for."""
+    from langchain_reasc.pools import PoolStore, read_pool
+
+    unchecked = [spec]
+
+    def check_first(done: int, total: int) -> None:
+        if unchecked and PoolStore.open(responses).ids():
+            check_signals(read_pool(responses), unchecked.pop())
+
+    return check_first
 
 
 def _calibrated_without_labels(

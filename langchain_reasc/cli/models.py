@@ -4,7 +4,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -139,14 +139,7 @@ def make_class(
     names = aliases | {name: name for name in kind.model_fields}  # of arguments -> the field
     secrets = [name for name, field in kind.model_fields.items() if _is_secret(field.annotation)]
     _check_names(kind, kwargs, names)
-    for name, value in kwargs.items():
-        for where, text in _texts_in(value, (name,)):
-            hidden = names.get(name) in secrets or _SECRET.search(_CAMEL.sub("_", where[-1]).lower())
-            if hidden and text and not text.startswith(_ENVIRONMENT):
-                raise ConfigurationError(
-                    f"{'.'.join(where)} is a secret, which a command line would show to others: put it into an "
-                    f'environment variable and give that, as "env:NAME"'
-                )
+    _refuse_secrets(kwargs, {name for name in names if names[name] in secrets})
     fields = {names.get(name) for name in kwargs}
     for option, value in options.items():
         if value is not None:
@@ -155,10 +148,7 @@ def make_class(
     if default_seed is not None and seed is not None and names[seed] not in {names.get(name) for name in kwargs}:
         kwargs[seed] = default_seed
     if key_variable is not None:
-        if "api_key" not in names and len(secrets) != 1:
-            which = f"has several secrets ({', '.join(secrets)})" if secrets else "takes no API key by any known name"
-            raise ConfigurationError(f"{kind.__name__} {which}; give it in --model-kwargs, as name=env:NAME")
-        kwargs["api_key" if "api_key" in names else secrets[0]] = secret_in(key_variable)
+        kwargs[_key_argument(kind, names, secrets)] = secret_in(key_variable)
     model = _construct(kind, {name: _from_environment(value) for name, value in kwargs.items()})
     return model if isinstance(model, AbstractContextManager) else nullcontext(model)
 
@@ -287,6 +277,27 @@ def _check_names(kind: "type[BaseChatModel]", kwargs: Iterable[str], names: Mapp
             if not near and "model_kwargs" in names:
                 hint = f'; what only its provider knows goes into "model_kwargs": {{{json.dumps(name)}: ...}}'
             raise ConfigurationError(f"{kind.__name__} takes no {name!r}{hint}")
+
+
+def _refuse_secrets(kwargs: Mapping[str, Any], secrets: Container[str]) -> None:
+    for name, value in kwargs.items():
+        for where, text in _texts_in(value, (name,)):
+            is_secret = name in secrets or _SECRET.search(_CAMEL.sub("_", where[-1]).lower())
+            if is_secret and text and not text.startswith(_ENVIRONMENT):
+                raise ConfigurationError(
+                    f"{'.'.join(where)} is a secret, which a command line would show to others: put it into an "
+                    f'environment variable and give that, as "env:NAME"'
+                )
+
+
+def _key_argument(kind: type, names: Container[str], secrets: Sequence[str]) -> str:
+    """Return the argument that holds the class's API key."""
+    if "api_key" in names:
+        return "api_key"
+    if len(secrets) != 1:
+        which = f"has several secrets ({', '.join(secrets)})" if secrets else "takes no API key by any known name"
+        raise ConfigurationError(f"{kind.__name__} {which}; give it in --model-kwargs, as name=env:NAME")
+    return secrets[0]
 
 
 def _is_secret(annotation: Any) -> bool:

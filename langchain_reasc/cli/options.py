@@ -47,6 +47,9 @@ __all__ = [
 ]
 
 
+_UNKNOWN_FAMILY = "the paper's is unknown, as the model's name is of none of its families"
+
+
 def probability(value: float) -> float:
     """Check an accuracy."""
     if not 0 < value < 1:
@@ -295,14 +298,13 @@ def prompting(
                 f"the preset: {', '.join(PRESETS)}"
             )
     chosen, family = preset_of(preset), sampling_of(model)
-    sampling: dict[str, Any] = dict(family.parameters) if family else {}
+    how = Prompting(template or chosen.template, answer or chosen.answer, dict(family.parameters) if family else {})
+    extractor(how.answer)
+    source = f"the paper's for {family.family}" if family else _UNKNOWN_FAMILY
     if temperature is not None:
-        sampling["temperature"] = temperature
-    extractor(answer or chosen.answer)
+        how.sampling["temperature"] = temperature
+        source += ", your temperature" if family else ""
     prompt = "your template" if template else f'"{" ".join(str(chosen.template.turns[-1].content).split())}"'
-    values = ", ".join(f"{name} {value:g}" for name, value in sampling.items()) or "the model's own"
-    source = "the paper's is unknown, as the model's name is of none of its families"
-    if family:
-        source = f"the paper's for {family.family}" + (", your temperature" if temperature is not None else "")
-    remark(f"--preset {chosen.name}: {prompt}, --answer {answer or chosen.answer}; sampling: {values} ({source})")
-    return Prompting(template or chosen.template, answer or chosen.answer, sampling)
+    values = ", ".join(f"{name} {value:g}" for name, value in how.sampling.items()) or "the model's own"
+    remark(f"--preset {chosen.name}: {prompt}, --answer {how.answer}; sampling: {values} ({source})")
+    return how

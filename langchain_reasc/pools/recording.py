@@ -105,21 +105,14 @@ def record_pool(
         ConfigurationError: ``samples`` or ``concurrency`` is below 1, template and system message do not go together,
             or ``answer`` is free text, whose meanings a pool cannot compare.
     """
-    target, notify = Path(path), on_notice or (lambda notice: None)
-    given, extract = template or Template(), extractor(answer)
+    target, notify = Path(path), on_notice or _ignore
+    given, measure = template or Template(), measure or Measure()
     prompt = given.after(system) if isinstance(given, Template) else given
-    if extract.equivalence:
-        raise ConfigurationError(
-            f"a pool's answers are compared by their spelling, and {extract.name} compares meanings: calibrate with "
-            "langchain_reasc.calibrate(), which takes it"
-        )
     for name, value in (("samples", samples), ("concurrency", concurrency)):
         if value < 1:
             raise ConfigurationError(f"{name} must be 1 or more, got {value}")
-    measure = measure or Measure()
     metadata = {
-        **_provenance(PreparedModel.of(model, logprobs=True), prompt),
-        "answer": answer if isinstance(answer, str) else {"function": extract.name},
+        **_provenance(PreparedModel.of(model, logprobs=True), prompt, answer),
         "system": system,
         "template": [list(turn) for turn in template.fixed] if isinstance(template, Template) else None,
         "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},
@@ -127,25 +120,23 @@ def record_pool(
     recording = Recording(_opened(target, metadata, questions, notify), metadata, measure)
     held = recording.store.ids()
     pending = [PendingQuestion(one, held.get(one.id, 0)) for one in questions if held.get(one.id, 0) < samples]
-    if on_question:
-        on_question(len(questions) - len(pending), len(questions))
-    too_long: list[ContextOverflowError] = []
     run = workers or partial(sample_questions, concurrency=concurrency)
-    each = run(pending, QuestionSampler(model, prompt, samples, answer))
+    results = run(pending, QuestionSampler(model, prompt, samples, answer))
+    moved, done = on_question or _ignore, len(questions) - len(pending)
+    moved(done, len(questions))
+    too_long: list[ContextOverflowError] = []
     try:
-        for at, ((question, _), drawn) in enumerate(each, start=len(questions) - len(pending) + 1):
+        for at, ((question, _), drawn) in enumerate(results, start=done + 1):
             if isinstance(drawn, ContextOverflowError):
                 too_long.append(drawn)
                 notify(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {drawn}")
             else:
                 recording.add(drawn)
-                if on_drawn:
-                    on_drawn(drawn)
-            if on_question:
-                on_question(at, len(questions))
+                (on_drawn or _ignore)(drawn)
+            moved(at, len(questions))
     finally:
-        if isinstance(each, Generator):
-            each.close()  # an interruption ends the workers
+        if isinstance(results, Generator):
+            results.close()  # an interruption ends the workers
     if too_long and not recording.store.ids():
         raise ContextOverflowError(f"none of the {len(questions)} questions fits the model's context: {too_long[0]}")
     pool = read_pool(target)
@@ -154,6 +145,10 @@ def record_pool(
     if notice := _unanswered(pool, {question.id for question in questions}):
         notify(notice)
     return pool
+
+
+def _ignore(*arguments: object) -> None:
+    """Take the place of a callback that was not given."""
 
 
 class Recording:
@@ -253,8 +248,14 @@ def model_limit(model: PreparedModel) -> int | None:
     return next((value for value in given if isinstance(value, int) and value > 0), None)
 
 
-def _provenance(source: PreparedModel, prompt: Prompts) -> dict[str, Any]:
-    """Return what a pool's responses came from, and when."""
+def _provenance(source: PreparedModel, prompt: Prompts, answer: AnswerSpec) -> dict[str, Any]:
+    """Return what a pool's responses came from, and when, and how their answers are found."""
+    extract = extractor(answer)
+    if extract.equivalence:
+        raise ConfigurationError(
+            f"a pool's answers are compared by their spelling, and {extract.name} compares meanings: calibrate with "
+            "langchain_reasc.calibrate(), which takes it"
+        )
     fingerprint = source.fingerprint(prompt.messages(""), prompt=prompt.fixed)
     return {
         "library_version": __version__,
@@ -264,6 +265,7 @@ def _provenance(source: PreparedModel, prompt: Prompts) -> dict[str, Any]:
         "seed": getattr(source.model, "seed", None),
         "parameters": getattr(source.model, "parameter_count", None),
         "max_tokens": model_limit(source),
+        "answer": answer if isinstance(answer, str) else {"function": extract.name},
     }
 
 
@@ -333,12 +335,9 @@ def _update(
     notify: Callable[[str], None],
 ) -> None:
     """Write the labels and answers of today into a pool, where they have changed since it was recorded."""
-    labels = {question.id: question.references for question in questions}
-    relabelled = {
-        held.id: labels[held.id]
-        for held in pool.questions
-        if held.id in labels and set(map(normalize, labels[held.id])) != set(map(normalize, held.references))
-    }
+    labels, held_labels = ({one.id: one.references for one in each} for each in (questions, pool.questions))
+    common = labels.keys() & held_labels.keys()
+    relabelled = {id: labels[id] for id in common if not _is_same_label(labels[id], held_labels[id])}
     then, now = ({name: rules.get(name) for name in _RULES} for rules in (pool.metadata, metadata))
     if not relabelled and then == now:
         return
@@ -361,6 +360,10 @@ def _update(
         )
         if any(response.spans != Spans() for response in pool.responses):
             notify(f"which tokens of {pool.path} spell those answers is not known: record anew for a score of them")
+
+
+def _is_same_label(one: Sequence[str], other: Sequence[str]) -> bool:
+    return set(map(normalize, one)) == set(map(normalize, other))
 
 
 def _answers_again(

@@ -218,7 +218,7 @@ def _write(made: "Report", *, out: Path | None, markdown: Path | None, csv: Path
     from langchain_reasc.cli.console import in_ascii
     from langchain_reasc_lab.report import rendering
 
-    if out is None and markdown is None and csv is None and json is None:
+    if not any((out, markdown, csv, json)):
         rendering.print_report(made, stdout(), spelled=in_ascii)
         return
     if out is not None:

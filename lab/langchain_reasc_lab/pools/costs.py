@@ -18,6 +18,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -285,18 +286,9 @@ def estimate(
     lengths = {one.id: sum(len(str(part.content)) for part in template.messages(one.input)) for one in questions}
     missing = [one for one in questions if draws.get(one.id)]
     drawn = sum(draws[one.id] for one in missing)
+    per_character, by = _tokens_per_character(model, missing, template, lengths, costs)
     characters = sum(lengths[one.id] * draws[one.id] for one in missing)
-    known = [one for one in costs if one.prompt and one.id in lengths]
-    count = _token_counter(model)
-    if count is not None and missing:
-        some = missing[:: -(-len(missing) // _COUNTED)]
-        tokens = sum(count(template.messages(one.input)) for one in some)
-        prompt, by = round(characters * tokens / max(1, sum(lengths[one.id] for one in some))), "tokenizer"
-    elif known:
-        recorded = sum((one.prompt or 0) * one.responses for one in known)
-        prompt, by = round(characters * recorded / sum(lengths[one.id] * one.responses for one in known)), "recorded"
-    else:
-        prompt, by = tokens_of_text(characters), "characters"
+    prompt = tokens_of_text(characters) if per_character is None else round(characters * per_character)
     completion, completion_by, spread = None, None, None
     if costs:
         mean, spread = _mean_and_spread([one.completion for one in costs], [one.responses for one in costs])
@@ -388,6 +380,26 @@ def _within(expected: Estimate) -> str:
     if expected.spread is None:
         return ""
     return f" (±{expected.spread:.0%})" if expected.spread < 1 else " (or many more)"
+
+
+def _tokens_per_character(
+    model: Runnable[LanguageModelInput, Any],
+    missing: Sequence[LabelledQuestion],
+    template: Template,
+    lengths: Mapping[str, int],
+    costs: Sequence[QuestionCost],
+) -> tuple[Fraction | None, Literal["recorded", "tokenizer", "characters"]]:
+    """Return how many tokens a character of a prompt takes, and by what that is known; None where it is not."""
+    count = _token_counter(model)
+    if count is not None and missing:
+        some = missing[:: -(-len(missing) // _COUNTED)]
+        tokens = sum(count(template.messages(one.input)) for one in some)
+        return Fraction(tokens, max(1, sum(lengths[one.id] for one in some))), "tokenizer"
+    known = [one for one in costs if one.prompt and one.id in lengths]
+    if not known:
+        return None, "characters"
+    recorded = sum((Fraction(one.prompt or 0) * one.responses for one in known), Fraction())
+    return recorded / sum(lengths[one.id] * one.responses for one in known), "recorded"
 
 
 def _token_counter(model: Runnable[LanguageModelInput, Any]) -> Callable[[list[BaseMessage]], int] | None:

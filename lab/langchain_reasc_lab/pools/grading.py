@@ -1,15 +1,17 @@
 """Grading a pool again, by any grader, without a new sample."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError, PoolError, SamplingError
-from langchain_reasc.pools import Pool, PoolStore
+from langchain_reasc.pools import Pool, PoolQuestion, PoolStore
 from langchain_reasc_lab.pools.graders import Grader
 from langchain_reasc_lab.pools.in_flight import in_flight
 
@@ -87,47 +89,20 @@ def grade_pool(
         raise ConfigurationError(f"a time limit is in seconds, above 0, got {seconds!r}")
     labels = labels or {}
     graded = [one for one in pool.questions if one.references or one.id in labels]
-    tasks: list[tuple[str, list[int]]] = []  # a question's id, and the responses to it that give one answer
-    for question in graded:
-        giving: dict[str, list[int]] = {}
-        for at, response in enumerate(question.responses):
-            if response.answer is not None and response.answer.strip():
-                giving.setdefault(response.answer, []).append(at)
-        tasks += [(question.id, responses) for responses in giving.values()]
+    tasks = [(question, responses) for question in graded for responses in _responses_by_answer(question)]
+    calls = _calls(pool, tasks, grader, labels)
+    alone = concurrency == 1 and seconds is None
+    outcomes = _one_by_one(calls) if alone else in_flight(calls, concurrency=concurrency, seconds=seconds)
     verdicts = {one.id: [response.correct for response in one.responses] for one in pool.questions}
     verdicts |= {one.id: [False] * len(one.responses) for one in graded}
-
-    def calls() -> Iterator[Callable[[], bool | None]]:
-        """Yield each answer's grading; texts are read as it is begun."""
-        known = {one.id: one for one in graded}
-        texts: tuple[str, list[str | None]] = ("", [])
-        for id, (first, *_) in tasks:
-            question = known[id]
-            if texts[0] != id:
-                texts = id, pool.texts(id)
-            asked = question.input if isinstance(question.input, str) else ""
-            accepted = labels.get(id, question.references)
-            yield partial(grader.grade, asked, str(question.responses[first].answer), texts[1][first], accepted)
-
     failures: list[Exception] = []
-    undecided = in_a_row = 0
-    alone = concurrency == 1 and seconds is None
-    outcomes = _one_by_one(calls()) if alone else in_flight(calls(), concurrency=concurrency, seconds=seconds)
-    for done, (at, outcome) in enumerate(outcomes, start=1):
-        verdict = None if isinstance(outcome, Exception) else outcome
-        in_a_row = in_a_row + 1 if isinstance(outcome, Exception) else 0
-        if isinstance(outcome, Exception):
-            failures.append(outcome)
-        if in_a_row == min(_PATIENCE, len(tasks)):
-            raise SamplingError(
-                f"{grader.name} failed {in_a_row} times in a row, the last time with {outcome!r:.300}; nothing was "
-                "changed, and what was judged before is kept: run the same command again to go on",
-                failures,
-            )
+    undecided = 0
+    each = _verdicts(grader.name, outcomes, failures, patience=min(_PATIENCE, len(tasks)))
+    for done, (at, verdict) in enumerate(each, start=1):
         undecided += verdict is None
-        id, responses = tasks[at]
-        for response_at in responses:
-            verdicts[id][response_at] = verdict
+        question, responses = tasks[at]
+        for response in responses:
+            verdicts[question.id][response] = verdict
         on_answer(done, len(tasks))
     if tasks and undecided == len(tasks):
         raise SamplingError(
@@ -135,9 +110,8 @@ def grade_pool(
             "nothing was changed",
             failures,
         )
-    return Grading(
-        grader.name, {id: tuple(each) for id, each in verdicts.items()}, len(tasks), undecided, tuple(failures)
-    )
+    held = {id: tuple(each) for id, each in verdicts.items()}
+    return Grading(grader.name, held, len(tasks), undecided, tuple(failures))
 
 
 def labels_from(pool: Pool, questions: Sequence[LabelledQuestion]) -> tuple[Labels, int]:
@@ -204,6 +178,48 @@ def write_verdicts(pool: Pool, grading: Grading, labels: Labels | None = None) -
             store.set_about({"grader": grading.grader})
     finally:
         store.close()
+
+
+def _responses_by_answer(question: PoolQuestion) -> list[list[int]]:
+    """Return the places of the responses that give each distinct answer."""
+    giving: dict[str, list[int]] = {}
+    for at, response in enumerate(question.responses):
+        if response.answer is not None and response.answer.strip():
+            giving.setdefault(response.answer, []).append(at)
+    return list(giving.values())
+
+
+def _calls(
+    pool: Pool, tasks: Sequence[tuple[PoolQuestion, list[int]]], grader: Grader, labels: Labels
+) -> Iterator[Callable[[], bool | None]]:
+    """Yield each answer's grading; texts are read as it is begun."""
+    for question, each in groupby(tasks, key=itemgetter(0)):
+        texts = pool.texts(question.id)
+        asked = question.input if isinstance(question.input, str) else ""
+        accepted = labels.get(question.id, question.references)
+        for _, (first, *_others) in each:
+            yield partial(grader.grade, asked, str(question.responses[first].answer), texts[first], accepted)
+
+
+def _verdicts(
+    grader: str, outcomes: Iterable[tuple[int, bool | Exception | None]], failures: list[Exception], *, patience: int
+) -> Iterator[tuple[int, bool | None]]:
+    """Yield outcomes as verdicts, None for a failure; collect failures, and raise after too many in a row."""
+    in_a_row = 0
+    for at, outcome in outcomes:
+        if not isinstance(outcome, Exception):
+            in_a_row = 0
+            yield at, outcome
+            continue
+        failures.append(outcome)
+        in_a_row += 1
+        if in_a_row == patience:
+            raise SamplingError(
+                f"{grader} failed {in_a_row} times in a row, the last time with {outcome!r:.300}; nothing was changed, "
+                "and what was judged before is kept: run the same command again to go on",
+                failures,
+            )
+        yield at, None
 
 
 def _one_by_one(calls: Iterator[Callable[[], bool | None]]) -> Iterator[tuple[int, bool | Exception | None]]:

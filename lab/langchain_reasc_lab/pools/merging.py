@@ -83,9 +83,9 @@ def merge_pools(first: Path, second: Path, out: Path) -> Merged:
     with new_pool(out) as made:
         made.set_about(_merged_metadata(a.about(), b.about(), (first, second)))
         for question, messages, signals in whole_questions(a):
-            if (other := theirs.get(question.id)) is not None:
+            if (again := theirs.get(question.id)) is not None:
                 start = len(question.responses) if same else 0
-                more, more_messages, more_signals = _whole(b, other)
+                more, more_messages, more_signals = _whole(b, again)
                 question = replace(question, responses=question.responses + more.responses[start:])
                 messages, signals = messages + more_messages[start:], signals + more_signals[start:]
             made.add(question, messages, signals)
