@@ -16,8 +16,8 @@ from servers.fake_server import Served, serving
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.calibration import Fingerprint
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
-from langchain_reasc.models.prepared import PreparedModel, to_messages
-from langchain_reasc.sampling import Wave, draw
+from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.sampling import draw
 
 from .openai_wires import OpenAI
 from .providers import KEY, PROVIDERS
@@ -25,17 +25,6 @@ from .providers import KEY, PROVIDERS
 chat_models = pytest.importorskip("langchain.chat_models")
 NOWHERE = "http://127.0.0.1:9"
 SETTABLE = ("model", "model_provider", "temperature", "seed", "cache", "api_key")
-
-
-@pytest.fixture
-def four(runner: Any) -> Any:
-    """Four samples of a model under a config."""
-
-    def draw_four(source: PreparedModel, config: Any) -> None:
-        samples = runner.wave(Wave(source, to_messages("q"), range(4), config))
-        assert [sample.status for sample in samples] == ["complete"] * 4, [sample.error for sample in samples]
-
-    return draw_four
 
 
 @pytest.fixture
@@ -98,36 +87,33 @@ def config_of(way: str, **settings: Any) -> Any:
     return {"configurable": which | {WAYS[way][1] + name: value for name, value in settings.items()}}
 
 
+def reasc(model: Any) -> ReASCRunnable:
+    """Draws four samples of each question, as the scores are low."""
+    return ReASCRunnable(model=model, calibration=calibration(mean=100.0), allow_fingerprint_mismatch=True)
+
+
 @each_way
 def test_samples_are_drawn_afresh_with_logprobs_and_seeds_moved_on(
-    four: Any, served: Served, global_cache: None, way: str
+    runner: Any, served: Served, global_cache: None, way: str
 ) -> None:
-    config = config_of(way, model="m2", temperature=0.5, seed=30)
-    source = PreparedModel.of(WAYS[way][0](served), logprobs=True).resolved(config)
-    for _ in range(2):  # the second time a cache would have them all
-        four(source, config)
-    assert len(served.requests) == 8
-    assert {(request["model"], request["temperature"]) for request in served.requests} == {("m2", 0.5)}
-    assert {(request["logprobs"], request["top_logprobs"]) for request in served.requests} == {(True, 20)}
-    if way == "chain":  # whose arguments end at its first step
-        assert "seed=30 cannot be moved on" in source.notices[0]
-    else:
-        assert sorted(request["seed"] for request in served.requests) == sorted([30, 31, 32, 33] * 2)
-        assert source.notices == ()
+    solving = reasc(WAYS[way][0](served))
+    for model, temperature in (("m2", 0.5), ("m2", 0.5), ("m3", 0)):  # the second time a cache would have them all
+        result = runner.solve(solving, "q", config_of(way, model=model, temperature=temperature, seed=30))
+        assert (result.answer, len(served.requests)) == ("42", 4)
+        assert {(request["model"], request["temperature"]) for request in served.requests} == {(model, temperature)}
+        assert {(request["logprobs"], request["top_logprobs"]) for request in served.requests} == {(True, 20)}
+        notices = " ".join(result.notices)
+        assert ("ChatOpenAI: temperature=0 makes every sample the same" in notices) == (temperature == 0)
+        assert ("seed=30 cannot be moved on" in notices) == (way == "chain")  # whose arguments end at its first step
+        seeds = [30] * 4 if way == "chain" else [30, 31, 32, 33]
+        assert sorted(request["seed"] for request in served.requests) == seeds
+        served.exchanges.clear()
 
 
 @each_way
-def test_reasc_resolves_it_for_each_call(runner: Any, served: Served, global_cache: None, way: str) -> None:
-    source = PreparedModel.of(WAYS[way][0](served))
-    assert source.notices == (), "nobody knows yet"
-    reasc = ReASCRunnable(model=WAYS[way][0](served))
-    for model in ("m2", "m3"):
-        config = config_of(way, model=model, temperature=0)
-        result = runner.solve(reasc, "q", config)
-        assert (result.answer, len(served.requests)) == ("42", 4), "and no cache had them"
-        assert "ChatOpenAI: temperature=0 makes every sample the same" in result.notices[0]
-        assert {request["model"] for request in served.requests} == {model}
-        served.exchanges.clear()
+def test_nothing_is_known_of_it_before_a_call(served: Served, way: str) -> None:
+    source = PreparedModel.of(WAYS[way][0](served), logprobs=True)
+    assert (source.notices, source.no_logprobs) == ((), None)
 
 
 def test_reasc_compares_the_model_that_it_turns_out_to_be(runner: Any, served: Served) -> None:
@@ -146,11 +132,10 @@ def test_samples_drawn_without_a_decision_are_of_the_resolved_model(served: Serv
     assert found == [("m2", seed, True) for seed in (5, 6, 7, 8)]
 
 
-def test_its_own_cache_is_switched_off_too(four: Any, served: Served) -> None:
-    config = {"configurable": {"cache": InMemoryCache()}}
-    source = PreparedModel.of(initialised(served))
+def test_its_own_cache_is_switched_off_too(runner: Any, served: Served) -> None:
+    solving, config = reasc(initialised(served)), {"configurable": {"cache": InMemoryCache()}}
     for _ in range(2):
-        four(source.resolved(config), config)
+        runner.solve(solving, "q", config)
     assert len(served.requests) == 8
 
 
@@ -161,7 +146,6 @@ def test_another_provider_is_asked_in_its_own_words(served: Served) -> None:
     assert xai.no_logprobs is None
     claude = source.resolved({"configurable": {"model_provider": "anthropic", "model": "claude-x"}})
     assert claude.no_logprobs is not None and "ChatAnthropic returns no logprobs" in claude.no_logprobs
-    assert source.no_logprobs is None, "nobody knows yet"
     assert "ChatAnthropic returns no logprobs" in str(PreparedModel.of(chosen(served)).resolved({}).no_logprobs)
 
 
@@ -178,24 +162,19 @@ def test_the_fingerprint_is_that_of_the_model_it_turns_out_to_be(served: Served)
     assert source.resolved({}).fingerprint().model == "m"
 
 
-def test_tools_bound_beforehand_reach_the_model(four: Any, served: Served) -> None:
+def test_tools_bound_beforehand_reach_the_model(runner: Any, served: Served) -> None:
     tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
-    config = {"configurable": {"temperature": 0.3}}
-    four(PreparedModel.of(initialised(served).bind_tools([tool])).resolved(config), config)
+    runner.solve(reasc(initialised(served).bind_tools([tool])), "q", {"configurable": {"temperature": 0.3}})
     assert {request["tools"][0]["function"]["name"] for request in served.requests} == {"add"}
 
 
-def test_without_a_model_until_the_call(four: Any, served: Served) -> None:
-    source = PreparedModel.of(
-        chat_models.init_chat_model(base_url=served.url, model_provider="openai", api_key=KEY), logprobs=True
-    )
-    assert (source.notices, source.no_logprobs, source.fingerprint()) == ((), None, Fingerprint())
+def test_without_a_model_until_the_call(runner: Any, served: Served) -> None:
+    solving = reasc(chat_models.init_chat_model(base_url=served.url, model_provider="openai", api_key=KEY))
     with pytest.raises(
         ConfigurationError, match=r"no model under this call's config, whose 'configurable' has nothing"
     ):
-        source.resolved({})
-    config = {"configurable": {"model": "m3"}}
-    four(source.resolved(config), config)
+        runner.solve(solving, "q")
+    runner.solve(solving, "q", {"configurable": {"model": "m3"}})
     assert {request["model"] for request in served.requests} == {"m3"}
 
 
