@@ -35,50 +35,50 @@ TOKEN_SIGNALS: Final = "token_signals"
 """Signal name -> one float per generated token, as a model in this process computes them from its own logits."""
 
 TOKEN_SIGNALS_INFO: Final = "token_signals_info"
-"""What those are made of: ``top_k`` (k) and ``vocabulary_size`` (V)."""
+"""What the token signals are made of: ``top_k`` (k) and ``vocabulary_size`` (V)."""
 
 GENERATED_TEXT: Final = "generated_text"
 """What the tokens of a response spell, its calls of tools included: ``text``, and ``sizes``, how many of its bytes
 (UTF-8) each token is, as many as there are values in :data:`TOKEN_SIGNALS`."""
 
 VERBALIZED_CONFIDENCE: Final = "verbalized_confidence"
-"""The confidence that the model stated of its response, 0 to 1, where it was asked to; None where it stated none."""
+"""The confidence that the model stated of its response, 0 to 1, if it was asked to; None if it stated none."""
 
 FINISH_REASON: Final = "finish_reason"
-"""Why the response ended, in the provider's word; :data:`CANCELLED` where we cut it off."""
+"""Why the response ended, in the provider's word; :data:`CANCELLED` if we cut it off."""
 
 CANCELLED: Final = "cancelled"
-"""The finish reason of a response that was cut off once nobody needed the rest of it."""
+"""The finish reason of a response that was cut off once the rest of it was not needed."""
 
 LOGPROBS_REFUSED: Final = "logprobs_refused"
-"""Why the server refused logprobs, in its words, where the response was therefore asked for without them."""
+"""Why the server refused logprobs, in its words; the response was then requested without them."""
 
 RECEIVED_TOKENS: Final = "received_tokens"
-"""Tokens that had arrived of a response that came without usage."""
+"""Tokens received of a response that has no usage."""
 
 FAILED_ATTEMPTS: Final = "failed_attempts"
 """Requests that a backend had to make again: a list of dicts with ``error`` and ``received_tokens``."""
 
 USAGE_ESTIMATED: Final = "usage_estimated"
-"""True where ``usage_metadata`` was counted from what had arrived, because the provider's own never came."""
+"""True if ``usage_metadata`` was counted from what had arrived, because the provider's own never came."""
 
 
 def is_cancelled(message: AIMessage) -> bool:
-    """Whether the response was cut off by us."""
+    """Return whether the response was cut off by us."""
     return message.response_metadata.get(FINISH_REASON) == CANCELLED
 
 
 def sample_id(run: UUID | None = None) -> str:
-    """The id of a sample's message that its provider did not name: after its run, as LangChain does, or a new one."""
+    """Return an id for a sample's message that has none: after its run, as LangChain does, or a new one."""
     return f"{LC_ID_PREFIX}-{run or uuid4()}"
 
 
 class FailedSample(NamedTuple):
-    """What a parallel sampler hands over in place of a message when one sample failed and the others go on.
+    """What a parallel sampler yields instead of a message when one sample failed and the others go on.
 
     Attributes:
         error: why.
-        message: what had been generated, and is paid for; None where nothing was.
+        message: what had been generated, and is paid for; None if nothing was.
     """
 
     error: Exception

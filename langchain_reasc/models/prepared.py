@@ -374,7 +374,9 @@ def _sampleable_chat_model(leaf: Leaf, purpose: _Purpose, *, whole: bool) -> tup
     fields = _safe_fields(leaf, whole=whole or (purpose.logprobs and not integration.streams_logprobs))
     if purpose.quiet:
         fields |= {"callbacks": None, "verbose": False}
-    added = {name: value for name, value in integration.arguments.items() if name not in leaf.arguments}
+    added = {**integration.arguments}
+    for name in leaf.arguments:
+        added.pop(name, None)
     request = None
     if purpose.logprobs:
         for name, value in _logprobs_options(leaf).items():
@@ -456,7 +458,8 @@ def _notices(found: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]:
         notices += _sampling_notices(leaf, name)
         if logprobs and without:
             notices.append(f"{name}: no confidence: {without}")
-    if len({leaf.integration.seed for leaf in found}) > 1 and any(leaf.seed is not None for leaf in found):
+    others = [leaf for leaf in found if leaf.integration.seed != found[0].integration.seed]
+    if others and any(leaf.seed is not None for leaf in found):
         notices.append(_MIXED_SEEDS)
     return tuple(dict.fromkeys(notices))
 
@@ -481,10 +484,10 @@ def _sampling_notices(leaf: Leaf, name: str) -> Iterator[str]:
 
 def _why_no_logprobs(found: Sequence[Leaf]) -> str | None:
     """Why no confidence can come from a model, if that is known before anything is paid for."""
-    reasons = [leaf.integration.no_logprobs for leaf in found]
-    if not reasons or not all(reasons):
+    why = found[0].integration.no_logprobs if found else None
+    if not why or not all(leaf.integration.no_logprobs for leaf in found[1:]):
         return None
-    return f"{type(found[0].model).__name__} returns no logprobs: {reasons[0]}; {_REGISTER}"
+    return f"{type(found[0].model).__name__} returns no logprobs: {why}; {_REGISTER}"
 
 
 def _why_not_requested(found: Sequence[Leaf]) -> str | None:
