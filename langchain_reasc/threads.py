@@ -200,7 +200,7 @@ class Workers:
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run a coroutine, which must not raise, beside the others."""
-        self._threads.append(start_daemon(lambda: blocking(work()), name))
+        self._threads.append(start_daemon(partial(blocking, work()), name))
 
     def wake(self) -> None:
         """Let :meth:`get` return None, from any thread."""

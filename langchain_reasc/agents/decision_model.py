@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
@@ -27,7 +28,6 @@ from langchain_reasc.runnable.loop import asolve, solve
 from langchain_reasc.runnable.options import DecisionOptions, Options
 from langchain_reasc.runnable.question import Question as Asked
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling import Run, traced
 
 __all__ = ["DecisionResponse", "ReASCDecisionModel"]
 
@@ -121,14 +121,15 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             FingerprintMismatch: the calibration was made with another prompt.
         """
-        return traced(self.get_name(), input, config, lambda below: self._answered(input, below, kwargs))
+        answer = partial(self._answered, kwargs=kwargs)
+        return cast(DecisionResponse, self._call_with_config(answer, input, config, run_type="chain"))
 
     async def ainvoke(
         self, input: ClassifierRequest, config: RunnableConfig | None = None, **kwargs: Any
     ) -> DecisionResponse:
         """The asynchronous :meth:`invoke`."""
-        run = Run(self.get_name(), input, config, is_async=True)
-        return await run.last(lambda below: self._aanswered(input, below, kwargs))
+        answer = partial(self._aanswered, kwargs=kwargs)
+        return cast(DecisionResponse, await self._acall_with_config(answer, input, config, run_type="chain"))
 
     @property
     def _provider(self) -> str:

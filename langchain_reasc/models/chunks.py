@@ -216,6 +216,8 @@ def _all_text(chunk: ChatGenerationChunk) -> str:
     """Return all that the model wrote in a chunk, be it text, reasoning, or arguments of calls."""
     message = chunk.message
     calls = message.tool_call_chunks if isinstance(message, AIMessageChunk) else ()
+    if isinstance(message.content, str) and not (message.additional_kwargs or calls):
+        return message.content
     blocks: Any = [message.content] if isinstance(message.content, str) else message.content
     texts = [block if isinstance(block, str) else _block_text(block) for block in blocks]
     written = [*texts, *message.additional_kwargs.values(), *(call["args"] for call in calls)]

@@ -15,7 +15,6 @@ from langchain_reasc.runnable.loop import asolve, solve
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import Question, ResponseListener
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling import Run, traced
 from langchain_reasc.threads import blocking_items
 
 __all__ = ["ReASCRunnable"]
@@ -54,9 +53,11 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
             FingerprintMismatch: the calibration was made with other system messages.
         """
         _refuse_ignored(kwargs)
-        return traced(
-            self.get_name(), input, config, lambda below: solve(Question(self._setup, input, below, kwargs)).message
-        )
+
+        def answered(value: LanguageModelInput, config: RunnableConfig) -> AIMessage:
+            return solve(Question(self._setup, value, config, kwargs)).message
+
+        return self._call_with_config(cast(Any, answered), input, config, run_type="chain")
 
     async def ainvoke(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
@@ -64,10 +65,10 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         """Return the winning response, asynchronously."""
         _refuse_ignored(kwargs)
 
-        async def answered(below: RunnableConfig) -> AIMessage:
-            return (await asolve(Question(self._setup, input, below, kwargs))).message
+        async def answered(value: LanguageModelInput, config: RunnableConfig) -> AIMessage:
+            return (await asolve(Question(self._setup, value, config, kwargs))).message
 
-        return await Run(self.get_name(), input, config, is_async=True).last(answered)
+        return await self._acall_with_config(cast(Any, answered), input, config, run_type="chain")
 
     def solve(
         self,
@@ -86,10 +87,10 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
             **kwargs: passed to every call of the model.
         """
 
-        def answered(below: RunnableConfig) -> ReASCResult:
-            return solve(Question(self._setup, input, below, kwargs, on_response=on_response))
+        def answered(value: LanguageModelInput, config: RunnableConfig) -> Any:
+            return solve(Question(self._setup, value, config, kwargs, on_response=on_response))
 
-        return traced(self.get_name(), input, config, answered)
+        return cast("ReASCResult", self._call_with_config(cast(Any, answered), input, config, run_type="chain"))
 
     async def asolve(
         self,
@@ -101,10 +102,10 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
     ) -> ReASCResult:
         """Do the same as :meth:`solve`, asynchronously."""
 
-        async def answered(below: RunnableConfig) -> ReASCResult:
-            return await asolve(Question(self._setup, input, below, kwargs, on_response=on_response))
+        async def answered(value: LanguageModelInput, config: RunnableConfig) -> Any:
+            return await asolve(Question(self._setup, value, config, kwargs, on_response=on_response))
 
-        return await Run(self.get_name(), input, config, is_async=True).last(answered)
+        return cast("ReASCResult", await self._acall_with_config(cast(Any, answered), input, config, run_type="chain"))
 
     def batch(
         self,

@@ -29,7 +29,7 @@ from langchain_reasc.sampling.limits import (
 )
 from langchain_reasc.sampling.parallel import parallel
 from langchain_reasc.sampling.separate import separate
-from langchain_reasc.sampling.tracing import Run, steps, traced
+from langchain_reasc.sampling.tracing import Run, steps
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking_items
 
@@ -47,7 +47,6 @@ __all__ = [
     "draw",
     "drawn",
     "samples",
-    "traced",
     "within",
 ]
 

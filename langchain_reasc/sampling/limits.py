@@ -264,10 +264,10 @@ class Slots:
 
     def give_back(self, count: int) -> None:
         """Give back the slots of samples that have ended, in any thread."""
-        with self._lock:
-            if self._left is not None:
+        if self._left is not None:
+            with self._lock:
                 self._left += count
-        self._wake_first()
+            self._wake_first()
 
     def _wake_first(self) -> None:
         with self._lock:
@@ -282,19 +282,17 @@ class Places:
     def __init__(self, slots: Slots, indices: Iterable[int]) -> None:
         self._slots, self._taken, self._lock = slots, set(indices), threading.Lock()
 
-    def give_back(self, index: int) -> None:
-        """Give back the slot of a sample, if it has one."""
-        self._give_back({index})
+    def give_back(self, *indices: int) -> None:
+        """Give back the slots of samples, as far as they have one."""
+        with self._lock:
+            ended = self._taken.intersection(indices)
+            self._taken -= ended
+        if ended:
+            self._slots.give_back(len(ended))
 
     def close(self) -> None:
         """Give back all that are left."""
-        self._give_back(self._taken.copy())
-
-    def _give_back(self, indices: set[int]) -> None:
-        with self._lock:
-            ended = self._taken & indices
-            self._taken -= ended
-        self._slots.give_back(len(ended))
+        self.give_back(*self._taken)
 
 
 _sharing: Final = threading.Lock()

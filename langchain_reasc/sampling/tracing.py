@@ -30,7 +30,7 @@ from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, FailedSamp
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
 
-__all__ = ["Run", "SampleRuns", "steps", "traced", "untraced"]
+__all__ = ["Run", "SampleRuns", "steps", "untraced"]
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 class Run:
     """A run from its start to its end, with any number of steps between; it begins with the first.
 
-    ``Runnable._acall_with_config`` does the same for a run of one step; in a batch that calibrates on all first
+    ``Runnable._call_with_config`` does the same for a run of one step; in a batch that calibrates on all first
     responses, each input has two, and waits for the others between them.
     """
 
@@ -79,7 +79,7 @@ class Run:
             with set_config_context(below) as context:
                 if self._is_async:
                     return await coro_with_context(what(below), context)
-                return context.run(lambda: blocking(what(below)))
+                return context.run(blocking, what(below))
         except BaseException as error:
             await self.fail(error)
             raise
@@ -100,15 +100,6 @@ class Run:
         if self._open and self._manager is not None:
             self._open = False
             await result_of(self._manager.on_chain_error(error))
-
-
-def traced(name: str, value: Any, config: RunnableConfig | None, what: Callable[[RunnableConfig], T]) -> T:
-    """Do something as the only step of a run, in a synchronous call."""
-
-    async def step(below: RunnableConfig) -> T:
-        return what(below)
-
-    return blocking(Run(name, value, config, is_async=False).last(step))
 
 
 class SampleRuns:
