@@ -20,6 +20,8 @@ GATED = lr.ReASC(statistics(1.0, 0.5), gate=1.8, on_missing_confidence="count")
 RULES: dict[str, Any] = {
     "asc": lr.ASC(),
     "asc 0.8": lr.ASC(0.8),
+    "asc just reached": lr.ASC(0.9375),  # by three votes to none
+    "finite horizon, all but sure": lr.FiniteHorizon(0.999, 8),
     "esc": lr.ESC(),
     "esc 2": lr.ESC(2),
     "cap 5": lr.Cap(5),
