@@ -151,16 +151,22 @@ class Question:
             return 0
         if self.decision:
             return int(self._audit.due(self.decision))
-        if not self._responses:
-            self._give_up_if_all_failed()
-        elif not self._warned and all(response.answer is None for response in self._responses.values()):
-            self._warned = True
-            why = "; ".join(self._votes.notices(list(self._responses.values())))
-            logger.warning("%s; sampling goes on to the budget", why)
+        self._check_responses()
         first_alone = launched == 0 and self._rule.may_accept_first
         if first_alone or (self.deserves_vote is not None and not self._responses):
             return 1
         return min(self.setup.options.concurrency, self._max_samples - launched)
+
+    def _check_responses(self) -> None:
+        """Raise after nothing but failures, and warn while nothing votes."""
+        if self._samples and not self._responses:
+            error = self._samples[0].error  # one failure alone may have been bad luck
+            if len(self._samples) > 1 or (isinstance(error, ReASCError) and not isinstance(error, SamplingError)):
+                raise error_without_response([sample for _, sample in sorted(self._samples.items())])
+        responses = list(self._responses.values())
+        if responses and not self._warned and all(response.answer is None for response in responses):
+            self._warned = True
+            logger.warning("%s; sampling goes on to the budget", "; ".join(self._votes.notices(responses)))
 
     def launch(self, count: int) -> range:
         """Return the indices of the next ``count`` samples."""
@@ -269,7 +275,12 @@ class Question:
             reason=self._ended_by or "budget",
         )
         usage, responses = self._usage(), self._sampled(samples)
-        likelihoods = self._likelihoods(decision)  # before the winner is settled: the support is that of the vote
+        share = support(decision)  # before the winner is settled: the support is that of the vote
+        likelihoods: dict[str, Likelihood] = {
+            name: {"value": curve.probability(share), "source": "labels" if name == "p_correct" else "consensus"}
+            for name, curve in probability_curves(self._calibration, self._rule).items()
+            if share is not None
+        }
         notices = [
             *self._notices,
             *self._votes.hopeless_notices(decision),
@@ -331,21 +342,3 @@ class Question:
     def _usage(self) -> Usage:
         judged = self._votes.judged
         return Usage.of(list(self._samples.values()), used=self._responses, lost=self._lost, judged=judged)
-
-    def _likelihoods(self, decision: Decision) -> dict[str, Likelihood]:
-        """How likely the answer is right (``p_correct``), or agrees with further responses (``p_agree``)."""
-        share = support(decision)
-        if share is None:
-            return {}
-        return {
-            name: {"value": curve.probability(share), "source": "labels" if name == "p_correct" else "consensus"}
-            for name, curve in probability_curves(self._calibration, self._rule).items()
-        }
-
-    def _give_up_if_all_failed(self) -> None:
-        """After nothing but failures more of the same would only cost more; one alone may have been bad luck."""
-        if not self._samples:
-            return
-        error = self._samples[0].error
-        if len(self._samples) > 1 or (isinstance(error, ReASCError) and not isinstance(error, SamplingError)):
-            raise error_without_response([sample for _, sample in sorted(self._samples.items())])

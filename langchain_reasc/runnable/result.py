@@ -97,14 +97,14 @@ class Usage:
             judged: prompts of a judge, and its replies; None where there is none.
         """
         drawn = [one.message for one in (*samples, *lost) if one.message is not None]
+        unused = [one.message for one in samples if one.index not in used] + [one.message for one in lost]
         # All samples had the same prompt, so one that came without usage cost what the others did.
         prompt = max((usage["input_tokens"] for one in drawn if (usage := reported_usage(one))), default=0)
-        unused = [one.message for one in samples if one.index not in used] + [one.message for one in lost]
         return cls(
-            _sum((message, prompt) for message in drawn),
+            _bill((message, prompt) for message in drawn),
             sum(map(output_tokens, unused)),
             estimated=any(map(is_estimated, [*drawn, *(reply for _, reply in judged or ())])),
-            judge=None if judged is None else _sum((reply, tokens_of_text(len(asked))) for asked, reply in judged),
+            judge=None if judged is None else _bill((reply, tokens_of_text(len(asked))) for asked, reply in judged),
         )
 
     @property
@@ -283,7 +283,7 @@ def winner_of(
     return winner, decision
 
 
-def _sum(messages: Iterable[tuple[AIMessage, int]]) -> UsageMetadata:
+def _bill(messages: Iterable[tuple[AIMessage, int]]) -> UsageMetadata:
     """The usage of messages, each with its prompt tokens where it came without usage."""
     bill = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
     for message, prompt in messages:

@@ -46,14 +46,16 @@ class Setup:
         model: what is sampled.
         extract: finds the answer in a response.
         calibration: what scores mean; None where there is none, or it is learned.
-        calibrator: learns a calibration from the responses; None where there is nothing to learn.
+        mixture: learns a calibration from first responses alone, in a batch from all of them before any decision.
+        online: learns a calibration from every question that is answered. Where neither is set, nothing is learned.
     """
 
     options: "Options"
     model: PreparedModel
     extract: Extractor
     calibration: Calibration | None
-    calibrator: MixtureCalibrator | ConsensusCalibrator | None
+    mixture: MixtureCalibrator | None
+    online: ConsensusCalibrator | None
 
     @classmethod
     def of(cls, options: "Options", model: Runnable[LanguageModelInput, Any], *, quiet: bool) -> "Setup":
@@ -80,9 +82,13 @@ class Setup:
         if (options.measure and given != "online") or given == "mixture":
             _require_signal(measure or Measure(), prepared, counted=options.on_missing_confidence == "count")
         running = prepared.fingerprint(prompt=options.fixed_prompt, answer=options.answer)
-        calibrator = _calibrator(options, measure, running.unbound() if quiet and given == "online" else running)
         setup = cls(
-            options=options, model=prepared, extract=extractor(options.answer), calibration=known, calibrator=calibrator
+            options=options,
+            model=prepared,
+            extract=extractor(options.answer),
+            calibration=known,
+            mixture=_mixture(options, measure or Measure(), running) if given == "mixture" else None,
+            online=_online(options, running.unbound() if quiet else running) if given == "online" else None,
         )
         setup.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made
         setup.require_confidence(prepared)
@@ -98,14 +104,9 @@ class Setup:
         return self.model.fingerprint(prompt=self.options.fixed_prompt, answer=self.options.answer)
 
     @property
-    def mixture(self) -> MixtureCalibrator | None:
-        """What learns from first responses alone, and in a batch from all of them before any decision."""
-        return self.calibrator if isinstance(self.calibrator, MixtureCalibrator) else None
-
-    @property
-    def online(self) -> ConsensusCalibrator | None:
-        """What learns from every question that is answered."""
-        return self.calibrator if isinstance(self.calibrator, ConsensusCalibrator) else None
+    def calibrator(self) -> MixtureCalibrator | ConsensusCalibrator | None:
+        """What learns; None where nothing is learned."""
+        return self.mixture or self.online
 
     @property
     def learned(self) -> Calibration | None:
@@ -284,20 +285,18 @@ def _prepared(
     return prepared, measure
 
 
-def _calibrator(
-    options: "Options", measure: Measure | None, running: Fingerprint
-) -> MixtureCalibrator | ConsensusCalibrator | None:
-    """The calibrator that was given, where it fits, or a new one; None where nothing is learned."""
+def _mixture(options: "Options", measure: Measure, running: Fingerprint) -> MixtureCalibrator:
+    """The calibrator that was given, where it fits, or a new one."""
     given = options.calibrator
-    if options.calibration == "mixture":
-        if isinstance(given, ConsensusCalibrator):
-            raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
-        measure = measure or Measure()
-        if given is not None and given.goes_with(measure, running):
-            return given
-        return MixtureCalibrator(measure=measure, fingerprint=running)
-    if options.calibration != "online":
-        return None
+    if isinstance(given, ConsensusCalibrator):
+        raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
+    if given is not None and given.goes_with(measure, running):
+        return given
+    return MixtureCalibrator(measure=measure, fingerprint=running)
+
+
+def _online(options: "Options", running: Fingerprint) -> ConsensusCalibrator:
+    given = options.calibrator
     if isinstance(given, MixtureCalibrator):
         raise ConfigurationError("a MixtureCalibrator goes with calibration='mixture'")
     if given is not None and given.goes_with(options.measure, running, options.online_state):
