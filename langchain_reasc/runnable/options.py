@@ -1,7 +1,12 @@
 """The options, each declared once: the runnable, the chat model, the middleware and the decision model share them."""
 
+import ast
+import inspect
 import textwrap
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -23,13 +28,33 @@ from langchain_reasc.runnable.setup import Setup
 __all__ = ["DecisionOptions", "Options"]
 
 
+@cache
+def _texts_below_fields(cls: type) -> dict[str, str]:
+    """The text below each field of a class; pydantic's ``use_attribute_docstrings`` takes a third of a second."""
+    with suppress(OSError, TypeError, SyntaxError):  # a class without a file
+        for node in _parsed(inspect.getsourcefile(cls) or "").body:
+            if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
+                return {
+                    field.target.id: inspect.cleandoc(str(text.value.value))
+                    for field, text in pairwise(node.body)
+                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+                    if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+                }
+    return {}
+
+
+@cache
+def _parsed(path: str) -> ast.Module:
+    return ast.parse(Path(path).read_text(encoding="utf-8"))
+
+
 class DecisionOptions(Checked):
     """The options of everything that decides by votes.
 
     ``model_copy(update=...)`` checks and prepares everything anew. Pickling keeps the options.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
     """A calibration, the path of one, or None to count votes. ``"online"`` learns without labels, from how far the
@@ -87,8 +112,12 @@ class DecisionOptions(Checked):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """List the options in the docstring, where ``help()`` shows them."""
+        """Describe the options by the text below each, and list them in the docstring, where ``help()`` shows them."""
         super().__pydantic_init_subclass__(**kwargs)
+        for kind in reversed(cls.__mro__):
+            for name, text in _texts_below_fields(kind).items() if issubclass(kind, DecisionOptions) else ():
+                if name in cls.model_fields:
+                    cls.model_fields[name].description = text
         listed = []
         for name, field in cls.model_fields.items():
             default = "required" if field.is_required() else f"default {field.get_default(call_default_factory=True)!r}"
