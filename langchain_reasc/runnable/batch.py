@@ -1,9 +1,10 @@
 """Many inputs at once, bounded together, and given up together."""
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -27,12 +28,12 @@ from langchain_reasc.exceptions import (
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
-from langchain_reasc.runnable.concurrency import Concurrency, Each
-from langchain_reasc.runnable.loop import answer, begin, draw, draw_first, finish
+from langchain_reasc.runnable.loop import answer, begin, draw, finish
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.total_budget import TotalBudget
 from langchain_reasc.sampling import Cutoff, Run, Sample, checked_limit
+from langchain_reasc.threads import DaemonExecutor, as_they_end, blocking
 
 __all__ = ["Batch", "Outcome", "Progress", "shown"]
 
@@ -50,8 +51,11 @@ class _Input:
     index: int
     run: Any = None
     question: Question | None = None
-    first: Sample | None = None
     outcome: AIMessage | Exception | None = None
+
+
+_Work = Callable[[_Input], Coroutine[Any, Any, _Input]]
+_Each = Callable[[_Work, Iterable[_Input]], AsyncGenerator[_Input]]
 
 
 class Batch:
@@ -95,7 +99,7 @@ class Batch:
         self._limit = checked_limit(configs[0]) if configs else None
         self._configs = [cast(RunnableConfig, {**one, "max_concurrency": self._limit}) for one in configs]
         self._return_exceptions, self._progress = return_exceptions, progress
-        self._cutoff = Cutoff()
+        self._cutoff, self._is_async = Cutoff(), False
         self._inputs = [_Input(index) for index in range(len(inputs))]
         self._calibrated: tuple[Calibration | None, tuple[str, ...]] = (None, ())  # by the first responses
         self._budget: TotalBudget | None = None
@@ -113,108 +117,105 @@ class Batch:
                 concurrency=setup.options.concurrency,
             )
 
-    async def completed(self, io: Concurrency) -> AsyncGenerator[Outcome]:
+    async def completed(self, *, is_async: bool) -> AsyncGenerator[Outcome]:
         """Yield (index, winning response) in order of completion."""
         if not self._inputs:
             return
+        self._is_async = is_async
         try:
             with shown(self._progress, len(self._inputs)) as advance:
-                async with io.workers(self._limit, self._cutoff) as each:
-                    method = self._in_rounds if self._budget else self._one_by_one
-                    async with aclosing(method(io, each)) as done:
-                        async for one in done:
-                            assert one.outcome is not None
-                            if isinstance(one.outcome, Exception) and not self._return_exceptions:
-                                raise one.outcome
-                            advance()
-                            yield one.index, one.outcome
+                workers = (_tasks if is_async else _threads)(self._limit, self._cutoff)
+                method = self._in_rounds if self._budget else self._one_by_one
+                async with workers as each, aclosing(method(each)) as done:
+                    async for one in done:
+                        assert one.outcome is not None
+                        if isinstance(one.outcome, Exception) and not self._return_exceptions:
+                            raise one.outcome
+                        advance()
+                        yield one.index, one.outcome
         finally:
             unanswered = SamplingError("not answered, because the batch was interrupted or another input of it failed")
             for one in self._inputs:
                 if one.run:
                     await one.run.fail(unanswered)
 
-    async def _one_by_one(self, io: Concurrency, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
+    async def _one_by_one(self, each: _Each) -> AsyncGenerator[_Input]:
         if self._setup.mixture:
-            async with aclosing(each(partial(self._begin, io), self._inputs)) as begun:
-                async for _ in begun:
+            async with aclosing(each(self._draw_first, self._inputs)) as drawn:
+                async for _ in drawn:
                     pass
-            firsts = [one.first for one in self._inputs if one.first]
+            firsts = [one.question.first for one in self._inputs if one.question and one.question.first]
             if firsts:
-                self._calibrated = await io.in_thread(partial(calibrate_first, firsts, self._setup))
-        async with aclosing(each(partial(self._answer, io), self._inputs)) as answered:
+                calibrate = partial(calibrate_first, firsts, self._setup)
+                self._calibrated = await asyncio.to_thread(calibrate) if self._is_async else calibrate()
+        async with aclosing(each(self._answer, self._inputs)) as answered:
             async for one in answered:
                 yield one
 
-    async def _in_rounds(self, io: Concurrency, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
+    async def _in_rounds(self, each: _Each) -> AsyncGenerator[_Input]:
         budget = self._budget
         assert budget is not None
         while indices := budget.next():
-            async with aclosing(each(partial(self._sample, io), [self._inputs[index] for index in indices])) as sampled:
+            async with aclosing(each(self._sample, [self._inputs[index] for index in indices])) as sampled:
                 async for one in sampled:
-                    if one.question:
+                    if one.question and one.question.begun:
                         budget.sampled(one.index, one.question.sampled(ended=one.outcome is not None))
                     if one.outcome is not None:
                         yield one
         for one in self._inputs:
             if one.outcome is None:  # what is undecided when the budget is spent has its best answer so far
                 if one.question:
-                    await self._end(io, one)
+                    await self._end(one)
                 one.outcome = one.outcome or budget.unaffordable()
                 yield one
 
-    async def _begin(self, io: Concurrency, one: _Input) -> _Input:
-        """Draw the first sample of an input."""
+    async def _draw_first(self, one: _Input) -> _Input:
+        """Draw the first sample of an input, without a decision."""
 
-        async def first(config: RunnableConfig) -> Sample:
-            one.question = self._question(one, config)
-            return await draw_first(one.question, io)
+        async def drawn(config: RunnableConfig) -> None:
+            await _drawn(self._question(one, config))
 
-        one.first = await self._step(io, one, first)
+        await self._step(one, drawn)
         return one
 
-    async def _answer(self, io: Concurrency, one: _Input) -> _Input:
+    async def _answer(self, one: _Input) -> _Input:
         async def answered(config: RunnableConfig) -> AIMessage:
-            question = one.question or self._question(one, config)
-            if one.first:
-                question.begin(*self._calibrated)
-            return (await answer(question, io, first=one.first)).message
+            question = self._question(one, config)
+            if question.first:
+                await begin(question, *self._calibrated)
+            return (await answer(question)).message
 
         if one.outcome is None:
-            await self._step(io, one, answered, last=True)
+            await self._step(one, answered, last=True)
         return one
 
-    async def _sample(self, io: Concurrency, one: _Input) -> _Input:
+    async def _sample(self, one: _Input) -> _Input:
         """Draw a sample of an input, and answer it where that decides."""
 
         async def sampled(config: RunnableConfig) -> bool:
-            if one.question is None:
-                question = self._question(one, config)
-                await begin(question, io)
-                one.question = question
-            one.question.clock.resume()  # it has waited for the others of its round
-            async with aclosing(draw(one.question, 1, io)) as chunks:
-                async for _ in chunks:
-                    pass
-            one.question.clock.pause()
-            return one.question.samples_to_launch == 0
+            question = self._question(one, config)
+            if not question.begun:
+                await begin(question)
+            question.clock.resume()  # it has waited for the others of its round
+            await _drawn(question)
+            return question.samples_to_launch == 0
 
-        if await self._step(io, one, sampled):
-            await self._end(io, one)
+        if await self._step(one, sampled):
+            await self._end(one)
         return one
 
-    async def _end(self, io: Concurrency, one: _Input) -> None:
+    async def _end(self, one: _Input) -> None:
         """Answer an input by what was sampled."""
 
-        async def answered(_: RunnableConfig) -> AIMessage:
-            assert one.question is not None
-            return (await finish(one.question, io)).message
+        async def answered(config: RunnableConfig) -> AIMessage:
+            return (await finish(self._question(one, config))).message
 
-        await self._step(io, one, answered, last=True)
+        await self._step(one, answered, last=True)
 
-    async def _step(self, io: Concurrency, one: _Input, what: Callable[..., Any], *, last: bool = False) -> Any:
+    async def _step(self, one: _Input, what: Callable[..., Any], *, last: bool = False) -> Any:
         """Do something below the run of an input; its outcome is an error, or the result of the ``last`` step."""
-        one.run = one.run or Run(self._name, self._values[one.index], self._configs[one.index], is_async=io.is_async)
+        if one.run is None:
+            one.run = Run(self._name, self._values[one.index], self._configs[one.index], is_async=self._is_async)
         try:
             result = await (one.run.last if last else one.run.step)(what)
         except Exception as error:
@@ -225,7 +226,59 @@ class Batch:
         return result
 
     def _question(self, one: _Input, config: RunnableConfig) -> Question:
-        return Question(self._setup, self._values[one.index], config, self._kwargs, cutoff=self._cutoff)
+        if one.question is None:
+            value = self._values[one.index]
+            one.question = Question(self._setup, value, config, self._kwargs, cutoff=self._cutoff)
+            one.question.is_async = self._is_async
+        return one.question
+
+
+async def _drawn(question: Question) -> None:
+    """Draw a sample, and pause the question's clock: it then waits for others."""
+    async with aclosing(draw(question, 1)) as chunks:
+        async for _ in chunks:
+            pass
+    question.clock.pause()
+
+
+@asynccontextmanager
+async def _threads(limit: int | None, cutoff: Cutoff) -> AsyncIterator[_Each]:
+    """Give what works on ``limit`` inputs at once, in threads. When the block ends, what still runs is given up."""
+    threads = DaemonExecutor(limit)
+
+    async def each(work: _Work, inputs: Iterable[_Input]) -> AsyncGenerator[_Input]:
+        jobs = [threads.submit(lambda one: blocking(work(one)), one) for one in inputs]
+        for job in as_they_end(jobs):
+            yield job.result()
+
+    try:
+        yield each
+    finally:  # also after a failure, or Ctrl-C
+        cutoff.give_up()
+        threads.shutdown(cancel_futures=True)
+
+
+@asynccontextmanager
+async def _tasks(limit: int | None, cutoff: Cutoff) -> AsyncIterator[_Each]:
+    """Give the same in tasks of the running event loop; those that still run are cancelled."""
+    gate = asyncio.Semaphore(limit or 2**31)
+    tasks: list[asyncio.Task[_Input]] = []
+
+    async def gated(work: _Work, one: _Input) -> _Input:
+        async with gate:
+            return await work(one)
+
+    async def each(work: _Work, inputs: Iterable[_Input]) -> AsyncGenerator[_Input]:
+        tasks[:] = [asyncio.create_task(gated(work, one)) for one in inputs]
+        for done in asyncio.as_completed(tasks):
+            yield await done
+
+    try:
+        yield each
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration | None, tuple[str, ...]]:

@@ -69,6 +69,8 @@ class Question:
     Attributes:
         clock: how long it has taken.
         live: whether the first response is passed on as it comes, since it will hardly be put to the vote.
+        is_async: whether it is answered in an event loop.
+        begun: whether the rule is settled.
         decision: None until it has fallen.
         taken_alone: whether the first response is taken as it is, without a vote.
         prompt_tokens: tokens of the prompt, once a response has told.
@@ -102,17 +104,17 @@ class Question:
         self._on_response, self._on_spent, self._on_finished = on_response, on_spent, on_finished
         self._max_samples = min(options.max_samples, sample_budget or options.max_samples)
         self._samples: dict[int, Sample] = {}
-        self._lost: list[Sample] = []  # paid for, and drawn again
+        self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
         self._next = self._launched = 0
         self._warned = False
         self._ended_by: Literal["timeout", "budget"] | None = None
         self.decision: Decision | None = None
-        self.taken_alone = False
+        self.is_async = self.begun = self.taken_alone = False
         self.prompt_tokens: int | None = None
 
     def begin(self, calibration: Calibration | None, notices: Sequence[str] | None = None) -> None:
-        """Settle the rule, and what scores mean.
+        """Settle the rule, and what scores mean; then take a sample that was drawn before.
 
         Args:
             calibration: the calibration in use.
@@ -138,6 +140,12 @@ class Question:
         audited = setup.online is not None and calibration is not None and setup.online.audits(options.audit)
         self._audit = Audit(wanted=audited)
         self.clock.resume()
+        self.begun = True
+        if first := self._samples.pop(0, None):
+            if first.status == "complete":
+                self.add(first)
+            else:  # it is paid for, and drawn again
+                self._lost.append(first)
 
     @property
     def samples_to_launch(self) -> int:
@@ -184,6 +192,8 @@ class Question:
             LogprobsUnavailable: confidence is required, and it has none; says so if the model was not asked for it.
         """
         self._samples[sample.index] = sample
+        if not self.begun:
+            return False
         try:
             while self.decision is None and self._next in self._samples:
                 self._next += 1
@@ -196,10 +206,6 @@ class Question:
             self._audit.take(sample, self.decision, self._votes, list(self._responses.values()))
         return self.decision is not None
 
-    def lose(self, sample: Sample) -> None:
-        """Take a sample that failed before the rule was settled: it is paid for, and drawn again."""
-        self._lost.append(sample)
-
     def vote_anyway(self, error: Exception) -> None:
         """Put the first response to the vote, although the user's function failed on it."""
         if isinstance(error, ReASCError) or is_control_flow(error):
@@ -211,12 +217,19 @@ class Question:
     def check_limits(self) -> None:
         """Launch no more samples once the question has had its time, or spent its budget."""
         options = self.setup.options
+        if not self.begun:
+            return
         if self.clock.over:
             self._ended_by = "timeout"
         elif (options.token_budget is not None and self.tokens >= options.token_budget) or (
             options.time_budget is not None and self.clock.seconds >= options.time_budget
         ):
             self._ended_by = "budget"
+
+    @property
+    def first(self) -> Sample | None:
+        """The first sample, once it has ended."""
+        return self._samples.get(0)
 
     @property
     def has_response(self) -> bool:
