@@ -139,7 +139,8 @@ class Unlabelled:
             question = Question(
                 self._setup, self._prompts[at], self._config, cutoff=cutoff, on_finished=finished.append
             )
-            result = await answer(question, io)
+            question.is_async = io.is_async
+            result = await answer(question)
         except Exception as error:
             logger.warning("a question is left out of the calibration: %r", error)
             return at, error

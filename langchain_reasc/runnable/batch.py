@@ -1,10 +1,9 @@
 """Many inputs at once, bounded together, and given up together."""
 
-import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -28,12 +27,12 @@ from langchain_reasc.exceptions import (
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
+from langchain_reasc.runnable.concurrency import Concurrency, Each
 from langchain_reasc.runnable.loop import answer, begin, draw, finish
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.total_budget import TotalBudget
 from langchain_reasc.sampling import Cutoff, Run, Sample, checked_limit
-from langchain_reasc.threads import DaemonExecutor, as_they_end, blocking
 
 __all__ = ["Batch", "Outcome", "Progress", "shown"]
 
@@ -52,10 +51,6 @@ class _Input:
     run: Any = None
     question: Question | None = None
     outcome: AIMessage | Exception | None = None
-
-
-_Work = Callable[[_Input], Coroutine[Any, Any, _Input]]
-_Each = Callable[[_Work, Iterable[_Input]], AsyncGenerator[_Input]]
 
 
 class Batch:
@@ -117,16 +112,15 @@ class Batch:
                 concurrency=setup.options.concurrency,
             )
 
-    async def completed(self, *, is_async: bool) -> AsyncGenerator[Outcome]:
+    async def completed(self, io: Concurrency) -> AsyncGenerator[Outcome]:
         """Yield (index, winning response) in order of completion."""
         if not self._inputs:
             return
-        self._is_async = is_async
+        self._is_async = io.is_async
         try:
             with shown(self._progress, len(self._inputs)) as advance:
-                workers = (_tasks if is_async else _threads)(self._limit, self._cutoff)
-                method = self._in_rounds if self._budget else self._one_by_one
-                async with workers as each, aclosing(method(each)) as done:
+                method = self._in_rounds if self._budget else partial(self._one_by_one, io)
+                async with io.workers(self._limit, self._cutoff) as each, aclosing(method(each)) as done:
                     async for one in done:
                         assert one.outcome is not None
                         if isinstance(one.outcome, Exception) and not self._return_exceptions:
@@ -139,20 +133,19 @@ class Batch:
                 if one.run:
                     await one.run.fail(unanswered)
 
-    async def _one_by_one(self, each: _Each) -> AsyncGenerator[_Input]:
+    async def _one_by_one(self, io: Concurrency, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
         if self._setup.mixture:
             async with aclosing(each(self._draw_first, self._inputs)) as drawn:
                 async for _ in drawn:
                     pass
             firsts = [one.question.first for one in self._inputs if one.question and one.question.first]
             if firsts:
-                calibrate = partial(calibrate_first, firsts, self._setup)
-                self._calibrated = await asyncio.to_thread(calibrate) if self._is_async else calibrate()
+                self._calibrated = await io.in_thread(partial(calibrate_first, firsts, self._setup))
         async with aclosing(each(self._answer, self._inputs)) as answered:
             async for one in answered:
                 yield one
 
-    async def _in_rounds(self, each: _Each) -> AsyncGenerator[_Input]:
+    async def _in_rounds(self, each: Each[_Input, _Input]) -> AsyncGenerator[_Input]:
         budget = self._budget
         assert budget is not None
         while indices := budget.next():
@@ -239,46 +232,6 @@ async def _drawn(question: Question) -> None:
         async for _ in chunks:
             pass
     question.clock.pause()
-
-
-@asynccontextmanager
-async def _threads(limit: int | None, cutoff: Cutoff) -> AsyncIterator[_Each]:
-    """Give what works on ``limit`` inputs at once, in threads. When the block ends, what still runs is given up."""
-    threads = DaemonExecutor(limit)
-
-    async def each(work: _Work, inputs: Iterable[_Input]) -> AsyncGenerator[_Input]:
-        jobs = [threads.submit(lambda one: blocking(work(one)), one) for one in inputs]
-        for job in as_they_end(jobs):
-            yield job.result()
-
-    try:
-        yield each
-    finally:  # also after a failure, or Ctrl-C
-        cutoff.give_up()
-        threads.shutdown(cancel_futures=True)
-
-
-@asynccontextmanager
-async def _tasks(limit: int | None, cutoff: Cutoff) -> AsyncIterator[_Each]:
-    """Give the same in tasks of the running event loop; those that still run are cancelled."""
-    gate = asyncio.Semaphore(limit or 2**31)
-    tasks: list[asyncio.Task[_Input]] = []
-
-    async def gated(work: _Work, one: _Input) -> _Input:
-        async with gate:
-            return await work(one)
-
-    async def each(work: _Work, inputs: Iterable[_Input]) -> AsyncGenerator[_Input]:
-        tasks[:] = [asyncio.create_task(gated(work, one)) for one in inputs]
-        for done in asyncio.as_completed(tasks):
-            yield await done
-
-    try:
-        yield each
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def calibrate_first(firsts: Sequence[Sample], setup: Setup) -> tuple[Calibration | None, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from pydantic import ConfigDict
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.runnable.batch import Batch, Outcome, Progress
+from langchain_reasc.runnable.concurrency import EventLoop, Threads
 from langchain_reasc.runnable.loop import asolve, solve
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import Question, ResponseListener
@@ -173,7 +174,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         """Yield (index, winning response) in order of completion; arguments as those of :meth:`batch`."""
         limits: Any = {"total_tokens": total_tokens, "total_samples": total_samples}
         batch = self._batch(inputs, config, kwargs, return_exceptions=return_exceptions, progress=progress, **limits)
-        return blocking_items(batch.completed(is_async=False))
+        return blocking_items(batch.completed(Threads))
 
     def abatch_as_completed(  # type: ignore[override]
         self,
@@ -189,7 +190,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         """Do the same as :meth:`batch_as_completed`, asynchronously."""
         limits: Any = {"total_tokens": total_tokens, "total_samples": total_samples}
         batch = self._batch(inputs, config, kwargs, return_exceptions=return_exceptions, progress=progress, **limits)
-        return batch.completed(is_async=True)
+        return batch.completed(EventLoop)
 
     def _batch(self, inputs: Any, config: Any, kwargs: dict[str, Any], **options: Any) -> Batch:
         _refuse_ignored(kwargs)
