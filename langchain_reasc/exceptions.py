@@ -1,21 +1,21 @@
-"""Every error this library raises on purpose.
+"""The errors that this library raises.
 
 ReASCError                      (also core's ModelError)
 ├── ConfigurationError          (also ValueError, core's ModelInvalidRequestError)   a wrong option, name or combination
-├── LogprobsUnavailable         no confidence could be read from a response
+├── LogprobsUnavailable         a response has no usable token probabilities
 ├── ConfidenceError             (also ValueError)   empty or non-finite token signals
 ├── CalibrationError
 │   ├── CalibrationDataError    (also ValueError)   data from which nothing can be calibrated
 │   ├── CalibrationFileError    unreadable, incomplete or invalid file
 │   └── FingerprintMismatch     (also core's ModelInvalidRequestError)   calibrated on something else than what runs
 ├── SamplingError               no response could be had; see ``failures``
-│   └── SampleTimeout           (also TimeoutError, core's ModelTimeoutError)   a sample, or its question, took too long
-├── NoVote                      responses came and none names an answer that counts; see ``responses``
+│   └── SampleTimeout           (also TimeoutError, core's ModelTimeoutError)   a sample or a question took too long
+├── NoVote                      no response names an answer that counts; see ``responses``
 ├── Undecided                   the budget was spent before the evidence was sufficient; see ``result``
 ├── ServerError                 a model server serves nothing
-│   ├── ServerUnreachable       (also core's ModelConnectionError)   nobody answers at its address
-│   ├── ServerBusy              (also core's ModelAPIError)   it is there, and may do better later
-│   └── ServerRefused           (also core's ModelAuthenticationError)   it does not take the key
+│   ├── ServerUnreachable       (also core's ModelConnectionError)   nothing answers at its address
+│   ├── ServerBusy              (also core's ModelAPIError)   it answers, and may serve a later request
+│   └── ServerRefused           (also core's ModelAuthenticationError)   it refuses the API key
 ├── PoolError                   (also ValueError)   a recorded pool that cannot be read
 ├── MissingExtraError           (also ImportError)   an optional dependency; names the extra
 └── ModelError                  a local model
@@ -24,9 +24,9 @@ ReASCError                      (also core's ModelError)
     ├── UnsupportedProcessorError   llama.cpp was built for another processor
     └── ModelClosedError        used after ``close()``
 
-"Core" is langchain-core, whose ``ModelError`` says by ``is_retryable`` whether the same call may succeed another time.
-LangChain's retries repeat, and pay for, whatever is no such error. So all of ours are, and none of them is retryable
-but SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingError one of whose failures is.
+"Core" is langchain-core, whose ``ModelError.is_retryable`` says whether the same call may succeed another time.
+LangChain's retries repeat, and pay for, every other kind of error. So all of ours derive from it, and are not
+retryable, except SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingError of which one failure is.
 """
 
 import pickle
@@ -85,7 +85,7 @@ class ReASCError(core.ModelError):
 
     @property
     def _render_traceback_(self) -> Callable[[], list[str]]:
-        """What IPython prints in place of a traceback; nothing of the kind where another error is the cause."""
+        """What IPython prints instead of a traceback; an error with a cause keeps its traceback."""
         if self.__cause__ is not None:
             raise AttributeError("_render_traceback_")
         return self._in_notebook
@@ -125,11 +125,11 @@ class FingerprintMismatch(CalibrationError, core.ModelInvalidRequestError):
 
 
 class SamplingError(ReASCError):
-    """No response could be obtained from the model.
+    """No sample gave a response.
 
     Attributes:
         failures: what each failed sample raised, in launch order.
-        is_retryable: whether one of them may succeed another time; without any, bad luck is assumed.
+        is_retryable: whether one of them may succeed another time; without failures, True.
     """
 
     is_retryable = True
@@ -150,7 +150,7 @@ class SampleTimeout(SamplingError, core.ModelTimeoutError, TimeoutError):
 
 
 class NoVote(ReASCError):
-    """Responses came, and none of them names an answer that counts.
+    """No response names an answer that counts.
 
     Attributes:
         responses: the messages, which are paid for.
@@ -178,23 +178,23 @@ class ServerError(ReASCError):
 
 
 class ServerUnreachable(ServerError, core.ModelConnectionError):
-    """Nobody answers at the address of a model server."""
+    """Nothing answers at the address of a model server."""
 
     is_retryable = True
 
 
 class ServerBusy(ServerError, core.ModelAPIError):
-    """A model server is there, and may do better later."""
+    """A model server answers, but cannot serve the request now."""
 
     is_retryable = True
 
 
 class ServerRefused(ServerError, core.ModelAuthenticationError):
-    """A model server asks for a key, or does not take the one it was given."""
+    """A model server requires an API key, or refuses the one it was given."""
 
 
 class PoolError(ReASCError, ValueError):
-    """A recorded pool is missing, malformed, or lacks what was asked of it."""
+    """A recorded pool is missing, malformed, or lacks what is needed."""
 
 
 class MissingExtraError(ReASCError, ImportError):
@@ -214,7 +214,7 @@ class ContextOverflowError(ModelError, core.ContextOverflowError, ValueError):
 
 
 class UnsupportedProcessorError(ModelError):
-    """The installed llama.cpp would end the process on this processor; the message says why, and how to build it."""
+    """The installed llama.cpp would crash on this processor; the message says why, and how to build it."""
 
 
 class ModelClosedError(ModelError):
@@ -222,20 +222,20 @@ class ModelClosedError(ModelError):
 
 
 def missing_extra(extra: str, package: str) -> MissingExtraError:
-    """Build the error that names the extra which brings ``package``, to be installed as the README says."""
+    """Return the error that names the extra which brings ``package``."""
     return MissingExtraError(
         f'{package} is not installed. In the folder of langchain-reasc, run: pip install ".[{extra}]"', name=package
     )
 
 
 def is_control_flow(error: BaseException) -> bool:
-    """Whether this is how LangGraph leaves a node, by ``interrupt()`` say, and so no failure of what raised it."""
+    """Return whether this is how LangGraph leaves a node, as by ``interrupt()``, and so no failure."""
     langgraph = sys.modules.get("langgraph.errors")  # who raises such has imported it
     return langgraph is not None and isinstance(error, langgraph.GraphBubbleUp)
 
 
 def root_of(error: BaseException) -> BaseException:
-    """What an error comes down to: the end of the chain of those that it was raised from."""
+    """Return the first error in the chain of causes of an error."""
     seen = [error]
     while (cause := seen[-1].__cause__ or seen[-1].__context__) is not None and cause not in seen:
         seen.append(cause)
@@ -243,23 +243,23 @@ def root_of(error: BaseException) -> BaseException:
 
 
 def explains_itself(error: BaseException) -> bool:
-    """Whether the message says all: langchain-core has classified it, or a server or a file could not be reached."""
+    """Return whether its message is enough: langchain-core has classified it, or a server or file is out of reach."""
     return isinstance(error, core.ModelError) or isinstance(root_of(error), OSError)
 
 
 def _is_callers(frame: FrameType) -> bool:
-    """Whether this is a line of the caller's own, and not of this package or of one that is installed."""
+    """Return whether this is the caller's own code, neither this package's nor an installed one's."""
     ours = frame.f_globals.get("__name__", "").startswith("langchain_reasc")
     return not ours and not frame.f_code.co_filename.startswith((*_INSTALLED, "<frozen"))
 
 
 def _is_retryable(failure: BaseException) -> bool:
-    """What LangChain's retries would make of it: they repeat what nobody has classified."""
+    """Return whether LangChain's retries would repeat it, as they do errors of no known kind."""
     return failure.is_retryable if isinstance(failure, core.ModelError) else isinstance(failure, Exception)
 
 
 def portable(failure: BaseException) -> BaseException:
-    """The error, or where it cannot be pickled and read again (as those of openai's client) one that quotes it."""
+    """Return the error, or one that quotes it if it cannot be pickled (as those of openai's client)."""
     try:
         pickle.loads(pickle.dumps(failure))
     except Exception:

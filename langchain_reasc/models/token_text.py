@@ -7,6 +7,7 @@ the response's text: reasoning before it, an end token or a stop string after it
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -34,7 +35,7 @@ def recorded_pieces(metadata: Mapping[str, Any]) -> list[bytes] | None:
     if not sizes or sum(sizes) < len(raw):
         return None
     # A stop string is cut off the text, so that the last tokens may spell more than is there.
-    return [raw[end - size : end] for end, size in zip(np.cumsum(sizes).tolist(), sizes, strict=True)]
+    return [raw[end - size : end] for end, size in zip(accumulate(sizes), sizes, strict=True)]
 
 
 def lengths_in(text: str, pieces: Sequence[bytes]) -> list[int] | None:
