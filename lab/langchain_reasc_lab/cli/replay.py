@@ -227,7 +227,7 @@ def measures_for(
 def show(run: "Replay", rows: "list[Row]", *, as_json: bool) -> None:
     """Print a replay for a person or a program."""
     if as_json:
-        from langchain_reasc_lab.replay.report import as_data
+        from langchain_reasc_lab.replay.metrics import as_data
 
         print_json(as_data(run, rows))
     else:

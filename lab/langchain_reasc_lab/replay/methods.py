@@ -1,16 +1,30 @@
 """The methods that are compared, each as the stopping rule that a live run would use."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import numpy as np
+
 from langchain_reasc.calibrating import MeasureSpec, PoolScores, calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, Safeguard
+from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, Safeguard, fit_odds
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.horizon import FiniteHorizon
-from langchain_reasc.method.stopping import ASC, DEFAULT_BUDGET, ESC, Cap, FixedBudget, StoppingRule
+from langchain_reasc.method import (
+    ASC,
+    ESC,
+    BayesianVote,
+    CannotCatchUp,
+    Cap,
+    FiniteHorizon,
+    FixedBudget,
+    LogisticOdds,
+    Measure,
+    StoppingRule,
+)
+from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.pools import Pool
+from langchain_reasc_lab.rules import CGES, CISC, DeepConfFilter, DistriVoting, LAggregated, MajorityCertificate
 
 __all__ = [
     "AGREEMENT",
@@ -21,6 +35,7 @@ __all__ = [
     "MIXTURE",
     "OFFLINE",
     "ONLINE",
+    "OTHER_WEIGHING",
     "SAFEGUARDED",
     "Calibrated",
     "Method",
@@ -30,6 +45,8 @@ __all__ = [
     "asc_at_once",
     "calibrated_on",
     "counting",
+    "other_counting",
+    "other_weighing",
     "weighing",
 ]
 
@@ -40,6 +57,16 @@ EQUAL_COST: Final = {row: row.replace("ReASC", "ASC at equal cost") for row in (
 """A row -> the row of ASC at the confidence that makes it cost the same."""
 _AT_ONCE = 4  # samples, as in ReASCRunnable's default
 ASC_AT_ONCE = f"ASC ({_AT_ONCE} at once)"
+_BY_ODDS: Final[dict[str, Callable[[LogisticOdds], StoppingRule]]] = {
+    "Bayesian vote (0.99)": lambda odds: BayesianVote(odds, 0.99, on_missing_confidence="count"),
+    "CGES": lambda odds: CGES(odds, on_missing_confidence="count"),
+}
+_TOGETHER: Final[dict[str, StoppingRule]] = {
+    "CISC": CISC(on_missing_confidence="count"),
+    "DeepConf (top 90 %)": DeepConfFilter(0.9, on_missing_confidence="count"),
+    "DistriVoting": DistriVoting(on_missing_confidence="count"),
+}
+OTHER_WEIGHING: Final = (*_BY_ODDS, *_TOGETHER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +146,7 @@ class Method:
 
 
 def counting(settings: MethodSettings) -> list[Method]:
-    """The methods that need answers only."""
+    """Return the methods that need answers only."""
     cap = Cap(settings.max_samples)
     return [
         Method("pass@1", FixedBudget(1)),
@@ -132,12 +159,12 @@ def counting(settings: MethodSettings) -> list[Method]:
 
 
 def asc_at_once(settings: MethodSettings) -> Method:
-    """ASC as it runs with ``concurrency`` 4: it decides alike, and pays for every sample of the last wave."""
+    """Return ASC as it runs with ``concurrency`` 4: it decides alike, and pays for every sample of the last wave."""
     return Method(ASC_AT_ONCE, ASC() | Cap(settings.max_samples), at_once=_AT_ONCE)
 
 
 def asc_at(confidence: float, name: str, spec: MeasureSpec | None, max_samples: int) -> Method:
-    """ASC at the confidence at which it costs what another method does: the row to compare that method's with."""
+    """Return ASC at the confidence at which it costs what another method does, to compare with that method."""
     return Method(name, ASC(confidence) | Cap(max_samples), spec, confidence=confidence)
 
 
@@ -203,7 +230,7 @@ def weighing(
     settings: MethodSettings,
     made: Calibrated | None = None,
 ) -> Iterator[Method]:
-    """ReASC as the paper has it, calibrated on this split; and as it runs by default, where the safeguard changes it.
+    """Yield ReASC as the paper has it, and as it runs by default where the safeguard changes it.
 
     Online calibration learns from the tested questions themselves, one after another and without labels.
 
@@ -229,6 +256,75 @@ def weighing(
         yield _impossible(MIXTURE, spec, settings, mixture)
     else:
         yield _calibrated(MIXTURE, spec, made.measure, settings, mixture)
+
+
+def other_counting(pool: Pool, split: Split, settings: MethodSettings) -> Iterator[Method]:
+    """Yield the other rules that need answers only; L = 3 learns from all answers to the calibration questions."""
+    budget = settings.max_samples
+    cap = Cap(budget)
+    yield Method("Finite horizon (0.95)", FiniteHorizon(0.95, budget) | cap)
+    yield Method("Cannot catch up", CannotCatchUp(budget) | cap)
+    yield Method("ASC or cannot catch up", ASC() | CannotCatchUp(budget) | cap)
+    yield Method("Majority certificate", MajorityCertificate() | cap)
+    if split.calibration:
+        try:
+            yield Method("L = 3", LAggregated.of_counts(_counts(pool, split, budget)) | cap)
+        except CalibrationDataError as error:
+            yield Method("L = 3", ASC() | cap, problem=str(error))
+
+
+def other_weighing(
+    pool: Pool,
+    scores: PoolScores,
+    split: Split,
+    spec: MeasureSpec,
+    measure: Measure | str | None,
+    settings: MethodSettings,
+) -> Iterator[Method]:
+    """Yield the other rules that weigh votes by a measure; one that is impossible counts votes, and says why.
+
+    Args:
+        pool: recorded responses.
+        scores: the scores of the same pool.
+        split: whose labelled first responses to the calibration questions tell the odds.
+        spec: the measure that was asked for.
+        measure: the one that ``auto`` chose, else the same; None where nothing could be chosen.
+        settings: the budget.
+    """
+    cap = Cap(settings.max_samples)
+    for name in OTHER_WEIGHING:
+        try:
+            if measure is None:
+                raise CalibrationDataError("no measure could be chosen")
+            rule = _by_odds(name, pool, scores, split, measure) if name in _BY_ODDS else _TOGETHER[name]
+            _check_scores(rule, scores, measure)
+            yield Method(name, rule | cap, spec, measure)
+        except CalibrationDataError as error:
+            yield Method(name, ASC() | cap, spec, problem=str(error))
+
+
+def _by_odds(name: str, pool: Pool, scores: PoolScores, split: Split, measure: Measure | str) -> StoppingRule:
+    held = scores.scores(measure)
+    labelled = [
+        (score, bool(pool.questions[question].responses[response].correct))
+        for question, response in split.firsts(split.calibration)
+        if (score := held[question][response]) is not None
+    ]
+    return _BY_ODDS[name](fit_odds([score for score, _ in labelled], [right for _, right in labelled]))
+
+
+def _check_scores(rule: StoppingRule, scores: PoolScores, measure: Measure | str) -> None:
+    """Refuse beforehand what the rule would refuse when it votes."""
+    lowest = np.min(scores.array(measure), initial=np.inf, where=~np.isnan(scores.array(measure)))
+    if isinstance(rule, DeepConfFilter | DistriVoting) and lowest < 0:
+        raise CalibrationDataError("it weighs by the score, and needs a signal that is never below zero")
+
+
+def _counts(pool: Pool, split: Split, budget: int) -> Iterator[list[int]]:
+    for question in split.calibration:
+        responses = pool.questions[question].responses
+        answers = [responses[at].answer for at in split.orders[question][:budget]]
+        yield list(Counter(answer for answer in answers if answer is not None).values())
 
 
 def _calibrated(

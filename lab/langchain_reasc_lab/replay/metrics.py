@@ -1,18 +1,33 @@
-"""From outcomes to a table's rows: means over shuffles, intervals from a bootstrap over questions."""
+"""From outcomes to rows, for a table or as JSON: means over shuffles, intervals from a bootstrap over questions."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
+from langchain_reasc._version import __version__
 from langchain_reasc.calibrating import MeasureSpec
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.method import Measure
 from langchain_reasc_lab.replay.arrangement import COLUMNS
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Bootstrap, Estimate, exact, ratio
-from langchain_reasc_lab.replay.comparison import Outcomes, RowKey
-from langchain_reasc_lab.replay.methods import ASC_ROW
-from langchain_reasc_lab.replay.replay import Replay
+from langchain_reasc_lab.replay.methods import ASC_ROW, OFFLINE
+from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey, live_rule
+from langchain_reasc_lab.replay.risk import BINS, Risk
 
-__all__ = ["RESAMPLES", "Estimate", "Row", "difference", "never_differs", "side_by_side", "summarize", "tflops"]
+__all__ = [
+    "RESAMPLES",
+    "Estimate",
+    "Row",
+    "as_data",
+    "difference",
+    "never_differs",
+    "side_by_side",
+    "summarize",
+    "tflops",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +131,76 @@ def difference(by_question: Bootstrap, outcomes: Mapping[RowKey, Outcomes], one:
 def never_differs(one: Outcomes, other: Outcomes) -> bool:
     """Whether they never differed in an answer's being right, and might have: their rules are not the same."""
     return one.rules != other.rules and np.array_equal(one.column("correct"), other.column("correct"), equal_nan=True)
+
+
+def as_data(run: Replay, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return all that a replay found and all that is needed to repeat it; numbers that do not exist are null."""
+    return {
+        "library_version": __version__,
+        "pool": str(run.pool.path),
+        "metadata": run.pool.metadata,
+        "questions": len(run.pool.questions),
+        "tested": run.tested,
+        "calibration_size": run.calibration_size,
+        "shuffles": run.shuffles,
+        "seed": run.seed,
+        "max_samples": run.settings.max_samples,
+        "p_target": run.settings.p_target,
+        "intervals": {"level": 0.95, "resamples": RESAMPLES, "over": "questions", "seed": [run.seed, RESAMPLES]},
+        "rows": [_row(row) for row in rows],
+        "live": [_live(run, row.spec) for row in rows if row.method == OFFLINE and row.spec is not None],
+        "notes": list(run.notes),
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "method": row.method,
+        "measure": _measure(row.spec),
+        "accuracy": _estimate(row.accuracy),
+        "samples": _estimate(row.samples),
+        "tokens": _estimate(row.tokens),
+        "prompt_tokens": row.prompt_tokens,
+        "tokens_vs_sc": _estimate(row.tokens_vs_sc),
+        "tokens_vs_asc": _estimate(row.tokens_vs_asc),
+        "accuracy_vs_sc": _estimate(row.accuracy_vs_sc),
+        "accuracy_vs_asc": _estimate(row.accuracy_vs_asc),
+        "accuracy_vs_asc_interval": "exact" if row.no_difference else "bootstrap",
+        "gated": row.gated,
+        "tflops": row.tflops,
+        "p_correct": _risk(row.outcomes.risk),
+        "calibrations": [_calibration(calibration) for calibration in row.outcomes.calibrations],
+        "problems": row.outcomes.problems,
+        "confidences": row.outcomes.confidences,
+    }
+
+
+def _risk(risk: Risk | None) -> dict[str, Any] | None:
+    """Calibration of P(correct), and the risk-coverage curve: its share of wrong answers among the k likeliest."""
+    if risk is None:
+        return None
+    return {
+        "source": "labels of the calibration questions",
+        "arrangements": risk.arrangements,
+        "ece": {"bins": BINS, "equal_width": risk.ece_width, "quantile": risk.ece_quantile},
+        "aurc": risk.aurc,
+        "risk_coverage": [round(value, 6) for value in risk.risk.tolist()],
+    }
+
+
+def _live(run: Replay, spec: MeasureSpec) -> dict[str, Any]:
+    method, why = live_rule(run, spec)
+    return {"measure": _measure(spec), "method": method, "why": why}
+
+
+def _measure(spec: MeasureSpec | None) -> dict[str, Any] | str | None:
+    return asdict(spec) if isinstance(spec, Measure) else spec
+
+
+def _estimate(estimate: Estimate) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in asdict(estimate).items()}
+
+
+def _calibration(calibration: Calibration) -> dict[str, Any]:
+    kept = {"signal", "score", "window", "n", "mean", "std", "gate", "fallback", "unweighed", "auroc", "within"}
+    return calibration.model_dump(mode="json", include=kept)

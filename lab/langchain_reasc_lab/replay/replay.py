@@ -1,32 +1,85 @@
 """Replaying recorded responses: every method on the same ones, through the decision function that runs live."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from langchain_reasc.calibrating import MeasureSpec, PoolScores
+from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method import Measure, StoppingRule
 from langchain_reasc.pools import Pool
-from langchain_reasc_lab.replay.arrangement import COLUMNS, RecordedPool
-from langchain_reasc_lab.replay.comparison import Outcomes, RowKey, compare
+from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
 from langchain_reasc_lab.replay.methods import (
+    ASC_ROW,
     EQUAL_COST,
+    OFFLINE,
+    OTHER_WEIGHING,
     SAFEGUARDED,
     Calibrated,
     Method,
     MethodSettings,
     Split,
+    asc_at,
     asc_at_once,
     calibrated_on,
     counting,
+    other_counting,
+    other_weighing,
     weighing,
 )
-from langchain_reasc_lab.replay.other_methods import OTHER_WEIGHING, other_counting, other_weighing
+from langchain_reasc_lab.replay.risk import Risk, likelihoods, risk_of
 
-__all__ = ["COLUMNS", "Outcomes", "Replay", "RowKey", "check_sizes", "replay", "splits"]
+__all__ = ["Outcomes", "Replay", "RowKey", "budget_of", "check_sizes", "compare", "live_rule", "replay", "splits"]
+
+RowKey = tuple[str, MeasureSpec | None]
+"""A method's name, and the measure asked for."""
+
+
+@dataclass
+class Outcomes:
+    """What one method did on every question of every shuffle.
+
+    Attributes:
+        cells: shape (shuffles, questions, 6), the columns of :data:`COLUMNS`; NaN where a question was not tested.
+        p_correct: shape (shuffles, questions), how likely the answer is right, as the labels of the calibration
+            questions tell; NaN where a question was not tested, or nothing tells.
+        calibrations: those of a method that needs them, one per shuffle.
+        problems: why there was none, in shuffles where it counted votes instead.
+        rules: the stopping rule of each arrangement; none where it changed along the way.
+        confidences: those of ASC that were chosen for what it costs, one per shuffle.
+    """
+
+    cells: Cells
+    p_correct: Cells
+    calibrations: list[Calibration] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    rules: dict[int, StoppingRule] = field(default_factory=dict)
+    confidences: list[float] = field(default_factory=list)
+
+    @property
+    def chosen(self) -> Counter[str]:
+        """Measures of the calibrations, with the number of shuffles that had each."""
+        return Counter(str(calibration.measure) for calibration in self.calibrations)
+
+    @cached_property
+    def risk(self) -> Risk | None:
+        """What P(correct) is worth; None where nothing tells it."""
+        return risk_of(self.p_correct, self.column("correct"))
+
+    @property
+    def tested(self) -> npt.NDArray[np.bool_]:
+        """Shape (shuffles, questions), which questions were tested."""
+        return ~np.isnan(self.column("correct"))
+
+    def column(self, name: str) -> Cells:
+        """One of :data:`COLUMNS`, shape (shuffles, questions)."""
+        return self.cells[:, :, COLUMNS.index(name)]
 
 
 @dataclass(frozen=True)
@@ -126,13 +179,14 @@ def replay(
         *pool.notes,
         *_notes(pool, scores, measures, settings, tested_from=apart if shuffles else max(size, apart)),
     )
+    for key in [key for key, held in outcomes.items() if key[0] == SAFEGUARDED and not held.calibrations]:
+        del outcomes[key]  # the safeguard changed nothing
     run = Replay(pool, settings, shuffles, size, len(pool.questions) - max(size, apart), seed, outcomes, notes)
-    _drop_idle_safeguards(run)
     return _without_refused(run)
 
 
 def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> Iterator[Split]:
-    """The arrangements: the recorded one, or N shuffled ones; shuffle i draws from ``default_rng([seed, i])``.
+    """Yield the arrangements: the recorded one, or N shuffled ones; shuffle i draws from ``default_rng([seed, i])``.
 
     Questions of a pool of their own that calibrate go on calibrating in every shuffle, and are never tested.
     """
@@ -149,20 +203,15 @@ def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> It
         yield Split(order[:calibration_size], order[tested_from:], orders, at)
 
 
-def _drop_idle_safeguards(run: Replay) -> None:
-    for key in [key for key, held in run.outcomes.items() if key[0] == SAFEGUARDED and not held.calibrations]:
-        del run.outcomes[key]
-
-
 def _without_refused(run: Replay) -> Replay:
-    """Without the rows of rules that were possible in no arrangement, and with a note on why."""
-    notes: dict[str, list[str]] = {}
+    """Leave out the rows of rules that no arrangement allowed, with a note on why."""
+    reasons: dict[str, list[str]] = {}
     for key in [key for key, held in run.outcomes.items() if len(held.problems) == run.arrangements]:
         name, spec = key
         if name in OTHER_WEIGHING:
-            notes.setdefault(run.outcomes.pop(key).problems[0], []).append(f"{name} by {spec}")
-    told = (f"no row of {', '.join(names)}: {why}" for why, names in notes.items())
-    return replace(run, notes=(*run.notes, *told))
+            reasons.setdefault(run.outcomes.pop(key).problems[0], []).append(f"{name} by {spec}")
+    notes = (f"no row of {', '.join(names)}: {why}" for why, names in reasons.items())
+    return replace(run, notes=(*run.notes, *notes))
 
 
 def check_sizes(pool: Pool, calibration_size: int, shuffles: int) -> None:
@@ -189,7 +238,7 @@ def check_sizes(pool: Pool, calibration_size: int, shuffles: int) -> None:
 
 
 def budget_of(pools: Sequence[Pool], asked: int | None) -> int:
-    """The budget of every method: what was asked for, or the usual one as far as the pools reach.
+    """Return the budget of every method: the given one, or the usual one as far as the pools reach.
 
     Raises:
         ConfigurationError: no question holds as many responses as were asked for.
@@ -222,3 +271,86 @@ def _notes(
                 f"{share:.0%} of the responses are shorter than the window of {window} tokens, so their score is the "
                 "plain mean; a smaller --window may separate better"
             )
+
+
+def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
+    """Return which of the offline rows a live run would be, and why."""
+    if not run.outcomes[OFFLINE, spec].calibrations:
+        return ASC_ROW, "no calibration could be had, so that votes are counted"
+    held = run.outcomes.get((SAFEGUARDED, spec))
+    if held is None:
+        return OFFLINE, "the safeguard leaves it as it is"
+    changed, counted = len(held.calibrations), sum(calibration.counts() for calibration in held.calibrations)
+    why = "; ".join(held.calibrations[0].notices() or ("the gate is higher",))
+    if run.arrangements == 1:
+        return SAFEGUARDED, why
+    return SAFEGUARDED, (
+        f"the safeguard changes the rule in {changed} of {run.arrangements} shuffles, and counts all votes (ASC) in "
+        f"{counted}; the first: {why}"
+    )
+
+
+def compare(
+    recorded: RecordedPool,
+    splits: Sequence[Split],
+    methods_of: Callable[[Split], Iterable[Method]],
+    *,
+    budget: int,
+    equal_cost: Mapping[str, str] | None = None,
+    likely: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> dict[RowKey, Outcomes]:
+    """Decide on the tested questions of every arrangement by each method, through the function that decides live.
+
+    Args:
+        recorded: the pool.
+        splits: its arrangements.
+        methods_of: the methods that are compared on one of them. A method is known by its name and measure, and
+            arrangements in which there is none of that name leave its cells NaN.
+        budget: the most responses that any method sees.
+        equal_cost: a method's name -> the name of a row of ASC at the confidence at which it costs the same.
+        likely: whether to decide on the calibration questions too, from whose labels P(correct) is had.
+        on_progress: called with (arrangements done, arrangements).
+
+    Returns:
+        (method, measure asked for) -> what it did, in the order in which methods first came.
+    """
+    found: dict[RowKey, Outcomes] = {}
+    for at, split in enumerate(splits):
+        tested = Arrangement(recorded, split, split.tested, budget)
+        calibrating = Arrangement(recorded, split, split.calibration if likely else (), budget)
+        for method in methods_of(split):
+            cells = tested.outcome(method)
+            _enter(found, len(splits), at, method, cells, _likely(calibrating.outcome(method), cells))
+            if equal_cost and (name := equal_cost.get(method.name)):
+                spent = float(np.nanmean(cells[:, COLUMNS.index("tokens")]))
+                control = asc_at(tested.asc_confidence(spent), name, method.spec, budget)
+                cells = tested.outcome(control)
+                _enter(found, len(splits), at, control, cells, _likely(calibrating.outcome(control), cells))
+        if on_progress:
+            on_progress(at + 1, len(splits))
+    return found
+
+
+def _likely(calibrating: Cells, tested: Cells) -> Cells:
+    columns = [COLUMNS.index("support"), COLUMNS.index("correct")]
+    return likelihoods(calibrating[:, columns], tested[:, columns])
+
+
+def _enter(
+    found: dict[RowKey, Outcomes], arrangements: int, at: int, method: Method, cells: Cells, p_correct: Cells
+) -> None:
+    # Where the safeguard does not bite, its row repeats the paper's; where it does, its own outcome comes next.
+    names = (OFFLINE, SAFEGUARDED) if method.name == OFFLINE else (method.name,)
+    for name in names:
+        key = (name, method.spec)
+        if key not in found:
+            empty = np.full((arrangements, *cells.shape), np.nan)
+            found[key] = Outcomes(empty, empty[:, :, 0].copy())
+        held = found[key]
+        held.cells[at], held.p_correct[at] = cells, p_correct
+        if method.learns is None:
+            held.rules[at] = method.rule
+        held.confidences += [method.confidence] if method.confidence is not None else []
+        held.problems += [method.problem] if method.problem else []
+        held.calibrations += [method.calibration] if method.calibration and name == method.name else []

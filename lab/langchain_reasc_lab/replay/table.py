@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_reasc.calibrating import MeasureSpec
-from langchain_reasc_lab.replay.methods import ASC_AT_ONCE, ASC_ROW, MIXTURE, OFFLINE, SAFEGUARDED
+from langchain_reasc_lab.replay.methods import ASC_AT_ONCE, MIXTURE
 from langchain_reasc_lab.replay.metrics import RESAMPLES, Estimate, Row
-from langchain_reasc_lab.replay.replay import Replay
+from langchain_reasc_lab.replay.replay import Replay, live_rule
 from langchain_reasc_lab.replay.risk import BINS
 from langchain_reasc_lab.replay.worked import Worked
 
-__all__ = ["PLAIN_HEAD", "comparison", "footnotes", "live_rule", "print_comparison", "worked_table"]
+__all__ = ["PLAIN_HEAD", "comparison", "footnotes", "print_comparison", "worked_table"]
 
 
 _METHOD, _ACCURACY, _SAMPLES, _TOKENS = " Method", "Accuracy %", "Samples", "Tokens"
@@ -166,23 +166,6 @@ def _closed_gates(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
 
 def _titled(row: Row) -> str:
     return row.method if row.spec is None else f"{row.method} by {_name(row.spec)}"
-
-
-def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
-    """Which of the offline rows a live run would be, and why."""
-    if not run.outcomes[OFFLINE, spec].calibrations:
-        return ASC_ROW, "no calibration could be had, so that votes are counted"
-    held = run.outcomes.get((SAFEGUARDED, spec))
-    if held is None:
-        return OFFLINE, "the safeguard leaves it as it is"
-    changed, counted = len(held.calibrations), sum(calibration.counts() for calibration in held.calibrations)
-    why = "; ".join(held.calibrations[0].notices() or ("the gate is higher",))
-    if run.arrangements == 1:
-        return SAFEGUARDED, why
-    return SAFEGUARDED, (
-        f"the safeguard changes the rule in {changed} of {run.arrangements} shuffles, and counts all votes (ASC) in "
-        f"{counted}; the first: {why}"
-    )
 
 
 def _live_rules(run: Replay, rows: Sequence[Row]) -> Iterator[str]:

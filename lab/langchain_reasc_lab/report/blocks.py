@@ -6,8 +6,8 @@ from typing import Final
 
 from langchain_reasc.exceptions import PoolError, ReASCError
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Estimate
-from langchain_reasc_lab.replay.comparison import Outcomes
 from langchain_reasc_lab.replay.methods import OFFLINE, SAFEGUARDED
+from langchain_reasc_lab.replay.replay import Outcomes
 from langchain_reasc_lab.report.parts import Cell, Column, Table
 from langchain_reasc_lab.report.study import Study
 

@@ -7,10 +7,9 @@ import numpy as np
 
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Bootstrap, exact
-from langchain_reasc_lab.replay.comparison import RowKey
 from langchain_reasc_lab.replay.methods import ASC_AT_ONCE, ASC_ROW, EQUAL_COST, MIXTURE, OFFLINE, ONLINE
 from langchain_reasc_lab.replay.metrics import Row
-from langchain_reasc_lab.replay.table import live_rule
+from langchain_reasc_lab.replay.replay import RowKey, live_rule
 from langchain_reasc_lab.report.blocks import INTERVALS, Block, how_calibrated, how_tested, loss, table_of
 from langchain_reasc_lab.report.contents import table
 from langchain_reasc_lab.report.parts import Cell, Column, Table, percent

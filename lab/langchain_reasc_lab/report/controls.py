@@ -6,7 +6,6 @@ from typing import Final
 
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.method.stopping import ASC, Cap, ReASC, StoppingRule
-from langchain_reasc_lab.replay.comparison import Outcomes, RowKey
 from langchain_reasc_lab.replay.methods import (
     ASC_ROW,
     EQUAL_COST,
@@ -17,6 +16,7 @@ from langchain_reasc_lab.replay.methods import (
     Method,
     Split,
 )
+from langchain_reasc_lab.replay.replay import Outcomes, RowKey
 from langchain_reasc_lab.report.blocks import INTERVALS, Block, how_calibrated, how_tested, loss, table_of
 from langchain_reasc_lab.report.comparisons import PASS
 from langchain_reasc_lab.report.contents import table

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from langchain_reasc_lab.pools.costs import Bill, Prices, read_prices
 from langchain_reasc_lab.replay.bootstrap import Bootstrap, Estimate, exact, ratio
-from langchain_reasc_lab.replay.comparison import Outcomes, RowKey
 from langchain_reasc_lab.replay.metrics import Row, never_differs, tflops
+from langchain_reasc_lab.replay.replay import Outcomes, RowKey
 from langchain_reasc_lab.report.parts import Column, percent
 from langchain_reasc_lab.report.quotients import accuracy_per_tflop, change
 from langchain_reasc_lab.report.study import Study

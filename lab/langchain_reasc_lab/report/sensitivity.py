@@ -7,8 +7,8 @@ from typing import Final
 
 from langchain_reasc.method.evidence import WEIGHTS, check_weight
 from langchain_reasc.method.stopping import ReASC, StoppingRule
-from langchain_reasc_lab.replay.comparison import Outcomes, RowKey
 from langchain_reasc_lab.replay.methods import ASC_ROW, MIXTURE, OFFLINE, Calibrated, Method, Split, calibrated_on
+from langchain_reasc_lab.replay.replay import Outcomes, RowKey
 from langchain_reasc_lab.report.blocks import INTERVALS, Block, how_calibrated, how_tested, table_of
 from langchain_reasc_lab.report.contents import table
 from langchain_reasc_lab.report.parts import Cell, Column, Table

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from langchain_reasc_lab.replay.comparison import RowKey
 from langchain_reasc_lab.replay.methods import ASC_ROW, MIXTURE, OFFLINE, SAFEGUARDED
+from langchain_reasc_lab.replay.replay import RowKey
 from langchain_reasc_lab.report.blocks import INTERVALS, Block, how_calibrated, how_tested, loss, table_of
 from langchain_reasc_lab.report.contents import table
 from langchain_reasc_lab.report.parts import Cell, Column, Table

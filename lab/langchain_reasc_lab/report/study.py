@@ -10,10 +10,9 @@ from langchain_reasc.calibrating import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.pools import Pool
 from langchain_reasc_lab.replay.arrangement import RecordedPool
-from langchain_reasc_lab.replay.comparison import Outcomes, RowKey, compare
 from langchain_reasc_lab.replay.methods import Calibrated, Method, MethodSettings, Split, calibrated_on
 from langchain_reasc_lab.replay.metrics import Row, summarize
-from langchain_reasc_lab.replay.replay import Replay, check_sizes, replay, splits
+from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey, check_sizes, compare, replay, splits
 from langchain_reasc_lab.report.parameters import Parameters, parameters_of
 
 __all__ = ["Study", "StudySettings"]
@@ -131,7 +130,7 @@ class Study:
         arranged: Sequence[Split] | None = None,
         equal_cost: Mapping[str, str] | None = None,
     ) -> dict[RowKey, Outcomes]:
-        """What methods do on these arrangements, or else on those of the study: see :func:`~.comparison.compare`."""
+        """What methods do on these arrangements, or else on those of the study: see :func:`compare`."""
         budget = self.settings.methods.max_samples
         return compare(self.recorded, arranged or self.splits, methods_of, budget=budget, equal_cost=equal_cost)
 

@@ -7,8 +7,8 @@ from typing import Final
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, PoolError
 from langchain_reasc.method.stopping import ASC, Cap, ReASC, StoppingRule
-from langchain_reasc_lab.replay.comparison import Outcomes, RowKey
 from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE, Calibrated, Method, Split
+from langchain_reasc_lab.replay.replay import Outcomes, RowKey
 from langchain_reasc_lab.report.study import Study
 
 __all__ = [

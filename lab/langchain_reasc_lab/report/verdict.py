@@ -8,7 +8,7 @@ from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc_lab.replay.bootstrap import Estimate, exact
 from langchain_reasc_lab.replay.methods import ASC_ROW, HORIZON
 from langchain_reasc_lab.replay.metrics import Row
-from langchain_reasc_lab.replay.table import live_rule
+from langchain_reasc_lab.replay.replay import live_rule
 from langchain_reasc_lab.report.parts import percent
 from langchain_reasc_lab.report.study import Study
 

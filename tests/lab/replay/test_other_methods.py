@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 from langchain_reasc_lab.replay import read_pool, replay, summarize
-from langchain_reasc_lab.replay.methods import MethodSettings
-from langchain_reasc_lab.replay.other_methods import OTHER_WEIGHING
-from langchain_reasc_lab.replay.report import as_data
+from langchain_reasc_lab.replay.methods import OTHER_WEIGHING, MethodSettings
+from langchain_reasc_lab.replay.metrics import as_data
 from langchain_reasc_lab.replay.table import footnotes
 from langchain_reasc_lab.rules import CISC, DeepConfFilter, DistriVoting
 from pools.synthetic import question, response, write_lines, write_pool

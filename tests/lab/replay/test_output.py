@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from langchain_reasc_lab.replay import Pool, Replay, Row, read_pool, replay, summarize
+from langchain_reasc_lab.replay.metrics import as_data
 from langchain_reasc_lab.replay.plots import plot_posteriors, plot_tradeoff
-from langchain_reasc_lab.replay.report import as_data
 from langchain_reasc_lab.replay.table import print_comparison, worked_table
 from langchain_reasc_lab.replay.worked import pick_worked, trace
 from pools.synthetic import write_pool

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from langchain_reasc_lab.replay import Estimate, Replay, Row, read_pool, replay, summarize
 from langchain_reasc_lab.replay.methods import AGREEMENT, HORIZON, MIXTURE, OFFLINE, SAFEGUARDED, MethodSettings
-from langchain_reasc_lab.replay.replay import splits
-from langchain_reasc_lab.replay.table import live_rule
+from langchain_reasc_lab.replay.replay import live_rule, splits
 from pools.synthetic import BY_HAND, question, response, write_lines, write_pool
 
 from langchain_reasc.calibrating import PoolScores, calibrate_offline_on

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from langchain_reasc_lab.replay import Pool, read_pool, replay, summarize
 from langchain_reasc_lab.replay.methods import OFFLINE
+from langchain_reasc_lab.replay.metrics import as_data
 from langchain_reasc_lab.replay.plots import plot_risk
-from langchain_reasc_lab.replay.report import as_data
 from langchain_reasc_lab.replay.risk import likelihoods, risk_of
 from langchain_reasc_lab.replay.table import footnotes
 from pools.synthetic import question, response, write_lines, write_pool

@@ -16,7 +16,7 @@ from langchain_reasc_lab.replay.methods import (
     SAFEGUARDED,
     MethodSettings,
 )
-from langchain_reasc_lab.replay.report import as_data
+from langchain_reasc_lab.replay.metrics import as_data
 from langchain_reasc_lab.replay.table import footnotes
 from pools.synthetic import question, response, write_lines, write_pool
 
