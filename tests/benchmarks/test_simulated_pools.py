@@ -10,8 +10,7 @@ from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS
 
 from benchmarks.configurations import CONFIGURATIONS, as_asc_left_it, decisions
 from benchmarks.simulated_pools import Losses, Outcome, compared, losses_by, main, run, verdict
-from langchain_reasc.method.horizon import FiniteHorizon
-from langchain_reasc.method.stopping import ASC, Cap, Decision, StoppingRule, decide
+from langchain_reasc.method import ASC, Cap, Decision, FiniteHorizon, StoppingRule, decide
 
 HORIZON = "Finite horizon (.97)"
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.stopping import Cap, StoppingRule, decide
+from langchain_reasc.method import Cap, Decision, Response, StoppingRule, decide
 
 
 def responses(

@@ -5,11 +5,19 @@ import math
 import pytest
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.agreement import Agreement, Component, Prior
-from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds
-from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.horizon import stays_ahead
-from langchain_reasc.method.stopping import ASC, Cap, Response, decide
+from langchain_reasc.method import (
+    ASC,
+    Agreement,
+    BayesianVote,
+    Cap,
+    Component,
+    LogisticOdds,
+    Prior,
+    Response,
+    Standardizer,
+    decide,
+    stays_ahead,
+)
 
 from .by_hand import responses
 

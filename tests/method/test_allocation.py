@@ -3,10 +3,7 @@
 import pytest
 from scipy.stats import betabinom
 
-from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.horizon import expected_gain, most_gain_first
-from langchain_reasc.method.stopping import ASC, ReASC, decide
+from langchain_reasc.method import ASC, Decision, ReASC, Response, Standardizer, decide, expected_gain, most_gain_first
 
 
 def after(*answers: str | None) -> Decision:

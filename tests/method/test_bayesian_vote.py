@@ -9,9 +9,7 @@ from langchain_reasc_lab.rules import CGES
 
 from langchain_reasc import BayesianVote
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.bayesian_vote import LogisticOdds, PointOdds, probability_of_leader
-from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.stopping import Cap, Response, decide
+from langchain_reasc.method import Cap, LogisticOdds, PointOdds, Response, Standardizer, decide, probability_of_leader
 
 UNIT = Standardizer(mean=0.0, std=1.0)
 EVEN = LogisticOdds(UNIT, slope=1.0, intercept=0.0)

@@ -6,7 +6,7 @@ import pytest
 from scipy.integrate import quad
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
+from langchain_reasc.method import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
 
 BY = Standardizer(mean=10.0, std=2.0, scale=0.5)
 

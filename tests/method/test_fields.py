@@ -10,9 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.fields import ABSENT, ByField, assembled, field_name, number_in, within
-from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method import (
+    ABSENT,
+    ASC,
+    ESC,
+    ByField,
+    Cap,
+    ReASC,
+    Response,
+    Standardizer,
+    StoppingRule,
+    assembled,
+    decide,
+    field_name,
+    number_in,
+    within,
+)
 from method.test_properties import rules, scores
 
 from .by_hand import check_that_a_stop_stands, outcome

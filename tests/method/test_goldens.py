@@ -4,9 +4,7 @@ import math
 
 import pytest
 
-from langchain_reasc.method.confidence import response_score
-from langchain_reasc.method.evidence import Standardizer, posterior
-from langchain_reasc.method.stopping import ASC, ReASC, Response, decide
+from langchain_reasc.method import ASC, ReASC, Response, Standardizer, decide, posterior, response_score
 
 from .by_hand import outcome
 

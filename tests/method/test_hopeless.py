@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.hopeless_calls import OTHERS, SHARES, cost, samples
 from langchain_reasc import ASC, ESC, Cap, FiniteHorizon, Response, decide
-from langchain_reasc.method.hopeless import Hopeless, chance_of_agreement
+from langchain_reasc.method import Hopeless, chance_of_agreement
 
 RULE = FiniteHorizon() | Cap(16)
 DRAFT = (

@@ -12,11 +12,19 @@ from scipy.stats import betabinom
 
 from langchain_reasc import CannotCatchUp, FiniteHorizon
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.agreement import Agreement, Component, Prior
-from langchain_reasc.method.decision import decide_by_kind
-from langchain_reasc.method.fields import ByField
-from langchain_reasc.method.horizon import stays_ahead
-from langchain_reasc.method.stopping import ASC, Cap, Response, StoppingRule, decide
+from langchain_reasc.method import (
+    ASC,
+    Agreement,
+    ByField,
+    Cap,
+    Component,
+    Prior,
+    Response,
+    StoppingRule,
+    decide,
+    decide_by_kind,
+    stays_ahead,
+)
 
 from .by_hand import outcome, responses
 

@@ -8,8 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method import ASC, ESC, Cap, ReASC, Response, Standardizer, StoppingRule, decide
 from method.test_properties import rules, scores
 
 from .by_hand import check_that_a_stop_stands, outcome
@@ -106,14 +105,6 @@ def test_what_is_alone_needs_no_confidence_and_casts_no_vote_later() -> None:
 answers = st.sampled_from(["a", "b", "c", None])
 kinds = st.sampled_from(["search", "book", "answer", None])
 mixed = st.lists(st.builds(Response, answers, scores, st.booleans(), kinds), max_size=14)
-
-
-@given(rules, mixed)
-def test_one_kind_for_all_decides_as_none_does(rule: StoppingRule, given: list[Response]) -> None:
-    flat = decide(rule, [replace(one, kind=None) for one in given])
-    same = decide(rule, [replace(one, kind="search") for one in given])
-    assert replace(same, parts={}) == flat
-    assert not flat.parts
 
 
 @given(rules, mixed)

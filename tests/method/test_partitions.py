@@ -10,14 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.agreement import (
-    LARGEST_HORIZON,
-    Component,
-    Prior,
-    default_components,
-    likelihoods,
-    stays,
-)
+from langchain_reasc.method import LARGEST_HORIZON, Component, Prior, default_components, likelihoods, stays
 
 PROCESSES = (Component(0.0, 1.0), Component(0.6, 0.3), Component(-1.0, 2.0), Component(-0.2, 0.6))
 histories = st.lists(st.integers(0, 3), min_size=1, max_size=6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure, Spans, group_means, response_score
+from langchain_reasc.method import SCORES, SPAN_SCORES, Measure, Spans, group_means, response_score
 
 TOKENS = [4.0, 2.0, 6.0, 8.0, 1.0, 3.0]  # groups of 2: 3, 4, 7, 4.5, 2
 

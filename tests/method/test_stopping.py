@@ -6,9 +6,18 @@ from collections.abc import Callable
 import pytest
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method import FiniteHorizon
-from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.stopping import ASC, ESC, Cap, FixedBudget, ReASC, Response, StoppingRule, decide
+from langchain_reasc.method import (
+    ASC,
+    ESC,
+    Cap,
+    FiniteHorizon,
+    FixedBudget,
+    ReASC,
+    Response,
+    Standardizer,
+    StoppingRule,
+    decide,
+)
 
 from .by_hand import outcome, responses
 

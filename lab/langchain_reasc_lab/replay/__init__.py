@@ -1,8 +1,18 @@
-"""Measuring: replay of every method over recorded pools, tables and plots."""
+"""Measuring: replay of every method over recorded pools, tables and plots. Its public names can be had from here."""
 
-from langchain_reasc.pools import Pool, PoolQuestion, PoolResponse
-from langchain_reasc_lab.pools import read_pool
-from langchain_reasc_lab.replay.metrics import Estimate, Row, summarize
-from langchain_reasc_lab.replay.replay import Replay, replay
-
-__all__ = ["Estimate", "Pool", "PoolQuestion", "PoolResponse", "Replay", "Row", "read_pool", "replay", "summarize"]
+from langchain_reasc.pools import Pool as Pool
+from langchain_reasc.pools import PoolQuestion as PoolQuestion
+from langchain_reasc.pools import PoolResponse as PoolResponse
+from langchain_reasc_lab.pools import read_pool as read_pool
+from langchain_reasc_lab.replay.arrangement import *  # noqa: F403
+from langchain_reasc_lab.replay.bootstrap import *  # noqa: F403
+from langchain_reasc_lab.replay.graders_compared import *  # noqa: F403
+from langchain_reasc_lab.replay.methods import *  # noqa: F403
+from langchain_reasc_lab.replay.metrics import *  # noqa: F403
+from langchain_reasc_lab.replay.plots import *  # noqa: F403
+from langchain_reasc_lab.replay.replay import *  # noqa: F403
+from langchain_reasc_lab.replay.risk import *  # noqa: F403
+from langchain_reasc_lab.replay.stream import *  # noqa: F403
+from langchain_reasc_lab.replay.table import *  # noqa: F403
+from langchain_reasc_lab.replay.wall_clock import *  # noqa: F403
+from langchain_reasc_lab.replay.worked import *  # noqa: F403

@@ -6,16 +6,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import Pool, read_pool
-from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
-from langchain_reasc_lab.replay.methods import Method, MethodSettings, Split, asc_at_once, counting, weighing
-from langchain_reasc_lab.replay.replay import splits
+from langchain_reasc_lab.replay import (
+    COLUMNS,
+    Arrangement,
+    Cells,
+    Method,
+    MethodSettings,
+    Pool,
+    RecordedPool,
+    Split,
+    asc_at_once,
+    counting,
+    read_pool,
+    splits,
+    weighing,
+)
 from pools.synthetic import append_signals, question, response, write_lines, write_pool
 
 from langchain_reasc.calibrating import PoolScores
-from langchain_reasc.method.confidence import SCORES, Measure
-from langchain_reasc.method.decision import support
-from langchain_reasc.method.stopping import ASC, Cap, decide
+from langchain_reasc.method import ASC, SCORES, Cap, Measure, decide, support
 
 
 def _uneven(path: Path) -> Path:

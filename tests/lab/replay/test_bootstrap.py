@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay.bootstrap import Bootstrap, exact, ratio
+from langchain_reasc_lab.replay import Bootstrap, exact, ratio
 from scipy.stats import beta
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_reasc_lab.replay.graders_compared import Agreement, accuracies, agreement
+from langchain_reasc_lab.replay import Agreement, accuracies, agreement
 from sklearn.metrics import cohen_kappa_score
 
 Rows = list[list[tuple[bool, bool | None]]]

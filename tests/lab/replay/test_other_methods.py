@@ -4,16 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from langchain_reasc_lab.replay import read_pool, replay, summarize
-from langchain_reasc_lab.replay.methods import OTHER_WEIGHING, MethodSettings
-from langchain_reasc_lab.replay.metrics import as_data
-from langchain_reasc_lab.replay.table import footnotes
+from langchain_reasc_lab.replay import OTHER_WEIGHING, MethodSettings, as_data, footnotes, read_pool, replay, summarize
 from langchain_reasc_lab.rules import CISC, DeepConfFilter, DistriVoting
 from pools.synthetic import question, response, write_lines, write_pool
 
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.decision import Decision, Response, support
-from langchain_reasc.method.stopping import Cap, StoppingRule, decide
+from langchain_reasc.method import Cap, Decision, Measure, Response, StoppingRule, decide, support
 
 COUNTING = ["Finite horizon (0.95)", "Cannot catch up", "ASC or cannot catch up", "Majority certificate", "L = 3"]
 SIX = MethodSettings(max_samples=6)

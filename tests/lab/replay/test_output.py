@@ -8,18 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_reasc_lab.replay import Pool, Replay, Row, read_pool, replay, summarize
-from langchain_reasc_lab.replay.metrics import as_data
-from langchain_reasc_lab.replay.plots import plot_posteriors, plot_tradeoff
-from langchain_reasc_lab.replay.table import print_comparison, worked_table
-from langchain_reasc_lab.replay.worked import pick_worked, trace
+from langchain_reasc_lab.replay import (
+    Pool,
+    Replay,
+    Row,
+    as_data,
+    pick_worked,
+    plot_posteriors,
+    plot_tradeoff,
+    print_comparison,
+    read_pool,
+    replay,
+    summarize,
+    trace,
+    worked_table,
+)
 from pools.synthetic import write_pool
 from rich.console import Console
 
 from langchain_reasc.calibrating import PoolScores, calibrate_offline_on
 from langchain_reasc.exceptions import MissingExtraError
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import ASC, Cap, Response
+from langchain_reasc.method import ASC, Cap, Measure, Response
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import Estimate, Replay, Row, read_pool, replay, summarize
-from langchain_reasc_lab.replay.methods import AGREEMENT, HORIZON, MIXTURE, OFFLINE, SAFEGUARDED, MethodSettings
-from langchain_reasc_lab.replay.replay import live_rule, splits
+from langchain_reasc_lab.replay import (
+    AGREEMENT,
+    HORIZON,
+    MIXTURE,
+    OFFLINE,
+    SAFEGUARDED,
+    Estimate,
+    MethodSettings,
+    Replay,
+    Row,
+    live_rule,
+    read_pool,
+    replay,
+    splits,
+    summarize,
+)
 from pools.synthetic import BY_HAND, question, response, write_lines, write_pool
 
 from langchain_reasc.calibrating import PoolScores, calibrate_offline_on
 from langchain_reasc.exceptions import ConfigurationError, PoolError
-from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method import Measure
 
 FOUR = MethodSettings(max_samples=4)
 

@@ -6,16 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import Pool, read_pool, replay, summarize
-from langchain_reasc_lab.replay.methods import OFFLINE
-from langchain_reasc_lab.replay.metrics import as_data
-from langchain_reasc_lab.replay.plots import plot_risk
-from langchain_reasc_lab.replay.risk import likelihoods, risk_of
-from langchain_reasc_lab.replay.table import footnotes
+from langchain_reasc_lab.replay import (
+    OFFLINE,
+    Pool,
+    as_data,
+    footnotes,
+    likelihoods,
+    plot_risk,
+    read_pool,
+    replay,
+    risk_of,
+    summarize,
+)
 from pools.synthetic import question, response, write_lines, write_pool
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method import Measure
 
 NAN = float("nan")
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import Estimate, Replay, Row, read_pool, replay, summarize
-from langchain_reasc_lab.replay.methods import (
+from langchain_reasc_lab.replay import (
     AGREEMENT,
     ASC_AT_ONCE,
     EQUAL_COST,
@@ -14,14 +13,20 @@ from langchain_reasc_lab.replay.methods import (
     OFFLINE,
     ONLINE,
     SAFEGUARDED,
+    Estimate,
     MethodSettings,
+    Replay,
+    Row,
+    as_data,
+    footnotes,
+    read_pool,
+    replay,
+    summarize,
 )
-from langchain_reasc_lab.replay.metrics import as_data
-from langchain_reasc_lab.replay.table import footnotes
 from pools.synthetic import question, response, write_lines, write_pool
 
 from langchain_reasc.calibration import calibrate_mixture
-from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method import Measure
 
 FOUR = MethodSettings(max_samples=4)
 

@@ -4,17 +4,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay import read_pool
-from langchain_reasc_lab.replay.arrangement import Arrangement, RecordedPool
-from langchain_reasc_lab.replay.methods import ONLINE, Method, MethodSettings, weighing
-from langchain_reasc_lab.replay.replay import splits
-from langchain_reasc_lab.replay.stream import AUDITED, Streamed
+from langchain_reasc_lab.replay import (
+    AUDITED,
+    ONLINE,
+    Arrangement,
+    Method,
+    MethodSettings,
+    RecordedPool,
+    Streamed,
+    read_pool,
+    splits,
+    weighing,
+)
 from pools.synthetic import question, response, write_lines, write_pool
 
 from langchain_reasc.calibrating import PoolScores
 from langchain_reasc.calibration import ConsensusLearner
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import ASC, Cap, decide
+from langchain_reasc.method import ASC, Cap, Measure, decide
 
 MEASURES = [Measure("token_logprob", "mean"), Measure("self_certainty", "mean")]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.replay.wall_clock import wall_clock, wave_numbers
+from langchain_reasc_lab.replay import wall_clock, wave_numbers
 from pydantic import Field
 from runnable.conftest import AsyncRunner, Runner
 from runnable.fakes import Reply, Scripted, calibration
 
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.stopping import ASC
+from langchain_reasc.method import ASC
 
 TICK = 0.01
 TIMES = np.array([5, 4, 7, 4, 4, 5, 4, 40])  # tokens, a tick each

@@ -14,7 +14,7 @@ from method import by_hand
 from scipy.integrate import quad
 
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.stopping import Cap, Response, StoppingRule, decide
+from langchain_reasc.method import Cap, Response, StoppingRule, decide
 
 responses = partial(by_hand.responses, score=1.0)
 
