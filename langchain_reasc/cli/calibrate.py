@@ -126,14 +126,9 @@ def calibrate(
     from langchain_reasc.data import data_format, read_data_set
     from langchain_reasc.pools import read_pool
 
-    if sum(one is not None for one in (data, pool, unlabelled)) != 1:
-        raise typer.BadParameter(
-            "give either DATA, to be answered by the model, or --pool, with recorded responses, or --unlabelled, with "
-            "questions whose answers nobody knows"
-        )
     if pool is not None and (preset is not None or format != "auto"):
         raise typer.BadParameter("--preset and --format say how questions are read and asked; a --pool's were")
-    keep_apart(out, data or pool or unlabelled)
+    keep_apart(out, _only_source(data, pool, unlabelled))
     spec = measure_spec(signal, score, window)
     fixed = read_template(template, system=system)
     fields: dict[str, Any] = {"format": format, "question_field": question_field, "answer_field": answer_field}
@@ -184,6 +179,16 @@ def calibrate(
         calibration = calibrate_on_pool(recorded, spec, p_target=p_target, seed=seed, only=chosen)
         lines = calibration_lines(calibration)
     _save(calibration, out, lines)
+
+
+def _only_source(*sources: Path | None) -> Path:
+    given = [one for one in sources if one is not None]
+    if len(given) != 1:
+        raise typer.BadParameter(
+            "give either DATA, to be answered by the model, or --pool, with recorded responses, or --unlabelled, with "
+            "questions whose answers nobody knows"
+        )
+    return given[0]
 
 
 def _checking_first(responses: Path, spec: "MeasureSpec") -> "Callable[[int, int], None]":

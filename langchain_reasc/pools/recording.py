@@ -51,6 +51,10 @@ _RULES: Final = ("answer", "extraction_version")
 _OTHER_FORMATS: Final = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".txt")
 
 
+def _ignore(*arguments: object) -> None:
+    """Take the place of a callback that was not given."""
+
+
 def record_pool(
     model: Runnable[LanguageModelInput, Any],
     questions: Sequence[LabelledQuestion],
@@ -63,9 +67,9 @@ def record_pool(
     measure: Measure | None = None,
     concurrency: int = 1,
     workers: Workers | None = None,
-    on_question: Callable[[int, int], None] | None = None,
-    on_drawn: Callable[[DrawnQuestion], None] | None = None,
-    on_notice: Callable[[str], None] | None = None,
+    on_question: Callable[[int, int], None] = _ignore,
+    on_drawn: Callable[[DrawnQuestion], None] = _ignore,
+    on_notice: Callable[[str], None] = _ignore,
 ) -> Pool:
     """Record responses to each question, adding to what the pool already holds.
 
@@ -105,50 +109,43 @@ def record_pool(
         ConfigurationError: ``samples`` or ``concurrency`` is below 1, template and system message do not go together,
             or ``answer`` is free text, whose meanings a pool cannot compare.
     """
-    target, notify = Path(path), on_notice or _ignore
-    given, measure = template or Template(), measure or Measure()
+    target, given, measure = Path(path), template or Template(), measure or Measure()
     prompt = given.after(system) if isinstance(given, Template) else given
-    for name, value in (("samples", samples), ("concurrency", concurrency)):
-        if value < 1:
-            raise ConfigurationError(f"{name} must be 1 or more, got {value}")
+    _check_positive(samples=samples, concurrency=concurrency)
     metadata = {
         **_provenance(PreparedModel.of(model, logprobs=True), prompt, answer),
         "system": system,
         "template": [list(turn) for turn in template.fixed] if isinstance(template, Template) else None,
         "measure": {"signal": measure.signal, "score": measure.score, "window": measure.window},
     }
-    recording = Recording(_opened(target, metadata, questions, notify), metadata, measure)
+    recording = Recording(_opened(target, metadata, questions, on_notice), metadata, measure)
     held = recording.store.ids()
     pending = [PendingQuestion(one, held.get(one.id, 0)) for one in questions if held.get(one.id, 0) < samples]
     run = workers or partial(sample_questions, concurrency=concurrency)
     results = run(pending, QuestionSampler(model, prompt, samples, answer))
-    moved, done = on_question or _ignore, len(questions) - len(pending)
-    moved(done, len(questions))
-    too_long: list[ContextOverflowError] = []
+    done = len(questions) - len(pending)
+    on_question(done, len(questions))
+    too_long: list[str] = []
     try:
         for at, ((question, _), drawn) in enumerate(results, start=done + 1):
             if isinstance(drawn, ContextOverflowError):
-                too_long.append(drawn)
-                notify(f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {drawn}")
+                too_long.append(str(drawn))
+                on_notice(
+                    f"question {question.id!r} ({question.input[:50]!r}...) is too long and was left out: {drawn}"
+                )
             else:
                 recording.add(drawn)
-                (on_drawn or _ignore)(drawn)
-            moved(at, len(questions))
+                on_drawn(drawn)
+            on_question(at, len(questions))
     finally:
         if isinstance(results, Generator):
             results.close()  # an interruption ends the workers
     if too_long and not recording.store.ids():
         raise ContextOverflowError(f"none of the {len(questions)} questions fits the model's context: {too_long[0]}")
     pool = read_pool(target)
-    if too_long:
-        notify(f"{len(too_long)} of {len(questions)} questions do not fit the model's context and were left out")
-    if notice := _unanswered(pool, {question.id for question in questions}):
-        notify(notice)
+    for notice in _notices(pool, {question.id for question in questions}, left_out=len(too_long)):
+        on_notice(notice)
     return pool
-
-
-def _ignore(*arguments: object) -> None:
-    """Take the place of a callback that was not given."""
 
 
 class Recording:
@@ -269,17 +266,24 @@ def _provenance(source: PreparedModel, prompt: Prompts, answer: AnswerSpec) -> d
     }
 
 
-def _unanswered(pool: Pool, asked: set[str]) -> str | None:
-    """Return a notice where responses to the questions have no answer."""
+def _check_positive(**values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ConfigurationError(f"{name} must be 1 or more, got {value}")
+
+
+def _notices(pool: Pool, asked: set[str], *, left_out: int) -> Iterator[str]:
+    """Yield what the user should know of the responses to these questions."""
+    if left_out:
+        yield f"{left_out} of {len(asked)} questions do not fit the model's context and were left out"
     responses = [response for question in pool.questions if question.id in asked for response in question.responses]
     without = [response for response in responses if response.answer is None]
-    if not without:
-        return None
-    cut_off = sum(response.cut_off for response in without)
-    return (
-        f"{len(without)} of {len(responses)} responses have no answer ({cut_off} of them were cut off); "
-        "answer=... says where it is, max_tokens=... how long a response may be"
-    )
+    if without:
+        cut_off = sum(response.cut_off for response in without)
+        yield (
+            f"{len(without)} of {len(responses)} responses have no answer ({cut_off} of them were cut off); "
+            "answer=... says where it is, max_tokens=... how long a response may be"
+        )
 
 
 def _opened(

@@ -83,16 +83,11 @@ def grade_pool(
         SamplingError: grading failed five times in a row, or no answer at all could be decided; most likely the judge
             cannot be reached or does not understand its prompt, and everything would count as wrong.
     """
-    if concurrency < 1:
-        raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
-    if seconds is not None and not seconds > 0:
-        raise ConfigurationError(f"a time limit is in seconds, above 0, got {seconds!r}")
     labels = labels or {}
     graded = [one for one in pool.questions if one.references or one.id in labels]
     tasks = [(question, responses) for question in graded for responses in _responses_by_answer(question)]
     calls = _calls(pool, tasks, grader, labels)
-    alone = concurrency == 1 and seconds is None
-    outcomes = _one_by_one(calls) if alone else in_flight(calls, concurrency=concurrency, seconds=seconds)
+    outcomes = _outcomes(calls, concurrency, seconds)
     verdicts = {one.id: [response.correct for response in one.responses] for one in pool.questions}
     verdicts |= {one.id: [False] * len(one.responses) for one in graded}
     failures: list[Exception] = []
@@ -220,6 +215,19 @@ def _verdicts(
                 failures,
             )
         yield at, None
+
+
+def _outcomes(
+    calls: Iterator[Callable[[], bool | None]], concurrency: int, seconds: float | None
+) -> Iterator[tuple[int, bool | Exception | None]]:
+    """Return what calls return or raise, with their places, in this thread or several at once."""
+    if concurrency < 1:
+        raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
+    if seconds is not None and not seconds > 0:
+        raise ConfigurationError(f"a time limit is in seconds, above 0, got {seconds!r}")
+    if concurrency == 1 and seconds is None:
+        return _one_by_one(calls)
+    return in_flight(calls, concurrency=concurrency, seconds=seconds)
 
 
 def _one_by_one(calls: Iterator[Callable[[], bool | None]]) -> Iterator[tuple[int, bool | Exception | None]]:

@@ -54,14 +54,6 @@ def test_what_cannot_be_replayed_is_refused_with_file_line_and_field(
     assert says in refused(write_lines(tmp_path / "p.jsonl", *records))
 
 
-def test_questions_that_nobody_can_grade_are_left_out(tmp_path: Path) -> None:
-    graded = question("c", response("9", correct=True), reference="") | {"reference": None}
-    unknown = GOOD | {"id": "b", "reference": None}
-    seen = replayed(write_lines(tmp_path / "p.jsonl", GOOD, unknown, graded))
-    assert seen["tested"] == 2
-    assert "1 of 3 questions of p.jsonl have neither a reference nor a verdict and are left out" in seen["told"]
-
-
 def test_different_numbers_of_responses_are_told(tmp_path: Path) -> None:
     lines = [question(f"q{n}", *[response("7")] * (1 + 15 * (n % 2))) for n in range(6)]
     seen = replayed(write_lines(tmp_path / "p.jsonl", *lines))

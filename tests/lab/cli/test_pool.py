@@ -67,15 +67,6 @@ def test_merge_says_what_it_did(pool: Path) -> None:
     assert "there is something at" in reasc("pool", "merge", pool, other, "--out", out, code=1).stderr
 
 
-@pytest.mark.parametrize("name", ["p.parquet", "p.jsonl", "folder"])
-def test_export_and_import(name: str, pool: Path) -> None:
-    pytest.importorskip("pyarrow")
-    exported, again = pool.with_name(name), pool.with_name("again.sqlite")
-    assert f"wrote {exported}" in reasc("pool", "export", pool, exported).stderr
-    assert f"wrote {again}" in reasc("pool", "import", exported, again).stderr
-    assert read_pool(again).questions == read_pool(pool).questions
-
-
 def test_a_pool_goes_on_recording_after_it_is_imported(tmp_path: Path) -> None:
     record_pool(Guesser(), QUESTIONS[:2], tmp_path / "new.sqlite", samples=1)
     reasc("pool", "export", tmp_path / "new.sqlite", tmp_path / "old.jsonl")

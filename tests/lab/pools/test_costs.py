@@ -208,12 +208,6 @@ def test_no_file_and_no_toml(tmp_path: Path) -> None:
         read_prices(tmp_path)
 
 
-def test_a_model_without_a_price(tmp_path: Path) -> None:
-    (tmp_path / "p.json").write_text(JSON)
-    with pytest.raises(ConfigurationError, match=r"no price of the model 'a-modle'; did you mean 'a-model'\?"):
-        read_prices(tmp_path / "p.json").of("a-modle")
-
-
 @pytest.mark.parametrize(
     ("amount", "shown"),
     [(0, "0.00 USD"), (1234.567, "1,234.57 USD"), (0.5, "0.50 USD"), (0.0123, "0.012 USD"), (4.2e-7, "0.00000042 USD")],

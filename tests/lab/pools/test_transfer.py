@@ -1,4 +1,4 @@
-"""Out of a pool and back: exactly the same, whatever it holds."""
+"""Out of a pool and back: exactly the same, whatever it holds, in every format."""
 
 import json
 import sqlite3
@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_reasc_lab.pools.json_lines import read_json_lines, write_json_lines
-from langchain_reasc_lab.pools.merging import new_pool
-from langchain_reasc_lab.pools.parquet import read_parquet, write_folder, write_parquet
+from cli.test_commands import reasc
 from pools.synthetic import Guesser, question, response, write_lines, write_pool
 
 from langchain_reasc.answers import EXTRACTION_VERSION
 from langchain_reasc.data import LabelledQuestion
-from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, PoolError
-from langchain_reasc.pools import PoolStore, record_pool
+from langchain_reasc.pools import record_pool
 
 pytest.importorskip("pyarrow")
 TABLES = ("about", "questions", "responses", "messages", "signals")
+FORMATS = pytest.mark.parametrize("name", ["p.parquet", "folder", "p.jsonl"])
 
 
 def tables(path: Path) -> dict[str, list[Any]]:
@@ -39,7 +37,7 @@ def pool(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         return path
     call = {"name": "refund", "args": {"euros": 5}, "id": "1", "type": "tool_call"}
     usage = {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11, "output_token_details": {"reasoning": 1}}
-    lines = write_lines(
+    return write_lines(
         path,
         {"metadata": {"by": "Zoë ½ 😀", "extraction_version": EXTRACTION_VERSION, "answer": "auto", "nothing": None}},
         question("half an answer", response(None, 0, cut_off=True, finish_reason="length"), reference="7"),
@@ -55,42 +53,26 @@ def pool(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         {"id": "nobody knows", "reference": None, "responses": [response("8", correct=True, token_lengths=[1, 2])]},
         {"id": "without anything", "input": None, "reference": [], "responses": [response("", 10)]},
     )
-    return lines
 
 
-def test_parquet_and_back(pool: Path, tmp_path: Path) -> None:
-    write_parquet(PoolStore.open(pool), tmp_path / "p.parquet")
-    with new_pool(tmp_path / "again.sqlite") as made:
-        read_parquet(tmp_path / "p.parquet", made)
-    assert tables(tmp_path / "again.sqlite") == tables(pool)
-
-
-def test_a_folder_and_back(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@FORMATS
+def test_out_and_back(pool: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langchain_reasc_lab.pools.parquet._IN_A_FILE", 2)
-    files = write_folder(PoolStore.open(pool), tmp_path / "folder")
-    assert files == len(list((tmp_path / "folder").iterdir())) >= 2
-    with new_pool(tmp_path / "again.sqlite") as made:
-        read_parquet(tmp_path / "folder", made)
-    assert tables(tmp_path / "again.sqlite") == tables(pool)
-    (tmp_path / "folder" / "responses-00001.parquet").unlink()
-    with pytest.raises(PoolError, match="some of its files are missing"), new_pool(tmp_path / "c.sqlite") as made:
-        read_parquet(tmp_path / "folder", made)
-    assert not (tmp_path / "c.sqlite").exists()
-
-
-def test_json_lines_and_back(pool: Path, tmp_path: Path) -> None:
-    files = write_json_lines(PoolStore.open(pool), tmp_path / "p.jsonl")
-    with new_pool(tmp_path / "again.sqlite") as made:
-        read_json_lines(tmp_path / "p.jsonl", made)
-    assert tables(tmp_path / "again.sqlite") == tables(pool)
-    assert sorted(files) == sorted(path for path in tmp_path.iterdir() if path.name.startswith("p."))
-    assert json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])["metadata"]
+    exported, again = tmp_path / name, tmp_path / "again.sqlite"
+    assert f"wrote {exported}" in reasc("pool", "export", pool, exported).stderr
+    assert f"wrote {again}" in reasc("pool", "import", exported, again).stderr
+    assert tables(again) == tables(pool)
+    if name == "p.jsonl":
+        assert json.loads(exported.read_text().splitlines()[0])["metadata"]
+    if name == "folder":
+        (exported / "responses-00001.parquet").unlink()
+        refused = reasc("pool", "import", exported, tmp_path / "c.sqlite", code=1)
+        assert "some of its files are missing" in refused.stderr and not (tmp_path / "c.sqlite").exists()
 
 
 def test_pandas_sees_a_row_for_each_response(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
-    path = write_pool(tmp_path / "old.sqlite", questions=4, samples=3)
-    write_parquet(PoolStore.open(path), tmp_path / "p.parquet")
+    reasc("pool", "export", write_pool(tmp_path / "p.sqlite", questions=4, samples=3), tmp_path / "p.parquet")
     frame = pandas.read_parquet(tmp_path / "p.parquet")
     assert len(frame) == 12 and list(frame["number"][:4]) == [0, 1, 2, 0]
     assert (frame["signal.self_certainty"].map(len) == frame["completion_tokens"]).all()
@@ -101,32 +83,24 @@ def test_datasets_load_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     datasets = pytest.importorskip("datasets")
-    path = write_pool(tmp_path / "old.sqlite", questions=4, samples=3)
-    write_folder(PoolStore.open(path), tmp_path / "folder")
+    reasc("pool", "export", write_pool(tmp_path / "p.sqlite", questions=4, samples=3), tmp_path / "folder")
     loaded = datasets.load_dataset(str(tmp_path / "folder"), cache_dir=str(tmp_path / "cache"))["train"]
     assert len(loaded) == 12 and loaded[0]["id"] == "q0" and loaded[0]["signal.token_logprob"]
 
 
-@pytest.mark.parametrize("write", [write_parquet, write_folder, write_json_lines])
-def test_nothing_is_written_over(write: Any, tmp_path: Path) -> None:
-    store = PoolStore.open(write_pool(tmp_path / "old.sqlite", questions=2, samples=1))
-    (tmp_path / "out").mkdir()
-    with pytest.raises(ConfigurationError, match="there is something at"):
-        write(store, tmp_path / "out")
-    assert {path.name for path in tmp_path.iterdir()} == {"old.sqlite", "old.signals.gz", "out"}
-
-
-@pytest.mark.parametrize("write", [write_parquet, write_folder, write_json_lines])
-def test_what_is_damaged_leaves_nothing_behind(write: Any, tmp_path: Path) -> None:
-    path = tmp_path / "pool.sqlite"
-    write_pool(path, questions=2, samples=2)
-    connection = sqlite3.connect(path)
+@FORMATS
+def test_nothing_is_written_over_and_what_is_damaged_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    pool, out = write_pool(tmp_path / "pool.sqlite", questions=2, samples=2), tmp_path / name
+    out.mkdir()
+    assert "there is something at" in reasc("pool", "export", pool, out, code=1).stderr
+    out.rmdir()
+    connection = sqlite3.connect(pool)
     connection.execute("UPDATE signals SET tokens = x'00000000' WHERE question = 2")
     connection.commit()
     connection.close()
     before = set(tmp_path.iterdir())
-    with pytest.raises(PoolError, match="signal 'self_certainty' of question 'q1' has 1 values for"):
-        write(PoolStore.open(path), tmp_path / "out.jsonl")
+    refused = reasc("pool", "export", pool, out, code=1).stderr
+    assert "signal 'self_certainty' of question 'q1' has 1 values for" in refused
     assert set(tmp_path.iterdir()) == before
 
 
@@ -143,16 +117,13 @@ def test_what_is_no_pool(tmp_path: Path) -> None:
         "missing.parquet": "cannot be read as a pool",
         "empty": "holds no .parquet file",
     }.items():
-        with pytest.raises(PoolError, match=says), new_pool(tmp_path / "p.sqlite") as made:
-            read_parquet(tmp_path / name, made)
+        assert says in reasc("pool", "import", tmp_path / name, tmp_path / "p.sqlite", code=1).stderr
     assert not (tmp_path / "p.sqlite").exists()
 
 
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = PoolStore.open(write_pool(tmp_path / "old.sqlite", questions=2, samples=1))
+    pool = write_pool(tmp_path / "pool.sqlite", questions=2, samples=1)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for call in (write_parquet, write_folder):
-        with pytest.raises(MissingExtraError, match=r'pip install "\.\[data\]"'):
-            call(store, tmp_path / "out.parquet")
-    with pytest.raises(MissingExtraError):
-        read_parquet(tmp_path / "p.parquet", store)
+    for command in (("export", pool, "p.parquet"), ("export", pool, "folder"), ("import", "p.parquet", "p.sqlite")):
+        refused = reasc("pool", command[0], *(tmp_path / one for one in command[1:]), code=1)
+        assert 'pip install ".[data]"' in refused.stderr
