@@ -179,7 +179,7 @@ class Labelled:
         prompt = self.prompts[at]
         first = zlib.crc32(repr([(one.type, one.content) for one in prompt]).encode()) % _SEEDS * _BLOCK
         wave = Wave(self.model, prompt, range(first + samples.start, first + samples.stop), self.config)
-        with cutoff.heard_by(wave.cutoff.give_up):
+        with cutoff.notifying(wave.cutoff.give_up):
             async with aclosing(drawn_samples(wave, is_async=io.is_async)) as items:
                 found = [item async for item in items if isinstance(item, Sample)]
         return sorted(found, key=lambda sample: sample.index)

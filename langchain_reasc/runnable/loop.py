@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling import Places, Sample, Slots, Wave, samples
+from langchain_reasc.sampling import Sample, Slots, TakenSlots, Wave, samples
 from langchain_reasc.threads import aimport_deferred, blocking, blocking_items
 
 __all__ = ["answer", "asolve", "astream", "begin", "draw", "finish", "solve", "stream"]
@@ -99,27 +99,27 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
     if not taken:
         raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
     indices, passed_on = question.launch(taken), False
-    places = Places(slots, indices)
+    taken_slots = TakenSlots(slots, indices)
     wave = Wave(
-        question.model, question.messages, indices, question.config, question.clock.wave(), ended=places.give_back
+        question.model, question.messages, indices, question.config, question.clock.wave(), ended=taken_slots.give_back
     )
     wave.cutoff.prompt_tokens = question.prompt_tokens
     try:
-        with question.cutoff.heard_by(wave.cutoff.give_up):
+        with question.cutoff.notifying(wave.cutoff.give_up):
             async with aclosing(samples(wave, is_async=question.is_async, live=live)) as items:
                 async for item in items:
                     if isinstance(item, AIMessageChunk):
                         passed_on = True
                         yield item
                         continue
-                    places.give_back(item.index)
+                    taken_slots.give_back(item.index)
                     await _judge(question, item)
                     if await _decide(question, item):
                         wave.cutoff.stop()
                     if passed_on and item.status != "complete":  # no other response can go on from its beginning
                         raise item.error or SamplingError("the response was given up before it had ended")
     finally:
-        places.close()
+        taken_slots.close()
         question.prompt_tokens = wave.cutoff.prompt_tokens
     question.check_limits()
 

@@ -20,9 +20,9 @@ from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.sampling.limits import (
     Cutoff,
-    Places,
     QuestionClock,
     Slots,
+    TakenSlots,
     TimeLimit,
     checked_limit,
     within,
@@ -35,11 +35,11 @@ from langchain_reasc.threads import AsyncWorkers, Workers, blocking_items
 
 __all__ = [
     "Cutoff",
-    "Places",
     "QuestionClock",
     "Run",
     "Sample",
     "Slots",
+    "TakenSlots",
     "TimeLimit",
     "Wave",
     "adrawn",

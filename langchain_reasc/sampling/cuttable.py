@@ -127,7 +127,7 @@ async def read(
         workers.put(_END)
 
     until = None  # when no more is expected of what had come, once it is cut off
-    with cutoff.heard_by(workers.wake):
+    with cutoff.notifying(workers.wake):
         workers.start(pump, "reasc-read")
         try:
             while (item := await workers.get(until)) is not _END:

@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_reasc.exceptions import ConfigurationError, SampleTimeout
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking
 
-__all__ = ["Cutoff", "Places", "QuestionClock", "Slots", "TimeLimit", "checked_limit", "within"]
+__all__ = ["Cutoff", "QuestionClock", "Slots", "TakenSlots", "TimeLimit", "checked_limit", "within"]
 
 T = TypeVar("T")
 _TOO_SHORT: Final = 0.02  # seconds; timers may fire a little early
@@ -63,7 +63,7 @@ class Cutoff:
         self._set(given_up=True, error=error)
 
     @contextmanager
-    def heard_by(self, listener: Callable[[], object]) -> Iterator[None]:
+    def notifying(self, listener: Callable[[], object]) -> Iterator[None]:
         """Within the block, call ``listener`` when samples are stopped or given up, and at once if they have been."""
         key = object()
         with self._lock:
@@ -124,7 +124,7 @@ def within(seconds: float | None, function: Callable[[], T], cutoff: Cutoff) -> 
         except BaseException as error:
             workers.put((None, error))
 
-    with cutoff.heard_by(workers.wake):
+    with cutoff.notifying(workers.wake):
         if not cutoff.given_up:
             workers.start(call, "reasc-within")
         while not cutoff.given_up:
@@ -248,7 +248,7 @@ class Slots:
         with self._lock:
             self._queue.append(waiting)
         try:
-            with cutoff.heard_by(waiting.wake):
+            with cutoff.notifying(waiting.wake):
                 while not cutoff.given_up:
                     with self._lock:
                         taken = min(wanted, self._left) if self._queue[0] is waiting else 0
@@ -276,7 +276,7 @@ class Slots:
             first.wake()
 
 
-class Places:
+class TakenSlots:
     """The slots that a wave has taken, each given back once, when its sample ends; in any thread."""
 
     def __init__(self, slots: Slots, indices: Iterable[int]) -> None:

@@ -29,7 +29,7 @@ async def parallel(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerato
         try:
             with _limited(wave, workers):
                 stream: Any = _begun(wave, workers)
-                with closing(stream), cutoff.heard_by(stream.cancel):
+                with closing(stream), cutoff.notifying(stream.cancel):
                     async with aclosing(each(stream if workers.is_async else iter(stream))) as outcomes:
                         async for index, outcome in outcomes:
                             missing.discard(index)

@@ -43,7 +43,7 @@ async def separate(
             wave.ended(index)
 
     try:
-        with wave.cutoff.heard_by(workers.wake):
+        with wave.cutoff.notifying(workers.wake):
             for index, chunks in running.items():
                 workers.start(partial(draw, index, chunks), f"reasc-{index}")
             while running:

@@ -63,6 +63,9 @@ WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
         QUESTIONS,
         config,
     ),
+    "learning online": lambda run, model, config: run.batch(
+        ReASCRunnable(model=model, calibration="online", **OPTIONS), QUESTIONS, config
+    ),
     "a total": lambda run, model, config: run.batch(
         ReASCRunnable(model=model, **OPTIONS), QUESTIONS, config, total_samples=16
     ),

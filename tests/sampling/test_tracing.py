@@ -68,19 +68,6 @@ def test_the_names_and_ids_of_a_batch_stay_with_its_chains(runner: Any, runs: Ru
     assert not [run for run in runs.of("model").values() if str(run["name"]).startswith("input")]
 
 
-@pytest.mark.parametrize("calibrated", [None, "online", "mixture"])
-def test_max_concurrency_bounds_inputs_and_samples(runner: Any, calibrated: Any) -> None:
-    model = Scripted(script=lambda question, index: Reply(f"it is {index}", -1.0 - index))
-    measure = TOP_K if calibrated else None
-    reasc = ReASCRunnable(model=model, concurrency=8, max_samples=9, calibration=calibrated, measure=measure)
-    runner.batch(reasc, ["q"] * 6, {"max_concurrency": 3})
-    assert model.log.most_live <= 3
-    assert len(model.log.calls) == 6 * 9
-    model.log.most_live = 0
-    runner.invoke(reasc, "q", {"max_concurrency": 1})
-    assert model.log.most_live == 1
-
-
 def test_bound_arguments_reach_the_model(runner: Any) -> None:
     model = saying("1")
     runner.invoke(ReASCRunnable(model=model).bind(stop=["END"], flavour="x"), "q", top_p=0.5)

@@ -184,8 +184,8 @@ def test_drawing_nothing_is_a_configuration_error(wrong: Any) -> None:
 class Late(Cutoff):
     """Tells its listeners some time after it is set, so that whoever looks may see it before."""
 
-    def heard_by(self, listener: Callable[[], object]) -> Any:
-        return super().heard_by(lambda: (time.sleep(0.2), listener()))
+    def notifying(self, listener: Callable[[], object]) -> Any:
+        return super().notifying(lambda: (time.sleep(0.2), listener()))
 
 
 def test_a_stream_that_sees_the_stop_before_it_is_told_is_cut_off_all_the_same(runner: Any) -> None:
