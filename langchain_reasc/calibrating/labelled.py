@@ -34,7 +34,7 @@ from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import SignalReading, read_signals
 from langchain_reasc.models.prepared import ModelOrName, PreparedModel, to_messages
 from langchain_reasc.models.usage import output_tokens
-from langchain_reasc.runnable.batch import Progress, shown
+from langchain_reasc.runnable.batch import Progress, show_progress
 from langchain_reasc.runnable.concurrency import Concurrency
 from langchain_reasc.runnable.votes import Meanings
 from langchain_reasc.sampling import Cutoff, QuestionClock, Sample, Wave
@@ -161,7 +161,7 @@ class Labelled:
             held = alone if at == 0 else []
             return at, [*held, *await self._draw(io, cutoff, at, range(len(held), self.samples))]
 
-        with shown(progress, len(self.prompts)) as move:
+        with show_progress(progress, len(self.prompts)) as move:
             alone = await self._draw(io, cutoff, 0, range(1))
             first.check(alone)
             async with (

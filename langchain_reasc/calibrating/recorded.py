@@ -27,7 +27,7 @@ from langchain_reasc.pools import (
     record_pool,
     sample_questions,
 )
-from langchain_reasc.runnable.batch import Progress, shown
+from langchain_reasc.runnable.batch import Progress, show_progress
 from langchain_reasc.runnable.concurrency import Concurrency, EventLoop
 
 __all__ = ["Recorded"]
@@ -124,7 +124,7 @@ class Recorded:
             on_question=report,
         )
         try:
-            with shown(progress, len(self._questions)) as move:
+            with show_progress(progress, len(self._questions)) as move:
                 await io.in_thread(record)
         finally:
             stopped.set()

@@ -32,7 +32,7 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.prepared import ModelOrName, to_messages
-from langchain_reasc.runnable.batch import Progress, shown
+from langchain_reasc.runnable.batch import Progress, show_progress
 from langchain_reasc.runnable.concurrency import Concurrency
 from langchain_reasc.runnable.loop import answer
 from langchain_reasc.runnable.observing import Finished, observed
@@ -123,7 +123,7 @@ class Unlabelled:
             # One whose right answer is known is always asked, to be graded.
             if self._checkpoint is None or self._references[at] is not None or not self._checkpoint.holds(prompt)
         ]
-        with shown(progress, len(self._prompts)) as move:
+        with show_progress(progress, len(self._prompts)) as move:
             for _ in range(len(self._prompts) - len(missing)):
                 move()
             draw = partial(self._draw, io, cutoff)

@@ -159,24 +159,26 @@ def _account(
     notice_size: int,
     entries: int,
 ) -> dict[str, Any]:
-    """The account in so much detail: bytes of an answer and of a notice; answers of a vote, parts, notices."""
-    said = {name: abridged(value, notice_size) if isinstance(value, str) else value for name, value in figures.items()}
+    """Return the account in so much detail: bytes of an answer and of a notice; answers of a vote, parts, notices."""
+    kept_figures = {
+        name: abridged(value, notice_size) if isinstance(value, str) else value for name, value in figures.items()
+    }
     if parts := decision.parts:  # the least certain ones, in their own order
         kept = sorted(parts, key=lambda name: parts[name].posterior)[:entries]
-        said["parts"] = {
+        kept_figures["parts"] = {
             abridged(name, answer_size): _votes(parts[name], answer_size, entries) for name in parts if name in kept
         }
         if len(parts) > entries:
-            said["parts_left_out"] = len(parts) - entries
-    told = [abridged(notice, notice_size) for notice in notices[:entries]]
+            kept_figures["parts_left_out"] = len(parts) - entries
+    kept_notices = [abridged(notice, notice_size) for notice in notices[:entries]]
     if len(notices) > entries:
-        told.append(f"{len(notices) - entries} more notices are in the result that solve() returns")
+        kept_notices.append(f"{len(notices) - entries} more notices are in the result that solve() returns")
     voted = _votes(decision, answer_size, entries)
-    return {**voted, "stage": decision.stage, "reason": decision.reason, **said, "notices": told}
+    return {**voted, "stage": decision.stage, "reason": decision.reason, **kept_figures, "notices": kept_notices}
 
 
 def _votes(decision: Decision, answer_size: int, entries: int) -> dict[str, Any]:
-    """What was voted for: the answer, the evidence, and how certain it is."""
+    """Return what was voted for: the answer, the evidence, and how certain it is."""
     evidence = decision.evidence
     heaviest = set(sorted(evidence, key=lambda answer: -evidence[answer])[:entries])
     kept = {answer: weight for answer, weight in evidence.items() if answer in heaviest}
@@ -190,7 +192,7 @@ def _votes(decision: Decision, answer_size: int, entries: int) -> dict[str, Any]
 
 
 def _answers_in(message: AIMessage) -> Iterator[str | None]:
-    """What a message may be taken to answer: its calls, its text, its object."""
+    """Return the readings of a message: its calls, its text, its object."""
     return (vote_of(message, extractor(spec)).answer for spec in ("message", "text", "json"))
 
 
@@ -199,7 +201,7 @@ def _size(value: Any) -> int:
 
 
 def _fitting(text: str, size: int) -> str:
-    """As much of the beginning of a text as has this size."""
+    """Return as much of the beginning of a text as has this size."""
     while text and _size(text) - 2 > size:
         text = text[: -max(1, (_size(text) - 2 - size) // 12)]
     return text

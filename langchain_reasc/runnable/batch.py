@@ -34,7 +34,7 @@ from langchain_reasc.runnable.setup import Setup
 from langchain_reasc.runnable.total_budget import TotalBudget
 from langchain_reasc.sampling import Cutoff, Run, Sample, checked_limit
 
-__all__ = ["Batch", "Outcome", "Progress", "shown"]
+__all__ = ["Batch", "Outcome", "Progress", "show_progress"]
 
 Outcome = tuple[int, AIMessage | Exception]
 Progress = bool | Callable[[int, int], None] | None
@@ -45,7 +45,7 @@ _PAUSE: Final = 0.1  # seconds between two pictures in a notebook
 
 @dataclass(slots=True, eq=False)
 class _Input:
-    """An input, its traced run once that is open, and what came of it: its answer or error, once it has one."""
+    """An input, its traced run once that is open, and its outcome, an answer or an error, once there is one."""
 
     index: int
     run: Any = None
@@ -118,7 +118,7 @@ class Batch:
             return
         self._is_async = io.is_async
         try:
-            with shown(self._progress, len(self._inputs)) as advance:
+            with show_progress(self._progress, len(self._inputs)) as advance:
                 method = self._in_rounds if self._budget else partial(self._one_by_one, io)
                 async with io.workers(self._limit, self._cutoff) as each, aclosing(method(each)) as done:
                     async for one in done:
@@ -290,7 +290,7 @@ def _most_common(values: Iterable[int | None]) -> int | None:
 
 
 @contextmanager
-def shown(progress: Progress, total: int) -> Iterator[Callable[[], None]]:
+def show_progress(progress: Progress, total: int) -> Iterator[Callable[[], None]]:
     """Show how far a batch has come; yield what is called for each input that has been answered."""
     if progress is True:
         from rich.console import Console

@@ -198,7 +198,7 @@ class Options(DecisionOptions):
     stated. A calibration holds either for models that are asked or for models that are not."""
 
     _quiet: ClassVar[bool] = False
-    """Whether the samples are parts of one model call, the only one that handlers are told of."""
+    """Whether the samples are parts of one model call, the only one that callbacks see."""
     _made: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
     """The model that was made of a name."""
 

@@ -73,7 +73,7 @@ class Question:
         begun: whether the rule is settled.
         decision: None until it has fallen.
         taken_alone: whether the first response is taken as it is, without a vote.
-        prompt_tokens: tokens of the prompt, once a response has told.
+        prompt_tokens: tokens of the prompt, once a response has reported them.
 
     Raises:
         ConfigurationError: the input is nothing that a chat model takes.
@@ -126,9 +126,9 @@ class Question:
         setup, options = self.setup, self.setup.options
         setup.require_fit(self.model, self.messages)
         self._calibration = calibration
-        self._rule, told = setup.rule(calibration)
-        told = (*self.model.notices, *setup.misnamed(self.model), *(told if notices is None else notices))
-        self._notices = tuple(dict.fromkeys(told))
+        self._rule, by_rule = setup.rule(calibration)
+        notices = [*self.model.notices, *setup.misnamed(self.model), *(by_rule if notices is None else notices)]
+        self._notices = tuple(dict.fromkeys(notices))
         if setup.online and self._on_finished is None:
             self._on_finished = partial(setup.online.observe, learned=calibration is not None)
         meanings = None

@@ -1,4 +1,4 @@
-"""What a question came to: the decision, every response behind it, and what was spent."""
+"""The result of a question: the decision, every response behind it, and what was spent."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What a result comes to, as a person reads it: a sentence, some ten lines of text, a small table in a notebook."""
+"""A result in words: one sentence, some ten lines of text, a small table in a notebook."""
 
 from collections import Counter
 from html import escape
@@ -24,7 +24,7 @@ _SHOWN: Final = 5  # answers, and notices
 
 
 def sentence(result: "ReASCResult") -> str:
-    """Whether the answer is decided, how many responses gave it, and how sure that is."""
+    """Say whether the answer is decided, how many responses gave it, and how sure that is."""
     ending = _ending(result)
     if result.doubt is not None:
         return f"doubted: {result.doubt}; {ending}"
@@ -51,7 +51,7 @@ def _ending(result: "ReASCResult") -> str:
 
 
 def _agreement(result: "ReASCResult") -> str:
-    """How many responses gave the answer, and what they count for by their confidence."""
+    """Say how many responses gave the answer, and what they count for by their confidence."""
     decision = result.decision
     gave, evidence = _counts(result)[decision.answer], decision.evidence.get(decision.answer or "", 0.0)
     if not gave:
@@ -62,7 +62,7 @@ def _agreement(result: "ReASCResult") -> str:
 
 
 def votes(result: "ReASCResult") -> list[tuple[str, int, float]]:
-    """Each answer, how many responses gave it, and the evidence for it; the strongest first."""
+    """Return each answer, how many responses gave it, and the evidence for it; the strongest first."""
     counts = _counts(result)
     ranked = sorted(result.decision.evidence.items(), key=lambda one: -one[1])
     return [(answer, counts[answer], evidence) for answer, evidence in ranked]
@@ -73,14 +73,14 @@ def _counts(result: "ReASCResult") -> Counter[str | None]:
 
 
 def cost(result: "ReASCResult") -> str:
-    """How many samples, and how many tokens they generated."""
+    """Say how many samples there were, and how many tokens they generated."""
     samples, launched, usage = result.decision.samples, len(result.responses), result.usage
     beside = f" ({launched} launched)" if launched > samples else ""
     return f"{_number(samples, 'sample')}{beside}, {'about ' * usage.estimated}{usage.output_tokens:,} tokens"
 
 
 def as_text(result: "ReASCResult") -> str:
-    """The answer, whether it is decided, the votes, what was spent, notices."""
+    """Return the answer, whether it is decided, the votes, what was spent, and notices, as text."""
     ranked, more = _ranked(result)
     lines = [f"answer {shortened(result.answer)}", shortened(sentence(result), 500)]
     if ranked:
@@ -90,7 +90,7 @@ def as_text(result: "ReASCResult") -> str:
 
 
 def as_html(result: "ReASCResult") -> str:
-    """The same as a small table, everything escaped."""
+    """Return the same as a small table, everything escaped."""
     ranked, more = _ranked(result)
     left = "style='text-align: left'"
     rows = [
@@ -100,16 +100,16 @@ def as_html(result: "ReASCResult") -> str:
     header = f"<tr><th>responses</th><th>evidence</th><th {left}>answer</th></tr>"
     table = f"<table>{header}{''.join(rows)}</table>" if rows else "<br>"
     below = map(escape, [*more, cost(result), *_notes(result)])
-    told = escape(shortened(sentence(result), 500))
-    return f"<b>{escape(shortened(result.answer))}</b><br>{told}{table}<small>{'<br>'.join(below)}</small>"
+    text = escape(shortened(sentence(result), 500))
+    return f"<b>{escape(shortened(result.answer))}</b><br>{text}{table}<small>{'<br>'.join(below)}</small>"
 
 
 def _ranked(result: "ReASCResult") -> tuple[list[tuple[str, int, float]], list[str]]:
-    """The strongest answers, shortened, and how many more there are."""
+    """Return the strongest answers, shortened, and how many more there are."""
     ranked = votes(result)
     more = len(ranked) - _SHOWN
-    told = [f"and {_number(more, 'other answer')}"] if more > 0 else []
-    return [(shortened(answer), count, evidence) for answer, count, evidence in ranked[:_SHOWN]], told
+    others = [f"and {_number(more, 'other answer')}"] if more > 0 else []
+    return [(shortened(answer), count, evidence) for answer, count, evidence in ranked[:_SHOWN]], others
 
 
 def _notes(result: "ReASCResult") -> list[str]:
@@ -121,7 +121,7 @@ def _number(count: int, what: str) -> str:
 
 
 def shortened(text: object, length: int = 60) -> str:
-    """A text on one line of about this length, in which no character steers a terminal."""
+    """Shorten a text to one line of about this length, without control characters."""
     whole = str(text)
     line = repr(" ".join(whole[: 2 * length].split()))[1:-1]
     if len(whole) <= 2 * length and len(line) <= length:
