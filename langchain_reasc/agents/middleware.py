@@ -17,10 +17,9 @@ from langchain_reasc.agents.budget import Ledger, RunBudget, Spent, Unsettled, a
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.agents.options import VoteOptions, checked_names, checked_options
 from langchain_reasc.answers import extractor, schemas_of
-from langchain_reasc.calibration import Calibration, MixtureCalibrator
+from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator
 from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
-from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.setup import LEARNING
 
 try:

@@ -9,11 +9,10 @@ from langchain_core.outputs import ChatResult
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.answers import AnswerSpec, ToolVotes
-from langchain_reasc.calibration import Calibration, FixedPrompt, MixtureCalibrator, Safeguard
+from langchain_reasc.calibration import Calibration, ConsensusCalibrator, FixedPrompt, MixtureCalibrator, Safeguard
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import StoppingRule
-from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.runnable.setup import LEARNING
 
 __all__ = ["VoteOptions", "checked_names", "checked_options"]

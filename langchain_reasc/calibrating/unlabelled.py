@@ -20,11 +20,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from langchain_reasc.calibrating.labelled import Graded, graded
 from langchain_reasc.calibration import (
     Calibration,
+    Finished,
     MadeOf,
     Observed,
     ObservedQuestion,
     calibrate_observed,
     candidate_measures,
+    observed,
 )
 from langchain_reasc.data import read_unlabelled
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
@@ -35,7 +37,6 @@ from langchain_reasc.models.prepared import ModelOrName, to_messages
 from langchain_reasc.runnable.batch import Progress, show_progress
 from langchain_reasc.runnable.concurrency import Concurrency
 from langchain_reasc.runnable.loop import answer
-from langchain_reasc.runnable.observing import Finished, observed
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.sampling import Cutoff

@@ -30,7 +30,15 @@ from langchain_reasc.calibration.fingerprint import (
     fixed_prompt,
     prompt_hash,
 )
-from langchain_reasc.calibration.learner import GROWTH, KEPT, MINIMUM, ConsensusLearner, Taken
+from langchain_reasc.calibration.learner import (
+    GROWTH,
+    KEPT,
+    MINIMUM,
+    ConsensusLearner,
+    ObservedQuestion,
+    OnlineState,
+    Taken,
+)
 from langchain_reasc.calibration.mixture import (
     FEWEST_FOR_MIXTURE,
     MixtureCalibrator,
@@ -39,11 +47,13 @@ from langchain_reasc.calibration.mixture import (
     posterior_upper,
 )
 from langchain_reasc.calibration.offline import calibrate_offline, checked_scores
-from langchain_reasc.calibration.online_state import (
-    ObservedQuestion,
-    OnlineState,
+from langchain_reasc.calibration.online import (
+    ConsensusCalibrator,
+    Finished,
+    FinishedListener,
     OnlineStateFile,
     load_online_state,
+    observed,
     save_online_state,
 )
 from langchain_reasc.calibration.record import (
@@ -78,9 +88,12 @@ __all__ = [
     "MINIMUM",
     "AgreementRates",
     "Calibration",
+    "ConsensusCalibrator",
     "ConsensusLearner",
     "DriftMonitor",
     "Fingerprint",
+    "Finished",
+    "FinishedListener",
     "FixedPrompt",
     "Floats",
     "Gate",
@@ -128,6 +141,7 @@ __all__ = [
     "load_online_state",
     "mean_auroc",
     "next_responses",
+    "observed",
     "posterior_upper",
     "prompt_hash",
     "save_calibration",

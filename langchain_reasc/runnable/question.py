@@ -10,7 +10,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_reasc.calibration import Calibration
+from langchain_reasc.calibration import Calibration, Finished, FinishedListener
 from langchain_reasc.exceptions import (
     LogprobsUnavailable,
     ReASCError,
@@ -24,7 +24,6 @@ from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.models.usage import output_tokens
 from langchain_reasc.runnable.account import accounted
 from langchain_reasc.runnable.audit import Audit
-from langchain_reasc.runnable.observing import Finished, FinishedListener
 from langchain_reasc.runnable.result import (
     Likelihood,
     ReASCResult,
@@ -303,7 +302,8 @@ class Question:
         ]
         if self._on_finished and decision.reason != "alone":
             answers = [response.answer for response in given]
-            self._on_finished(Finished.of(answers, self._votes.readings, decision, self._audit))
+            audited = [self._audit.answer] if self._audit.answered else []
+            self._on_finished(Finished.of([*answers, *audited], self._votes.readings, decision))
         winner, decision = winner_of(responses, decision, self._votes.write)
         guarantee = self.setup.guarantee(self._calibration, decision)
         figures = {

@@ -12,6 +12,7 @@ from langchain_core.runnables import Runnable
 from langchain_reasc.answers import Extractor, extractor
 from langchain_reasc.calibration import (
     Calibration,
+    ConsensusCalibrator,
     Fingerprint,
     MixtureCalibrator,
     SupportCurve,
@@ -25,7 +26,6 @@ from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.stopping import ASC, DEFAULT_CONFIDENCE, Decision, StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 from langchain_reasc.threads import import_deferred, in_event_loop
 
 if TYPE_CHECKING:

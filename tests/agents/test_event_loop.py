@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_reasc.calibration import ObservedQuestion, save_online_state
-from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+from langchain_reasc.calibration import ConsensusCalibrator, ObservedQuestion, save_online_state
 
 PATH = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])  # where the tests' modules are
 SCRIPT = """

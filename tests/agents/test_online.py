@@ -8,8 +8,8 @@ from runnable.fakes import Reply, Scripted, saying
 
 from agents.acting import ASKED, SUNNY, Agents, acting, agent_of, weather
 from langchain_reasc import ChatReASC, ReASCMiddleware
+from langchain_reasc.calibration import ConsensusCalibrator
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
-from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
 pytestmark = pytest.mark.usefixtures("fits")
 

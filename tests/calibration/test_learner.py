@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from runnable.fakes import TOP_K
 
-from langchain_reasc.calibration import ConsensusLearner, Observed, OnlineState, calibrate_observed
+from langchain_reasc.calibration import ConsensusLearner, Observed, OnlineState, Taken, calibrate_observed
 from langchain_reasc.method.confidence import Measure
 
 MEASURES = [TOP_K, Measure("top_k", "bottom_group", 8), Measure("neg_entropy", "mean")]
@@ -23,7 +23,7 @@ def observe(one: ConsensusLearner, questions: range) -> list[bool]:
     alarms = []
     for at in questions:
         learned = one.calibration is not None
-        alarms.append(one.observe(question(at), decided=3, answer=0, learned=learned))
+        alarms.append(one.observe(Taken(question(at), 3, 0, learned)))
         if one.due:
             one.adopt(one.fit())
     return alarms
@@ -64,7 +64,7 @@ def test_an_alarm_forgets_all_but_that_there_was_one(fits: Any) -> None:
     one = ConsensusLearner(MEASURES)
     observe(one, range(40))
     wrong = Observed((0, 1, 2), np.zeros((3, 3)))
-    told = [one.observe(wrong, decided=3, answer=0, learned=True) for _ in range(40)]
+    told = [one.observe(Taken(wrong, 3, 0, True)) for _ in range(40)]
     assert told.index(True) < 20
     assert (one.alarms, one.calibration, told.count(True)) == (1, None, 1)
     assert one.seen == 39 - told.index(True)
@@ -79,13 +79,13 @@ def test_questions_that_were_counted_raise_no_alarm(fits: Any) -> None:
     one = ConsensusLearner(MEASURES)
     observe(one, range(40))
     wrong = Observed((0, 1, 2), np.zeros((3, 3)))
-    assert not any(one.observe(wrong, decided=3, answer=0, learned=False) for _ in range(40))
+    assert not any(one.observe(Taken(wrong, 3, 0, False)) for _ in range(40))
 
 
 def test_it_calibrates_no_sooner_after_a_failure(fits: Any) -> None:
     one = ConsensusLearner(MEASURES)
     for at in range(32):
-        one.observe(question(at), decided=3, answer=0, learned=False)
+        one.observe(Taken(question(at), 3, 0, False))
     assert one.due
     one.postpone()
     assert not one.due and one.calibration is None

@@ -130,7 +130,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[Fit]:
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
-    caplog.set_level(logging.INFO, "langchain_reasc.runnable.consensus_calibrator")
+    caplog.set_level(logging.INFO, "langchain_reasc.calibration.online")
     yield lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
 
 

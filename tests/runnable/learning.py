@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+from langchain_reasc.calibration import ConsensusCalibrator
 
 from .fakes import Reply, Scripted
 

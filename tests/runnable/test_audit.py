@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
+from langchain_reasc.calibration import ConsensusCalibrator
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.sampling import Sample
 

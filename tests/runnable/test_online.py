@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ChatReASC, Integration, Measure, ReASCRunnable, register_integration
-from langchain_reasc.calibration import MixtureCalibrator, Observed, consensus
+from langchain_reasc.calibration import ConsensusCalibrator, MixtureCalibrator, Observed, consensus
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
-from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
 from . import fakes
 from .fakes import TOP_K, Reply, Scripted, calibration
@@ -138,7 +137,7 @@ def test_questions_from_which_nothing_can_be_learned_are_counted(runner: Any, mo
 
 def test_learning_holds_no_caller_up_and_remembers_a_bounded_number(runner: Any, monkeypatch: Any) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr("langchain_reasc.runnable.consensus_calibrator.observed", lambda *_: go_on.wait(10))
+    monkeypatch.setattr("langchain_reasc.calibration.online.observed", lambda *_: go_on.wait(10))
     reasc = online(max_samples=1)
     for at in range(70):
         runner.invoke(reasc, f"q{at}")
@@ -159,7 +158,7 @@ def test_no_thread_to_learn_in_costs_no_answer(runner: Any, monkeypatch: Any, ca
     def refuse(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("langchain_reasc.runnable.consensus_calibrator.start_daemon", refuse)
+    monkeypatch.setattr("langchain_reasc.calibration.online.start_daemon", refuse)
     reasc = online()
     assert answered(runner, reasc, ["q0"])[0]["answer"] == "1"
     assert "a question could not be learned from: can't start new thread" in caplog.text

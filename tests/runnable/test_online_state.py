@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import OnlineState, load_online_state, online_state, save_online_state
+from langchain_reasc.calibration import ConsensusCalibrator, OnlineState, load_online_state, save_online_state
+from langchain_reasc.calibration import online as online_state
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
-from langchain_reasc.runnable.consensus_calibrator import ConsensusCalibrator
 
 from . import learning
 from .conftest import Runner
@@ -137,7 +137,7 @@ def test_what_runnables_that_are_gone_have_seen_is_written(path: Path) -> None:
 
 
 def test_what_was_seen_last_is_written_within_seconds(path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("langchain_reasc.runnable.consensus_calibrator._EVERY", 0.2)
+    monkeypatch.setattr("langchain_reasc.calibration.online._EVERY", 0.2)
     reasc = online(path)
     for at in range(5):
         reasc.invoke(f"q{at}")
@@ -209,7 +209,7 @@ def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path, monk
     for at in range(MINIMUM):
         one.invoke(f"q{at}")
     learned(one).save()
-    monkeypatch.setattr(learned(one)._learner, "_surprised", lambda _: True)
+    monkeypatch.setattr(learned(one)._learner, "_is_drift", lambda _: True)
     one.invoke("q")
     learned(one).save()
     assert seen(path) == 0
@@ -221,9 +221,9 @@ def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path, monk
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "EOF"),
+        ("", "is empty"),
         ('{"kind": "reasc-online", "sche', "EOF|invalid"),
-        ("[]", "the file"),
+        ("[]", "Input should be an object"),
         ('{"schema_version": 2, "method": "offline"}', "schema_version: Input should be 1"),
         ("\0\xff", "JSON|decode|control"),
     ],

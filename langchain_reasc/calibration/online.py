@@ -1,44 +1,219 @@
-"""What ``calibration="online"`` learns with: fed by every question that is answered, and off the caller's path."""
+"""``calibration="online"``: what learns from every question that is answered, off the caller's path, and keeps it."""
 
 import atexit
 import hashlib
+import json
 import logging
 import math
 import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, Self
 from weakref import WeakSet
 
-from langchain_reasc.calibration import (
-    KEPT,
-    MINIMUM,
-    Calibration,
-    ConsensusLearner,
-    Fingerprint,
-    OnlineState,
-    OnlineStateFile,
-    Taken,
-    candidate_measures,
-    check_fingerprint,
-)
-from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
+import numpy as np
+
+from langchain_reasc.calibration.consensus import MadeOf, Observed
+from langchain_reasc.calibration.fingerprint import check_fingerprint
+from langchain_reasc.calibration.learner import KEPT, MINIMUM, ConsensusLearner, OnlineState, Taken
+from langchain_reasc.calibration.record import Calibration, Fingerprint, read_record
+from langchain_reasc.calibration.selection import candidate_measures
+from langchain_reasc.exceptions import CalibrationFileError, ConfidenceError, FingerprintMismatch, LogprobsUnavailable
+from langchain_reasc.files import write_atomically
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import DEFAULT_BUDGET
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, Decision
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
-from langchain_reasc.runnable.observing import Finished, observed
 from langchain_reasc.threads import in_event_loop, start_daemon
 
-__all__ = ["ConsensusCalibrator"]
+__all__ = [
+    "ConsensusCalibrator",
+    "Finished",
+    "FinishedListener",
+    "OnlineStateFile",
+    "load_online_state",
+    "observed",
+    "save_online_state",
+]
 
 logger = logging.getLogger(__name__)
 
+_WAIT: Final = 30.0  # seconds, for another process that writes
 _WAITING: Final = 64  # questions; where more come than can be scored, they are not learned from
 _EVERY: Final = 5.0  # seconds between writing what was seen
 _LAST: Final = 5.0  # seconds for what still waits when the process ends
+
+
+class Reading(Protocol):
+    """The token signals of a response."""
+
+    def score(self, measure: Measure) -> float: ...
+
+    def provenance(self, signal: str) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A question, as sampling left it.
+
+    Attributes:
+        answers: in launch order, and last that of an audit; equal numbers for equal answers; None: no vote.
+        readings: the token signals of each response but an audit; None where it carries none, or casts no vote.
+        decided: responses that the decision rests on.
+        answer: the number of the answer that was decided on; None where that is none, or is put together from several.
+    """
+
+    answers: tuple[int | None, ...]
+    readings: tuple[Reading | None, ...]
+    decided: int
+    answer: int | None
+
+    @classmethod
+    def of(cls, answers: Sequence[str | None], readings: Sequence[Reading | None], decision: Decision) -> Self:
+        """Describe a question that was decided; ``answers`` may end with that of an audit, without a reading."""
+        numbers = {one: at for at, one in enumerate(dict.fromkeys(one for one in answers if one is not None))}
+        chosen = decision.answer if decision.whole is None else None
+        return cls(
+            tuple(None if one is None else numbers[one] for one in answers),
+            tuple(readings),
+            decision.samples,
+            None if chosen is None else numbers.get(chosen),
+        )
+
+
+FinishedListener = Callable[[Finished], None]
+
+
+def observed(question: Finished, measures: Sequence[Measure], made_of: MadeOf) -> Observed:
+    """Score the responses by each measure.
+
+    Args:
+        question: what sampling left.
+        measures: the candidates.
+        made_of: signal -> the k and V that its scores are made of. A signal that is seen for the first time enters it;
+            scores made of another k or V are left out.
+    """
+    scores = np.full((len(measures), len(question.answers)), np.nan)
+    for at, reading in enumerate(question.readings):
+        if reading is not None:
+            scores[:, at] = [_score(reading, measure, made_of) for measure in measures]
+    return Observed(question.answers, scores)
+
+
+def _score(reading: Reading, measure: Measure, made_of: MadeOf) -> float:
+    try:
+        score = reading.score(measure)
+    except (LogprobsUnavailable, ConfidenceError):
+        return np.nan
+    made = reading.provenance(measure.signal)
+    now = {"top_k": made["top_k"], "vocabulary_size": made["vocabulary_size"]}
+    then = made_of.setdefault(measure.signal, now)
+    return score if all(None in (then[name], now[name]) or then[name] == now[name] for name in now) else np.nan
+
+
+class OnlineStateFile:
+    """The file where online learning is kept; several processes may write it, each after reading what others wrote.
+
+    Beside it lies an empty file, ``NAME.lock``. The lock is SQLite's, which the operating system takes back from a
+    process that is killed.
+
+    Args:
+        path: the file; it need not exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._known: tuple[int, ...] | None = None  # the version last read or written
+
+    def load(self) -> OnlineState | None:
+        """As :func:`load_online_state`."""
+        self._known = self._version()
+        return load_online_state(self.path)
+
+    def update(self, merged: Callable[[OnlineState | None], OnlineState]) -> None:
+        """Write what ``merged`` makes of what others have written since; of None where nobody has.
+
+        Raises:
+            CalibrationFileError: the file cannot be locked, read or written; what was there before is untouched.
+        """
+        with self._locked():
+            now = self._version()
+            others = load_online_state(self.path) if now not in (None, self._known) else None
+            save_online_state(merged(others), self.path)
+            self._known = self._version()
+
+    def _version(self) -> tuple[int, ...] | None:
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        import sqlite3
+
+        target = self.path.resolve()
+        lock = target.with_name(f"{target.name}.lock")
+        with _NOT_WHILE_FORKING:
+            try:
+                connection = sqlite3.connect(lock, timeout=_WAIT, isolation_level=None)
+            except sqlite3.Error as error:
+                raise CalibrationFileError(f"cannot write online_state to {self.path}: {lock}: {error}") from error
+            with closing(connection):
+                try:
+                    connection.execute("BEGIN EXCLUSIVE")
+                except sqlite3.Error as error:
+                    raise CalibrationFileError(
+                        f"cannot write online_state to {self.path}: another process has locked it by {lock} for "
+                        f"{_WAIT:g} seconds, or it cannot be locked ({error}); it is tried again"
+                    ) from error
+                yield
+
+
+# A child that is forked while SQLite holds a lock would take it for its own connection's, and wait for ever.
+_NOT_WHILE_FORKING: Final = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_NOT_WHILE_FORKING.acquire,
+        after_in_parent=_NOT_WHILE_FORKING.release,
+        after_in_child=_NOT_WHILE_FORKING.release,
+    )
+
+
+def save_online_state(state: OnlineState, path: str | os.PathLike[str]) -> None:
+    """Write a state, a question a line. A reader sees the old file or the new one.
+
+    Raises:
+        CalibrationFileError: the file cannot be written; what was there before is untouched.
+    """
+    head = state.model_dump_json(exclude={"questions"}, indent=1).removesuffix("\n}")
+    lines = ",\n".join(f"  {json.dumps(question.model_dump(mode='json'))}" for question in state.questions)
+    try:
+        write_atomically(Path(path), f'{head},\n "questions": [\n{lines}\n ]\n}}\n')
+    except OSError as error:
+        raise CalibrationFileError(f"cannot write online_state to {path}: {error.strerror or error}") from error
+
+
+def load_online_state(path: str | os.PathLike[str]) -> OnlineState | None:
+    """Read and validate a state; None where there is no such file, which is how it begins.
+
+    Raises:
+        CalibrationFileError: it cannot be read, is something else, or its folder does not exist.
+    """
+    what, advice = f"online_state={str(path)!r}", "name another file, or move this one away to begin anew"
+    try:
+        return read_record(OnlineState, path, what, advice, values=False)
+    except FileNotFoundError:
+        folder = Path(path).parent
+        if not folder.absolute().is_dir():
+            raise CalibrationFileError(f"{what}: there is no folder {folder}") from None
+        return None
 
 
 class ConsensusCalibrator:
@@ -60,7 +235,7 @@ class ConsensusCalibrator:
         path: the file to go on from, if it is there, and to keep. It is written every few seconds and when the process
             ends. Processes that share one learn together: each adds its questions to those of the others.
         any_model: whether a file is taken that was learned of another model, prompt or sampling.
-        seed: of what is random: which questions are audited, and in a calibration.
+        seed: the seed of everything random: which questions are audited, and in a calibration.
 
     Raises:
         CalibrationFileError: the file is there, and nothing that this has written; or its folder is not.
@@ -122,7 +297,7 @@ class ConsensusCalibrator:
         self._learning = self._working = self._closing = False
 
     def state(self) -> OnlineState:
-        """All that it has learned."""
+        """Return all that it has learned."""
         self.restore()
         with self._lock:
             return self._learner.state()
@@ -134,7 +309,7 @@ class ConsensusCalibrator:
         return self._learner.calibration
 
     def notice(self, calibration: Calibration | None) -> str:
-        """What those should know whose question is decided under this calibration of its own, or under none yet."""
+        """Return what callers should know of decisions under this calibration of its own, or under none yet."""
         learner = self._learner
         if calibration is not None:
             of = "answers alone" if calibration.measure is None else f"answers and {calibration.measure}"
@@ -151,15 +326,12 @@ class ConsensusCalibrator:
         return f"learning without labels ({so_far}): counting votes (ASC)"
 
     def goes_with(self, measure: Measure | None, fingerprint: Fingerprint, path: str | Path | None) -> bool:
-        """Whether it learns of this measure and this model, into this file."""
-        return (measure, fingerprint, None if path is None else Path(path)) == (
-            self.measure,
-            self._fingerprint,
-            self.path,
-        )
+        """Whether it learns for this measure and this model, into this file."""
+        own = (self.measure, self._fingerprint, self.path)
+        return (measure, fingerprint, None if path is None else Path(path)) == own
 
     def learns_like(self, other: object) -> bool:
-        """Whether it learns of the measure and the model that another learns of, and into the same file."""
+        """Whether it learns for the same measure and model as another, and into the same file."""
         return isinstance(other, ConsensusCalibrator) and other.goes_with(self.measure, self._fingerprint, self.path)
 
     def audits(self, share: float) -> bool:
@@ -168,7 +340,7 @@ class ConsensusCalibrator:
         return int.from_bytes(drawn) < share * 2**32
 
     def observe(self, question: Finished, *, learned: bool) -> None:
-        """Take in a question; the work of it is done in another thread.
+        """Queue a question; another thread learns from it.
 
         Args:
             question: what sampling left of it.
@@ -191,7 +363,7 @@ class ConsensusCalibrator:
                     logger.warning("a question could not be learned from: %s", error)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all that came is learned from; False where that takes longer than this many seconds."""
+        """Wait until all questions are learned from; False where that takes longer than this many seconds."""
         with self._turn:
             return self._turn.wait_for(lambda: not self._learning, timeout)
 
@@ -212,7 +384,7 @@ class ConsensusCalibrator:
                 self._began_anew = self._complained = False
 
     def close(self, timeout: float | None = None) -> None:
-        """Learn from what still waits, without calibrating anew, and write the file where that is due.
+        """Learn from the questions still queued, without calibrating anew, and write the file if that is due.
 
         Args:
             timeout: seconds for learning; what is not learned from by then is left out.
@@ -227,7 +399,7 @@ class ConsensusCalibrator:
             self.save()
 
     def _work(self) -> None:
-        """Learn from what waits and write the file when it is time, until there is nothing to do."""
+        """Learn from the queued questions and write the file when it is time, until there is nothing to do."""
         while True:
             if self._learn_next():
                 if self._learner.due and not self._closing:
@@ -262,23 +434,22 @@ class ConsensusCalibrator:
             return True
 
     def _take_in(self, question: Finished, *, learned: bool) -> None:
-        seen = observed(question, self._learner.measures, self._learner.made_of)
-        alarm = self._learner.observe(seen, decided=question.decided, answer=question.answer, learned=learned)
-        if alarm:
+        scored = observed(question, self._learner.measures, self._learner.made_of)
+        taken = Taken(scored, question.decided, question.answer, learned)
+        self._to_save = self._file is not None
+        if self._learner.observe(taken):
             logger.warning("%s", self.notice(None))
             self._unsaved.clear()
             self._began_anew, self._next_save = True, -math.inf
-        if self._file is not None:
-            self._to_save = True
-            if not alarm:
-                self._unsaved.append(Taken(seen, question.decided, question.answer, learned))
+        elif self._to_save:
+            self._unsaved.append(taken)
 
     def _with_others(self, others: OnlineState | None) -> OnlineState:
-        """All that is known, with what other processes have written to the file since it was last read."""
+        """The state to write, with what other processes have written since the file was last read."""
         if others is not None:
             self._check(others)
         if (others is not None or self._forked) and not self._began_anew:
-            self._learner = self._learner.on_top_of(others, self._unsaved)
+            self._learner = self._learner.merged(others, self._unsaved)
         self._forked = False
         return self._learner.state()
 
@@ -318,7 +489,7 @@ _finishing_in: int | None = None  # the process that will call _finish when it e
 
 
 def _finish_at_exit() -> None:
-    """See to it that what still waits is learned from and saved when this process ends.
+    """Make sure that queued questions are learned from and saved when this process ends.
 
     Processes that ``multiprocessing`` has forked run its finalizers when they end; before Python 3.13 not ``atexit``'s.
     """
