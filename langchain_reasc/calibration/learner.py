@@ -34,7 +34,7 @@ class ObservedQuestion(Record):
     counted: bool = Field(description="Whether votes were counted (ASC), and not what was learned decided.")
 
     @classmethod
-    def of(cls, question: Observed, rows: Sequence[int]) -> Self:
+    def of(cls, question: Observed, rows: Sequence[int]) -> "ObservedQuestion":
         """Return the question with the scores of these measures, to six digits."""
         kept = question.scores[list(rows)].tolist()
         scores = (tuple(float(f"{x:.{_DIGITS}g}") if x == x else None for x in row) for row in kept)

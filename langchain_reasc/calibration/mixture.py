@@ -100,8 +100,8 @@ def posterior_upper(scores: Floats, mixture: Mixture) -> Floats:
 
 def _gate(scores: Floats, mixture: Mixture | None, p_target: float, *, bic_veto: bool) -> Gate:
     if mixture is None:
-        why = f"{scores.size} responses are too few for a two-component mixture ({FEWEST_FOR_MIXTURE} at least)"
-        return Gate(threshold=None, closed_because=why)
+        few = f"{scores.size} responses are too few for a two-component mixture ({FEWEST_FOR_MIXTURE} at least)"
+        return Gate(threshold=None, closed_because=few)
     upper_mean, highest = mixture.means[1], float(scores.max())
     candidates = np.unique(scores[scores > mixture.means[0]])
     reached = candidates[posterior_upper(candidates, mixture) >= p_target]
