@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from langchain_core.messages import AIMessageChunk
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
-from langchain_reasc.runnable.question import Question
+from langchain_reasc.runnable.question import DeservesVote, Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import Sample, Slots, TakenSlots, Wave, samples
 from langchain_reasc.threads import aimport_deferred, blocking, blocking_items
@@ -60,12 +60,15 @@ def astream(question: Question) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
 async def answer(question: Question) -> ReASCResult:
     """Sample until the decision falls; go on from where a question has begun."""
     async with aclosing(_answering(question)) as items:
-        return [item async for item in items if isinstance(item, ReASCResult)][-1]
+        async for item in items:
+            if isinstance(item, ReASCResult):
+                return item
+    raise AssertionError("the loop ended without a result")
 
 
 async def _answering(question: Question, *, live: bool = False) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
     """Draw and decide until the decision falls; yield the chunks of a live first response, and the result."""
-    if not question.is_async:
+    if question.deserves_vote and not question.is_async:
         _refuse_async(question.deserves_vote)
     if not question.begun:
         await begin(question)
@@ -113,7 +116,8 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
                         yield item
                         continue
                     taken_slots.give_back(item.index)
-                    await _judge(question, item)
+                    if question.deserves_vote and not question.has_response and item.status == "complete":
+                        await _judge(question, question.deserves_vote, item)
                     if await _decide(question, item):
                         wave.cutoff.stop()
                     if passed_on and item.status != "complete":  # no other response can go on from its beginning
@@ -129,12 +133,11 @@ async def finish(question: Question) -> ReASCResult:
     return await _call(question, question.result, may_take_long=question.setup.mixture is not None)
 
 
-async def _judge(question: Question, sample: Sample) -> None:
-    """Ask of the first response whether it is put to the vote; where that fails, it is."""
-    if question.deserves_vote is None or question.has_response or sample.message is None or sample.status != "complete":
-        return
+async def _judge(question: Question, deserves_vote: DeservesVote, first: Sample) -> None:
+    """Ask whether the first response is put to the vote; where that fails, it is."""
+    assert first.message is not None
     try:
-        deserved = question.deserves_vote(sample.message)
+        deserved = deserves_vote(first.message)
         if not question.is_async:
             _refuse_async(deserved)
         question.taken_alone = not (await deserved if inspect.isawaitable(deserved) else deserved)

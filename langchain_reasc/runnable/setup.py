@@ -92,7 +92,8 @@ class Setup:
         )
         setup.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made
         setup.require_confidence(prepared)
-        setup._require_probability()
+        if options.abstain_below is not None:
+            setup._require_probability(options.abstain_below)
         setup.misnamed(prepared)
         if not in_event_loop():  # else a thread of the first call does it
             import_deferred()
@@ -212,11 +213,9 @@ class Setup:
             warn_once(text, id(votes))
         return found
 
-    def _require_probability(self) -> None:
+    def _require_probability(self, below: float) -> None:
         """Refuse to abstain by a probability that no calibration gives."""
-        below, calibration = self.options.abstain_below, self.calibration
-        if below is None:
-            return
+        calibration = self.calibration
         rule, _ = self.rule(calibration)
         if probability_curves(calibration, rule):
             return
