@@ -1,18 +1,22 @@
 """``reasc grade``: grade a pool again, without a new sample."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langchain_reasc.cli.console import print_json, progress, remark, stdout
+from langchain_reasc.cli.console import ending, print_json, progress, remark, stdout
+from langchain_reasc.cli.models import open_model
 from langchain_reasc.cli.options import AnswerField, AsJson, KeyVariable, MaxTokens, QuestionField, Seed, Urls, one_of
-from langchain_reasc_lab.cli.judging import a_judge, needs_no_judge
+from langchain_reasc.exceptions import ConfigurationError, missing_extra
+from langchain_reasc.untrusted import read_text
 from langchain_reasc_lab.cli.options import PoolPath
 
 if TYPE_CHECKING:
     from langchain_reasc.pools import Pool
-    from langchain_reasc_lab.cli.graded import Report
+    from langchain_reasc_lab.cli.graded import Compared
     from langchain_reasc_lab.pools.graders import Grader
     from langchain_reasc_lab.pools.grading import Labels
 
@@ -94,15 +98,13 @@ def grade(
 
     reasc grade pool.sqlite --grader judge --judge-model openai:gpt-4o-mini
     """
+    from langchain_reasc_lab.cli.graded import data_of, parts_of
     from langchain_reasc_lab.pools import read_pool
     from langchain_reasc_lab.pools.grading import check_writable
 
     judge: dict[str, Any] = {"judge_model": judge_model, "model": model, "url": url, "key_variable": key_variable}
     judge |= {"judge_prompt": judge_prompt, "max_tokens": max_tokens, "timeout": timeout, "concurrency": concurrency}
-    if grader != "judge":
-        needs_no_judge(grader, judge)
-    if tolerance is not None and grader != "numeric":
-        raise typer.BadParameter("--tolerance goes with --grader numeric")
+    _check_options(grader, judge, tolerance)
     labels = None if data is None else _labels(pool, data, question_field, answer_field)
     recorded = read_pool(pool, labelled=labels or ())
     for note in recorded.notes:
@@ -113,16 +115,42 @@ def grade(
     if unknown:
         remark(f"{unknown} questions of {pool} have no right answer to compare with, and keep the verdicts they have")
     if grader == "judge":
-        opened = a_judge(recorded.path, **judge, reads=judge_reads, temperature=temperature)
-        with opened as asked:
-            report = _graded(recorded, asked.judge, labels, dry_run, seed, concurrency=asked.at_once, seconds=timeout)
+        # Several at once where the model is not in this process.
+        how: dict[str, Any] = {"concurrency": concurrency or (8 if url or judge_model else 1), "seconds": timeout}
+        with _judge(recorded.path, **judge, reads=judge_reads, temperature=temperature) as asked:
+            compared = _graded(recorded, asked, labels, dry_run, seed, **how)
     else:
-        report = _graded(recorded, _plain(grader, recorded, tolerance), labels, dry_run, seed)
+        compared = _graded(recorded, _plain_grader(grader, recorded, tolerance), labels, dry_run, seed)
     if as_json:
-        print_json(report.as_data())
+        print_json(data_of(compared))
     else:
-        report.show(stdout())
+        for part in parts_of(compared):
+            stdout().print(part, soft_wrap=False)
     remark(f"nothing was written into {pool} (--dry-run)" if dry_run else f"the verdicts are in {pool}")
+
+
+def _check_options(grader: str, judge: dict[str, Any], tolerance: float | None) -> None:
+    if grader != "judge" and (given := [name for name, value in judge.items() if value]):
+        raise typer.BadParameter(f"--{given[0].replace('_', '-')} goes with --grader judge, not with {grader}")
+    if tolerance is not None and grader != "numeric":
+        raise typer.BadParameter("--tolerance goes with --grader numeric")
+
+
+def _graded(
+    pool: "Pool", grader: "Grader", labels: "Labels | None", dry_run: bool, seed: int, **how: Any
+) -> "Compared":
+    """Grade under a progress bar, compare, and write the verdicts."""
+    from langchain_reasc_lab.cli.graded import compare
+    from langchain_reasc_lab.pools.grading import grade_pool, write_verdicts
+
+    with progress("Grading") as move:
+        grading = grade_pool(pool, grader, labels=labels, on_answer=move, **how)
+    if grading.notice:
+        remark(grading.notice)
+    compared = compare(pool, grader, grading, labels, seed=seed)
+    if not dry_run:
+        write_verdicts(pool, grading, labels)
+    return compared
 
 
 def _labels(pool: Path, data: Path, question_field: str | None, answer_field: str | None) -> "Labels":
@@ -132,16 +160,15 @@ def _labels(pool: Path, data: Path, question_field: str | None, answer_field: st
 
     questions = read_questions(data, question_field=question_field, answer_field=answer_field)
     stored = read_ungraded(pool)
-    labels, lacking = labels_from(stored, questions)
-    if lacking:
-        remark(f"{data} lacks {lacking} of the {len(stored.questions)} questions; of these the pool's answers hold")
+    labels, missing = labels_from(stored, questions)
+    if missing:
+        remark(f"{data} lacks {missing} of the {len(stored.questions)} questions; of these the pool's answers hold")
     if new := sum(one.id in labels and not one.references for one in stored.questions):
         remark(f"{new} questions had no right answer before: what they were given counts as wrong up to now")
     return labels
 
 
-def _plain(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
-    """A grader that asks no model."""
+def _plain_grader(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
     from langchain_reasc.pools import label_normalizer
     from langchain_reasc_lab.pools.graders import Exact, Numeric, grader
 
@@ -150,15 +177,64 @@ def _plain(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
     return Numeric(tolerance) if name == "numeric" else grader(name)
 
 
-def _graded(pool: "Pool", grader: "Grader", labels: "Labels | None", dry_run: bool, seed: int, **how: Any) -> "Report":
-    from langchain_reasc_lab.cli.graded import Report
-    from langchain_reasc_lab.pools.grading import grade_pool, write_verdicts
+@contextmanager
+def _judge(
+    pool: Path,
+    *,
+    judge_model: str | None,
+    model: str | None,
+    url: Sequence[str] | None,
+    key_variable: str | None,
+    judge_prompt: Path | None,
+    reads: Any,
+    temperature: float,
+    max_tokens: int | None,
+    timeout: float | None,
+    concurrency: int | None,
+) -> "Iterator[Grader]":
+    """Open a judge whose verdicts are kept beside the pool; print its bill at the end, also after an error."""
+    from langchain_reasc_lab.pools.judge import GRADING_PROMPT, Judge, VerdictFile
 
-    with progress("Grading") as move:
-        grading = grade_pool(pool, grader, labels=labels, on_answer=move, **how)
-    if grading.notice:
-        remark(grading.notice)
-    report = Report.of(pool, grader, grading, labels, seed=seed)
-    if not dry_run:
-        write_verdicts(pool, grading, labels)
-    return report
+    if timeout is not None and not timeout > 0:
+        raise typer.BadParameter(f"--timeout is in seconds, above 0; got {timeout:g}")
+    try:
+        prompt = GRADING_PROMPT if judge_prompt is None else read_text(judge_prompt)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read the judge's prompt from {judge_prompt}: {error}") from error
+    options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
+    kept = VerdictFile.beside(pool)
+    with _judge_model(judge_model, model, url, key_variable, options) as chat_model:
+        judge = Judge(chat_model, prompt=prompt, reads=reads, kept=kept)
+        try:
+            yield judge
+        finally:
+            if judge.unclear is not None:
+                remark(f"a reply of {judge.name} that was no verdict ends {ending(judge.unclear)}")
+            if judge.calls or judge.reused:
+                about = "about " if judge.estimated else ""
+                reused = f"; {judge.reused:,} verdicts were there already" if judge.reused else ""
+                remark(
+                    f"{judge.name} was asked {judge.calls:,} times, for {about}{judge.bill['input_tokens']:,} prompt "
+                    f"tokens and {judge.bill['output_tokens']:,} generated ones{reused}"
+                )
+
+
+def _judge_model(
+    named: str | None, model: str | None, url: Sequence[str] | None, key: str | None, options: dict[str, Any]
+) -> Any:
+    if named is None and model is None and not url:
+        raise ConfigurationError("which model judges? Name it with --judge-model, or --model, or --url and --model")
+    if named is None:
+        return open_model(model, urls=url, key_variable=key, **options)
+    if model is not None or url or key is not None:
+        raise ConfigurationError(
+            "--judge-model names a chat model of LangChain's; leave out --model, --url and the key"
+        )
+    try:
+        from langchain.chat_models import init_chat_model
+    except ModuleNotFoundError:
+        raise missing_extra("agents", "langchain") from None
+    try:
+        return nullcontext(init_chat_model(named, **{name: one for name, one in options.items() if one is not None}))
+    except Exception as error:  # whatever the integration raises where a package, a key or the name is wrong
+        raise ConfigurationError(f"--judge-model {named}: {error}") from error

@@ -1,8 +1,9 @@
 """What grading a pool again has changed, for a person or a program."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_reasc.pools import Pool, label_normalizer
 from langchain_reasc_lab.pools.graders import Exact, Grader
@@ -11,23 +12,22 @@ from langchain_reasc_lab.replay.graders_compared import Agreement, accuracies, a
 from langchain_reasc_lab.replay.metrics import Estimate
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["Report"]
+__all__ = ["Change", "Compared", "compare", "data_of", "parts_of"]
 
 _SHOWN = 5  # examples of changed verdicts
 _LONGEST = 30  # characters of an answer in them
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """An answer that is graded otherwise than before.
+class Change(NamedTuple):
+    """An answer whose verdict has changed.
 
     Attributes:
         question: the question's id.
         answer: the answer.
-        references: what is accepted.
+        references: the accepted answers.
         right: whether it is right now.
         responses: how many responses give it.
     """
@@ -39,119 +39,133 @@ class Change:
     responses: int
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What grading a pool again has changed.
+class Compared(NamedTuple):
+    """A grading beside the verdicts that the pool had before, and beside the exact grader's.
 
     Attributes:
         pool: the pool as it was before.
-        grading: what was graded.
+        grader: the grader.
+        grading: its verdicts.
         before: accuracy of single responses by the verdicts that the pool had.
         after: by those it has now.
         difference: the second minus the first, paired.
-        changes: answers whose verdicts are others than before, in the pool's order.
+        changes: answers whose verdicts have changed, in the pool's order.
         agreement: of the exact grader (first) and this one, by the same labels; None where they are the same, or no
             response has an answer.
-        judge: what a judge was asked and cost; None without one.
     """
 
     pool: Pool
+    grader: Grader
     grading: Grading
     before: Estimate
     after: Estimate
     difference: Estimate
     changes: tuple[Change, ...]
     agreement: Agreement | None
-    judge: Mapping[str, Any] | None
 
-    @classmethod
-    def of(cls, pool: Pool, grader: Grader, grading: Grading, labels: Labels | None, *, seed: int) -> "Report":
-        """Compare a grading with the verdicts that a pool has, and with the exact grader's."""
-        then = {one.id: [response.correct for response in one.responses] for one in pool.questions}
-        answered = {one.id: [response.answer is not None for response in one.responses] for one in pool.questions}
-        agreed = None
-        if not isinstance(grader, Exact):
-            exact = grade_pool(pool, Exact(label_normalizer(pool.metadata)), labels=labels).verdicts
-            agreed = agreement(exact, grading.verdicts, answered, seed=seed)
-        changes = tuple(_changes(pool, grading, labels or {}))
-        return cls(pool, grading, *accuracies(then, grading.verdicts, seed=seed), changes, agreed, _asked(grader))
 
-    def as_data(self) -> dict[str, Any]:
-        """Everything as plain data."""
-        verdicts = [verdict for each in self.grading.verdicts.values() for verdict in each]
-        return {
-            "pool": str(self.pool.path),
-            "grader_before": _grader_before(self.pool),
-            "grader": self.grading.grader,
-            "questions": len(self.pool.questions),
-            "responses": len(verdicts),
-            "answers": self.grading.answers,
-            "answers_untold": self.grading.undecided,
-            "responses_untold": sum(verdict is None for verdict in verdicts),
-            "accuracy_before": asdict(self.before),
-            "accuracy": asdict(self.after),
-            "difference": asdict(self.difference),
-            "changed_responses": sum(change.responses for change in self.changes),
-            "changes": [asdict(change) for change in self.changes],
-            "agreement_with_exact": None if self.agreement is None else asdict(self.agreement),
-            "judge": self.judge,
-        }
+def compare(pool: Pool, grader: Grader, grading: Grading, labels: Labels | None, *, seed: int) -> Compared:
+    """Compare a grading with the verdicts that a pool has, and with the exact grader's."""
+    then = {one.id: [response.correct for response in one.responses] for one in pool.questions}
+    answered = {one.id: [response.answer is not None for response in one.responses] for one in pool.questions}
+    agreed = None
+    if not isinstance(grader, Exact):
+        exact = grade_pool(pool, Exact(label_normalizer(pool.metadata)), labels=labels).verdicts
+        agreed = agreement(exact, grading.verdicts, answered, seed=seed)
+    changes = tuple(_changes(pool, grading, labels or {}))
+    return Compared(pool, grader, grading, *accuracies(then, grading.verdicts, seed=seed), changes, agreed)
 
-    def show(self, console: "Console") -> None:
-        """Print it, in 80 columns."""
-        for part in self._parts():
-            console.print(part, soft_wrap=False)
 
-    def _parts(self) -> "Iterator[RenderableType]":
-        from rich.markup import escape
+def data_of(compared: Compared) -> dict[str, Any]:
+    """Return everything as plain data."""
+    from langchain_reasc_lab.pools.judge import Judge
 
-        responses = sum(len(question.responses) for question in self.pool.questions)
-        yield (
-            f"{escape(self.pool.path.name)}: {_questions(len(self.pool.questions))}, {responses:,} responses, "
-            f"{self.grading.answers:,} distinct answers\n"
-        )
-        if not any(one.answer for question in self.pool.questions for one in question.responses):
-            yield "No response has an answer.\n"
-        yield self._accuracies()
-        yield "\n" + self._changed(responses)
-        for change in self.changes[:_SHOWN]:
-            yield f"  {escape(_line(change))}"
-        if self.agreement is not None:
-            yield from self._agreement(self.agreement)
+    grading, judge = compared.grading, compared.grader
+    verdicts = [verdict for each in grading.verdicts.values() for verdict in each]
+    asked = None
+    if isinstance(judge, Judge):
+        tokens = {name: judge.bill[name] for name in ("input_tokens", "output_tokens")}
+        asked = {"calls": judge.calls, "reused": judge.reused, "estimated": judge.estimated, **tokens}
+    return {
+        "pool": str(compared.pool.path),
+        "grader_before": compared.pool.metadata.get("grader", "exact"),
+        "grader": grading.grader,
+        "questions": len(compared.pool.questions),
+        "responses": len(verdicts),
+        "answers": grading.answers,
+        "answers_untold": grading.undecided,
+        "responses_untold": sum(verdict is None for verdict in verdicts),
+        "accuracy_before": asdict(compared.before),
+        "accuracy": asdict(compared.after),
+        "difference": asdict(compared.difference),
+        "changed_responses": sum(change.responses for change in compared.changes),
+        "changes": [change._asdict() for change in compared.changes],
+        "agreement_with_exact": None if compared.agreement is None else asdict(compared.agreement),
+        "judge": asked,
+    }
 
-    def _accuracies(self) -> "Table":
-        table = _table("Accuracy of one response %", "", "95 % interval")
-        for name, one in (
-            (f"before, by {_grader_before(self.pool)}", self.before),
-            (f"after, by {self.grading.grader}", self.after),
-        ):
-            table.add_row(name, f"{100 * one.value:.1f}", f"{100 * one.low:.1f} to {100 * one.high:.1f}")
-        one = self.difference
-        table.add_row("difference", f"{100 * one.value:+.1f}", f"{100 * one.low:+.1f} to {100 * one.high:+.1f}")
-        return table
 
-    def _changed(self, responses: int) -> str:
-        if not self.changes:
-            return "No verdict changed."
-        right = sum(change.responses for change in self.changes if change.right)
-        wrong = sum(change.responses for change in self.changes if not change.right)
-        questions = len({change.question for change in self.changes})
-        more = "" if len(self.changes) <= _SHOWN else f", such as the first {_SHOWN} of {len(self.changes):,} answers"
-        return (
-            f"{right + wrong:,} of {responses:,} verdicts changed, in {_questions(questions)}: {right:,} became right, "
-            f"{wrong:,} became wrong{more}:"
-        )
+def parts_of(compared: Compared) -> "Iterator[RenderableType]":
+    """Yield what to print, in 80 columns."""
+    from rich.markup import escape
 
-    def _agreement(self, found: Agreement) -> "Iterator[RenderableType]":
+    pool, grading = compared.pool, compared.grading
+    responses = list(pool.responses)
+    yield (
+        f"{escape(pool.path.name)}: {_questions(len(pool.questions))}, {len(responses):,} responses, "
+        f"{grading.answers:,} distinct answers\n"
+    )
+    if not any(one.answer for one in responses):
+        yield "No response has an answer.\n"
+    table = _table("Accuracy of one response %", "", "95 % interval")
+    for name, one, sign in (
+        (f"before, by {pool.metadata.get('grader', 'exact')}", compared.before, ""),
+        (f"after, by {grading.grader}", compared.after, ""),
+        ("difference", compared.difference, "+"),
+    ):
+        value, low, high = (f"{100 * number:{sign}.1f}" for number in (one.value, one.low, one.high))
+        table.add_row(name, value, f"{low} to {high}")
+    yield table
+    yield "\n" + _changed(compared.changes, len(responses))
+    for change in compared.changes[:_SHOWN]:
+        accepted = " or ".join(map(_short, change.references))
+        times = "once" if change.responses == 1 else f"{change.responses} times"
+        now = f"is {'right' if change.right else 'wrong'} now (accepted: {accepted})"
+        yield f"  {escape(f'{change.question}: {_short(change.answer)}, given {times}, {now}')}"
+    if (found := compared.agreement) is not None:
         table = _table("\nResponses that have an answer", "right by exact", "wrong by exact")
-        table.add_row(f"right by {self.grading.grader}", f"{found.both:,}", f"{found.second_only:,}")
-        table.add_row(f"wrong by {self.grading.grader}", f"{found.first_only:,}", f"{found.neither:,}")
+        table.add_row(f"right by {grading.grader}", f"{found.both:,}", f"{found.second_only:,}")
+        table.add_row(f"wrong by {grading.grader}", f"{found.first_only:,}", f"{found.neither:,}")
         yield table
         share = f"{100 * found.share.value:.1f} % [{100 * found.share.low:.1f}, {100 * found.share.high:.1f}]"
-        kappa = "none, as one of them says the same of all"
+        kappa = "none, as one of them gives the same verdict on all"
         if found.kappa is not None:
             kappa = f"{found.kappa.value:.3f} [{found.kappa.low:.3f}, {found.kappa.high:.3f}]"
         yield f"\nAgreement with exact: {share}; Cohen's kappa: {kappa}".replace("[", r"\[")
+
+
+def _changed(changes: tuple[Change, ...], responses: int) -> str:
+    if not changes:
+        return "No verdict changed."
+    right = sum(change.responses for change in changes if change.right)
+    wrong = sum(change.responses for change in changes if not change.right)
+    questions = len({change.question for change in changes})
+    more = "" if len(changes) <= _SHOWN else f", such as the first {_SHOWN} of {len(changes):,} answers"
+    return (
+        f"{right + wrong:,} of {responses:,} verdicts changed, in {_questions(questions)}: {right:,} became right, "
+        f"{wrong:,} became wrong{more}:"
+    )
+
+
+def _changes(pool: Pool, grading: Grading, labels: Labels) -> Iterator[Change]:
+    for question in pool.questions:
+        changed = Counter(
+            (one.answer, bool(verdict))
+            for one, verdict in zip(question.responses, grading.verdicts[question.id], strict=True)
+            if one.answer is not None and bool(one.correct) != bool(verdict)
+        )
+        references = labels.get(question.id, question.references)
+        yield from (Change(question.id, answer, references, right, n) for (answer, right), n in changed.items())
 
 
 def _table(*headings: str) -> "Table":
@@ -163,28 +177,6 @@ def _table(*headings: str) -> "Table":
     return table
 
 
-def _grader_before(pool: Pool) -> str:
-    return str(pool.metadata.get("grader", "exact"))
-
-
-def _changes(pool: Pool, grading: Grading, labels: Labels) -> Iterator[Change]:
-    for question in pool.questions:
-        changed: dict[tuple[str, bool], int] = {}
-        for one, verdict in zip(question.responses, grading.verdicts[question.id], strict=True):
-            if one.answer is not None and bool(one.correct) != bool(verdict):
-                key = one.answer, bool(verdict)
-                changed[key] = changed.get(key, 0) + 1
-        references = labels.get(question.id, question.references)
-        yield from (Change(question.id, answer, references, right, n) for (answer, right), n in changed.items())
-
-
-def _line(change: Change) -> str:
-    accepted = " or ".join(map(_short, change.references))
-    now = "right" if change.right else "wrong"
-    times = "once" if change.responses == 1 else f"{change.responses} times"
-    return f"{change.question}: {_short(change.answer)}, given {times}, is {now} now (accepted: {accepted})"
-
-
 def _questions(count: int) -> str:
     return "1 question" if count == 1 else f"{count:,} questions"
 
@@ -192,12 +184,3 @@ def _questions(count: int) -> str:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
-
-
-def _asked(grader: Grader) -> Mapping[str, Any] | None:
-    from langchain_reasc_lab.pools.judge import Judge
-
-    if not isinstance(grader, Judge):
-        return None
-    tokens = {name: grader.bill[name] for name in ("input_tokens", "output_tokens")}
-    return {"calls": grader.calls, "reused": grader.reused, "estimated": grader.estimated, **tokens}
