@@ -1,4 +1,4 @@
-"""Intervals: what resampled questions make of a mean, and exact ones where resamples would say nothing."""
+"""Intervals: of means by a bootstrap over questions, and exact ones where all resamples would be the same."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -58,7 +58,7 @@ class Bootstrap:
         self._resampled = drawn[:, :-1] / drawn[:, -1:]
 
     def estimate(self, of: Callable[[Means], Array]) -> Estimate:
-        """A value and its interval.
+        """Return a value and its interval.
 
         Args:
             of: computes it, given a function name -> means; on the means themselves and on those of the resamples, all
@@ -72,15 +72,15 @@ class Bootstrap:
         return Estimate(value, float(low), float(high))
 
     def resampled(self, name: Any) -> Estimate:
-        """The mean of one column and its interval."""
+        """Return the mean of one column and its interval."""
         return self.estimate(lambda mean: mean(name))
 
     def mean(self, name: Any) -> float:
-        """The mean alone."""
+        """Return the mean alone."""
         return float(self._value[0, self._at[name]])
 
     def share(self, name: Any, *, among: Any = None, questions: int | None = None) -> Estimate:
-        """A share of the questions; of none and of all, with the exact interval, as all resamples are the same.
+        """Return a share of the questions; for 0 and 1 with the exact interval, as all resamples are the same.
 
         Args:
             name: a column of zeros and ones.
@@ -96,7 +96,7 @@ class Bootstrap:
 
 @lru_cache(maxsize=1024)
 def exact(right: int, questions: int) -> Estimate:
-    """A share with the exact interval of Clopper and Pearson (1934), from quantiles of the Beta distribution."""
+    """Return a share with the exact interval of Clopper and Pearson (1934), from quantiles of the Beta distribution."""
     from scipy.special import betaincinv
 
     wrong = questions - right
@@ -106,14 +106,14 @@ def exact(right: int, questions: int) -> Estimate:
 
 
 def ratio(one: Array, other: Array) -> Array:
-    """One mean by another; "not a number" where both are nothing."""
+    """Return one mean divided by another; NaN where both are 0."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a pool of empty responses: 0 / 0
         return np.asarray(one / other)
 
 
 def resampled_sums(cells: Array, resamples: int = RESAMPLES, *, seed: int) -> Array:
-    """Sums over as many questions, drawn with replacement: (questions, columns) -> (resamples, columns)."""
+    """Return sums over as many questions, drawn with replacement: (questions, columns) -> (resamples, columns)."""
     n = len(cells)
     rng = np.random.default_rng([seed, resamples])
     sums = []

@@ -42,7 +42,7 @@ class Agreement:
 
 
 def accuracies(before: Verdicts, after: Verdicts, *, seed: int = 0) -> tuple[Estimate, Estimate, Estimate]:
-    """The share of right responses by each of two gradings, and the second's minus the first's.
+    """Return the share of right responses by each of two gradings, and the second's minus the first's.
 
     Intervals are of 95 %, from a bootstrap over questions, because the responses to one question resemble each other;
     both gradings share the resamples, so that the difference is paired. Where no resample differs from another, they
@@ -67,9 +67,7 @@ def accuracies(before: Verdicts, after: Verdicts, *, seed: int = 0) -> tuple[Est
 def agreement(
     first: Verdicts, second: Verdicts, answered: Mapping[str, Sequence[bool]], *, seed: int = 0
 ) -> Agreement | None:
-    """How far two gradings agree on the responses that have an answer; of the others both say that they are wrong.
-
-    None where no response has one.
+    """Return how far two gradings agree on the responses that have an answer; None where none has one.
 
     Args:
         first: one grading.
@@ -99,7 +97,7 @@ def _table(first: Sequence[bool | None], second: Sequence[bool | None], answered
 
 
 def _kappa_of(cells: Array, drawn: Array, share: Estimate) -> Estimate | None:
-    """Cohen's kappa of a table of shape (4,), with its interval from resampled ones; None where there is none."""
+    """Return Cohen's kappa of a table of shape (4,), with its interval from resampled ones; None if undefined."""
     both, first_only, second_only, neither = cells
     if not (both + first_only) * (second_only + neither) * (both + second_only) * (first_only + neither):
         return None
@@ -113,23 +111,24 @@ def _kappa_of(cells: Array, drawn: Array, share: Estimate) -> Estimate | None:
 
 
 def _agreeing_and_chance(cells: Array) -> tuple[Array, Array]:
-    """The share on which two graders agree, and the one on which chance would let them; (tables, 4) -> (tables,)."""
+    """Return the share on which two graders agree, and that expected by chance; (tables, 4) -> (tables,)."""
     shares = cells / cells.sum(axis=1, keepdims=True)
     first, second = shares[:, 0] + shares[:, 1], shares[:, 0] + shares[:, 2]
     return shares[:, 0] + shares[:, 3], first * second + (1 - first) * (1 - second)
 
 
 def _share(value: float, drawn: Array, questions: int) -> Estimate:
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    if drawn.min() == drawn.max():  # all questions are alike, of which resamples can say nothing
-        alone = exact(round(value * questions), questions)
-        low, high = min(alone.low, value), max(alone.high, value)
-    return Estimate(float(value), float(low), float(high))
+    alone = exact(round(value * questions), questions)
+    return _interval(value, drawn, min(alone.low, value), max(alone.high, value))
 
 
 def _difference(value: float, drawn: Array, questions: int) -> Estimate:
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    if drawn.min() == drawn.max():
-        most = exact(0, questions).high
-        low, high = max(value - most, -1.0), min(value + most, 1.0)
+    most = exact(0, questions).high
+    return _interval(value, drawn, max(value - most, -1.0), min(value + most, 1.0))
+
+
+def _interval(value: float, drawn: Array, low: float, high: float) -> Estimate:
+    """Return the interval from resamples, or these exact ends where all questions, and so all resamples, are alike."""
+    if drawn.min() != drawn.max():
+        low, high = np.percentile(drawn, [2.5, 97.5])
     return Estimate(float(value), float(low), float(high))

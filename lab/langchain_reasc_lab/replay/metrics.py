@@ -69,7 +69,7 @@ class Row:
 
 
 def summarize(run: Replay, *, parameters: float | None = None, resamples: int = RESAMPLES) -> list[Row]:
-    """The rows of a replay, in the order of its methods.
+    """Return the rows of a replay, in the order of its methods.
 
     A value is the mean over shuffles; its interval comes from resampling questions, each with all that it gave in the
     shuffles in which it was tested. All methods share the resamples, so that differences are paired.
@@ -106,21 +106,21 @@ def summarize(run: Replay, *, parameters: float | None = None, resamples: int = 
 
 
 def tflops(parameters: float, tokens: float) -> float:
-    """10¹² floating-point operations for so many generated tokens: 2N each (Kaplan et al. 2020)."""
+    """Return 10¹² floating-point operations for these generated tokens: 2N each (Kaplan et al. 2020)."""
     return 2 * parameters * tokens / 1e12
 
 
 def side_by_side(outcomes: Mapping[RowKey, Outcomes], *, seed: int, resamples: int = RESAMPLES) -> Bootstrap:
-    """The means of several methods on the same arrangements; columns are named ((method, measure), column)."""
+    """Return the means of methods on the same arrangements; columns are named ((method, measure), column)."""
     columns = {(key, name): held.column(name) for key, held in outcomes.items() for name in COLUMNS}
     return Bootstrap(columns, next(iter(outcomes.values())).tested, seed=seed, resamples=resamples)
 
 
 def difference(by_question: Bootstrap, outcomes: Mapping[RowKey, Outcomes], one: RowKey, other: RowKey) -> Estimate:
-    """How much more accurate one method is than another on the same questions and responses.
+    """Return how much more accurate one method is than another on the same questions and responses.
 
-    Where other rules never differed in an answer's being right, resamples of nothing say nothing: the interval is then
-    Clopper and Pearson's bound on how many questions may differ all the same.
+    Where different rules never differed in what was right, all resamples are the same: the interval is then Clopper and
+    Pearson's bound on how many questions may differ all the same.
     """
     if never_differs(outcomes[one], outcomes[other]):
         most = exact(0, by_question.questions).high
@@ -129,7 +129,7 @@ def difference(by_question: Bootstrap, outcomes: Mapping[RowKey, Outcomes], one:
 
 
 def never_differs(one: Outcomes, other: Outcomes) -> bool:
-    """Whether they never differed in an answer's being right, and might have: their rules are not the same."""
+    """Return whether two different rules never differed in which answers were right."""
     return one.rules != other.rules and np.array_equal(one.column("correct"), other.column("correct"), equal_nan=True)
 
 

@@ -1,4 +1,4 @@
-"""How far a method's P(correct) can be believed, and what could be gained by leaving its unlikely answers out."""
+"""How well a method's P(correct) is calibrated, and what leaving out unlikely answers would gain."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -38,7 +38,7 @@ class Risk:
 
 
 def likelihoods(calibrating: Array, tested: Array) -> Array:
-    """P(correct) of the tested questions from the labels of others, shape (questions,).
+    """Return P(correct) of the tested questions from the labels of others, shape (questions,).
 
     Args:
         calibrating: shape (questions, 2), support and correctness of the decision on each calibration question, NaN
@@ -61,7 +61,7 @@ def likelihoods(calibrating: Array, tested: Array) -> Array:
 
 
 def risk_of(probabilities: Array, correct: Array) -> Risk | None:
-    """What P(correct) is worth.
+    """Return how well P(correct) fits what was right.
 
     Args:
         probabilities: shape (shuffles, questions), NaN where there is none.

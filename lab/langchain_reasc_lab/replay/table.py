@@ -35,7 +35,7 @@ PLAIN_HEAD = box.Box(
 
 
 def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None:
-    """The table, narrow where there is no room for all of it, with what has to be known to read it."""
+    """Print the table, narrow where there is little room, with the notes that are needed to read it."""
     plain = not console.encoding.startswith("utf")
     console.print(comparison(rows, width=console.width, plain=plain), crop=False, no_wrap=True)
     for line in footnotes(run, rows):
@@ -43,7 +43,7 @@ def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None
 
 
 def comparison(rows: Sequence[Row], *, width: int = 100, plain: bool = False) -> Group:
-    """One row per method and measure: the methods that count votes, then ReASC by each measure.
+    """Return a row per method and measure: the methods that count votes, then ReASC by each measure.
 
     Args:
         rows: what :func:`~langchain_reasc_lab.replay.metrics.summarize` returns.
@@ -75,7 +75,7 @@ def _width(columns: Mapping[str, int]) -> int:
 
 
 def _empty(columns: Mapping[str, int], *, header: bool, plain: bool) -> Table:
-    """A table of fixed column widths, so that several of them align."""
+    """Return a table of fixed column widths, so that several of them align."""
     style = PLAIN_HEAD if plain else box.SIMPLE_HEAD
     table = Table(box=style, show_edge=False, show_header=header, padding=0, width=_width(columns))
     for name, width in columns.items():
@@ -85,7 +85,22 @@ def _empty(columns: Mapping[str, int], *, header: bool, plain: bool) -> Table:
 
 
 def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
-    """What the columns mean, how the numbers were had, which rule a live run would use, and what is missing."""
+    """Yield what the columns mean, how they were measured, which rule a live run would use, and what is missing."""
+    yield from _measured(run, rows)
+    yield from _live_rules(run, rows)
+    if any(row.method == ASC_AT_ONCE for row in rows):  # with the controls, as there are many lines
+        yield from _risks(rows)
+    yield from _never_different(rows)
+    yield from _controls(rows)
+    yield from _closed_gates(run, rows)
+    for row in rows:
+        if problems := row.outcomes.problems:
+            yield f"{row.method} counted votes in {len(problems)} of {run.arrangements} arrangements: {problems[0]}"
+    for note in run.notes:
+        yield f"Note: {note}."
+
+
+def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     arranged = f"mean of {run.shuffles} shuffles (seed {run.seed})" if run.shuffles else "recorded order"
     of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
     calibrated = f", calibrated on the first responses of {run.calibration_size} others{of_file}"
@@ -109,17 +124,6 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
             "auto: signal, score and window chosen on the labelled calibration responses; ReASC (online) chooses "
             "its own without labels."
         )
-    yield from _live_rules(run, rows)
-    if any(row.method == ASC_AT_ONCE for row in rows):  # with the controls, as there are many lines
-        yield from _risks(rows)
-    yield from _never_different(rows)
-    yield from _controls(rows)
-    yield from _closed_gates(run, rows)
-    for row in rows:
-        if problems := row.outcomes.problems:
-            yield f"{row.method} counted votes in {len(problems)} of {run.arrangements} arrangements: {problems[0]}"
-    for note in run.notes:
-        yield f"Note: {note}."
 
 
 def _never_different(rows: Sequence[Row]) -> Iterator[str]:
@@ -143,7 +147,7 @@ def _controls(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _closed_gates(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
-    """In how many arrangements the mixture's gate was closed, and why, or stands where BIC sees no second component."""
+    """Yield in how many arrangements the mixture's gate was closed, and why, or BIC prefers a single component."""
     told: dict[str, list[str]] = {}
     for row in (row for row in rows if row.method == MIXTURE):
         reasons = [why for one in row.outcomes.calibrations if (why := one.gate.closed_because)]
@@ -196,7 +200,7 @@ def _risks(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def worked_table(worked: Worked, *, plain: bool = False) -> Table:
-    """The evidence growing sample by sample under ReASC, with ASC's posterior beside it; ``plain``: in ASCII alone."""
+    """Return the evidence sample by sample under ReASC, with ASC's posterior beside it; ``plain`` for ASCII alone."""
     table = Table(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, pad_edge=False)
     for name in ("#", "Answer", "Score", "Weight", "Evidence", "P(ReASC)", "P(ASC)", "Decision"):
         table.add_column(name, justify="left" if name in ("Answer", "Evidence", "Decision") else "right")

@@ -42,7 +42,7 @@ class WallClock:
 
 
 def wave_numbers(responses: int, concurrency: int, alone: npt.ArrayLike) -> Integers:
-    """In which wave each response is launched.
+    """Return in which wave each response is launched.
 
     Args:
         responses: n, responses to each question in launch order.
@@ -67,7 +67,7 @@ def wall_clock(
     audited: npt.ArrayLike = False,
     cut_off: bool = True,
 ) -> WallClock:
-    """Waves, latency and tokens paid of decisions that rest on the first ``needed`` responses.
+    """Return waves, latency and tokens paid of decisions that rest on the first ``needed`` responses.
 
     Args:
         times: shape (Q, n), how long each response takes, in launch order.
@@ -111,7 +111,7 @@ def _slowest(times: Floats, among: npt.NDArray[np.bool_]) -> Floats:
 
 
 def _share(passed: Floats, times: Floats) -> Floats:
-    """The share of each response that has been generated when so much time has passed."""
+    """Return the share of each response that has been generated after this time."""
     return np.asarray(np.divide(passed, times, out=np.ones_like(times), where=times > passed))
 
 

@@ -32,7 +32,7 @@ class Worked:
 
 
 def trace(rule: StoppingRule, responses: Sequence[Response]) -> list[Decision]:
-    """The decision after each sample, up to the one at which it stops."""
+    """Return the decision after each sample, up to the one at which it stops."""
     stop = decide(rule, responses).samples
     return [rule(responses[:n]) for n in range(1, stop + 1)]
 
@@ -45,7 +45,7 @@ def pick_worked(
     among: Sequence[int] | None = None,
     measure: Measure | str | None = None,
 ) -> Worked:
-    """The question that shows Stage 2 best: both rules right, ReASC after a few samples, ASC after a few more.
+    """Return the question that shows Stage 2 best: both rules right, ReASC after a few samples, ASC after a few more.
 
     Args:
         pool: recorded responses with token signals.
