@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langchain_core.language_models import LanguageModelInput
@@ -72,23 +71,18 @@ class Setup:
             FingerprintMismatch: the calibration was measured on something else.
             LogprobsUnavailable: the model is known to give no confidence where one is needed.
         """
-        given = options.calibration
-        known = given if isinstance(given, Calibration) else None
-        if isinstance(given, str | Path) and given not in LEARNING:
-            known = load_calibration(given)
+        known = _known_calibration(options)
         measure = options.measure or (known.measure if known else None)
         _check_combination(options, measure)
         prepared, measure = _prepared(options, model, known, measure, quiet=quiet)
-        if (options.measure and given != "online") or given == "mixture":
-            _require_signal(measure or Measure(), prepared, counted=options.on_missing_confidence == "count")
         running = prepared.fingerprint(prompt=options.fixed_prompt, answer=options.answer)
         setup = cls(
             options=options,
             model=prepared,
             extract=extractor(options.answer),
             calibration=known,
-            mixture=_mixture(options, measure or Measure(), running) if given == "mixture" else None,
-            online=_online(options, running.unbound() if quiet else running) if given == "online" else None,
+            mixture=_mixture(options, measure, running),
+            online=_online(options, running.unbound() if quiet else running),
         )
         setup.require_fit(prepared, bound=not quiet)  # a chat model is bound to tools once it is made
         setup.require_confidence(prepared)
@@ -234,6 +228,13 @@ def probability_curves(calibration: Calibration | None, rule: StoppingRule) -> M
     return {name: curve for name, curve in known.items() if curve is not None and curve.holds_for(rule.name)}
 
 
+def _known_calibration(options: "Options") -> Calibration | None:
+    given = options.calibration
+    if isinstance(given, Calibration):
+        return given
+    return None if given is None or given in LEARNING else load_calibration(given)
+
+
 def _check_combination(options: "Options", measure: Measure | None) -> None:
     """Refuse options that contradict each other; ``measure`` is the one given, or that of the calibration."""
     rule, calibration = options.rule, options.calibration
@@ -281,12 +282,16 @@ def _prepared(
         measure = _default_measure(prepared)
         if _is_stated(measure):
             prepared = PreparedModel.of(model, **asking)
+    if measure and (options.calibration == "mixture" or (options.measure and options.calibration != "online")):
+        _require_signal(measure, prepared, counted=options.on_missing_confidence == "count")
     return prepared, measure
 
 
-def _mixture(options: "Options", measure: Measure, running: Fingerprint) -> MixtureCalibrator:
-    """The calibrator that was given, where it fits, or a new one."""
-    given = options.calibrator
+def _mixture(options: "Options", measure: Measure | None, running: Fingerprint) -> MixtureCalibrator | None:
+    """The calibrator that was given, where it fits, or a new one; None where no mixture is learned."""
+    given, measure = options.calibrator, measure or Measure()
+    if options.calibration != "mixture":
+        return None
     if isinstance(given, ConsensusCalibrator):
         raise ConfigurationError("a ConsensusCalibrator goes with calibration='online'")
     if given is not None and given.goes_with(measure, running):
@@ -294,8 +299,10 @@ def _mixture(options: "Options", measure: Measure, running: Fingerprint) -> Mixt
     return MixtureCalibrator(measure=measure, fingerprint=running)
 
 
-def _online(options: "Options", running: Fingerprint) -> ConsensusCalibrator:
+def _online(options: "Options", running: Fingerprint) -> ConsensusCalibrator | None:
     given = options.calibrator
+    if options.calibration != "online":
+        return None
     if isinstance(given, MixtureCalibrator):
         raise ConfigurationError("a MixtureCalibrator goes with calibration='mixture'")
     if given is not None and given.goes_with(options.measure, running, options.online_state):
