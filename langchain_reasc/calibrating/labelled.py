@@ -16,6 +16,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import AnswerSpec, Extractor, Schemas, ToolVotes, Vote, extractor, places_of, vote_of
 from langchain_reasc.calibration import (
+    AUROC,
     Calibration,
     FixedPrompt,
     Selection,
@@ -203,26 +204,22 @@ class Labelled:
         if not found:
             raise LogprobsUnavailable("nothing to calibrate: none of the responses carries a confidence")
         firsts = [some[0] for some in found]
-        chosen = _selected(firsts, seed) if measure == "auto" else None
-        used = chosen.measure if isinstance(chosen, Selection) else chosen or cast(Measure, measure)
-        selection = chosen if isinstance(chosen, Selection) else None
-        scored = [[(one.response(used), one.right) for one in some] for some in found]
+        chosen = _selected(firsts, seed) if measure == "auto" else measure
+        selection: dict[str, Any] = {}
+        if isinstance(chosen, Selection):
+            selection = {"rejected": chosen.rejected, "cross_validated": chosen.cross_validated}
+            chosen = chosen.measure
+        scored = [[(one.response(chosen), one.right) for one in some] for some in found]
         labelled = [some[0] for some in scored if some[0][0].score is not None]
-        votes = [[pair for pair in some if pair[0].answer is not None and pair[0].score is not None] for some in scored]
-        within = auroc_within(
-            [[response.score or 0.0 for response, _ in some] for some in votes],
-            [[right for _, right in some] for some in votes],
-        )
         calibration = calibrate_offline(
             [response.score or 0.0 for response, _ in labelled],
             [right for _, right in labelled],
-            measure=used,
+            measure=chosen,
             p_target=p_target,
-            rejected=selection.rejected if selection else (),
-            cross_validated=selection.cross_validated if selection else None,
-            within=within if self.samples > 1 else None,
+            within=_within(scored) if self.samples > 1 else None,
             fingerprint=self.model.fingerprint(self.prompts[0], prompt=fixed_prompt, answer=answer),
-            **firsts[0].reading.provenance(used.signal),
+            **selection,
+            **firsts[0].reading.provenance(chosen.signal),
         )
         # A rule sees how answers are spelled; where they are compared by what they mean, that is not how it decides.
         return calibration if extract.equivalence else with_p_correct(calibration, scored)
@@ -341,6 +338,17 @@ def _readable(some: Sequence[_GradedResponse], extract: Extractor | None) -> Ite
             yield replace(one, reading=read_signals(one.message, of_calls=one.vote.calls, places=places))
         except LogprobsUnavailable as error:
             logger.warning("a response is left out of the calibration: %s", error)
+
+
+def _within(scored: Sequence[Sequence[tuple[Response, bool]]]) -> AUROC | None:
+    """How well the scores separate the votes of one question; a response without an answer has no vote to weigh."""
+    votes = [
+        [(one.score, right) for one, right in some if one.answer is not None and one.score is not None]
+        for some in scored
+    ]
+    return auroc_within(
+        [[score for score, _ in some] for some in votes], [[right for _, right in some] for some in votes]
+    )
 
 
 def _selected(firsts: Sequence[_GradedResponse], seed: int) -> Selection | Measure:
