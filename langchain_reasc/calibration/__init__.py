@@ -51,7 +51,6 @@ from langchain_reasc.calibration.online import (
     ConsensusCalibrator,
     Finished,
     FinishedListener,
-    OnlineStateFile,
     load_online_state,
     observed,
     save_online_state,
@@ -70,7 +69,6 @@ from langchain_reasc.calibration.record import (
     load_calibration,
     save_calibration,
 )
-from langchain_reasc.calibration.score_odds import fit_odds
 from langchain_reasc.calibration.selection import (
     Selection,
     can_be_compared,
@@ -106,7 +104,6 @@ __all__ = [
     "Observed",
     "ObservedQuestion",
     "OnlineState",
-    "OnlineStateFile",
     "RejectedMeasure",
     "RuleBlock",
     "Safeguard",
@@ -133,7 +130,6 @@ __all__ = [
     "default_measure",
     "fingerprint_of",
     "fit_mixture",
-    "fit_odds",
     "fit_prior",
     "fit_support_curve",
     "fixed_prompt",

@@ -11,7 +11,6 @@ from langchain_reasc.calibration import (
     Calibration,
     SupportCurve,
     agreement_with_rest,
-    fit_odds,
     fit_support_curve,
     load_calibration,
     save_calibration,
@@ -135,25 +134,3 @@ def test_it_is_kept_with_the_calibration(offline: Calibration, tmp_path: Any) ->
 def test_points_that_do_not_rise_are_refused(points: Any) -> None:
     with pytest.raises(ValidationError):
         SupportCurve(points=points, n=4, right=0.5)
-
-
-def test_the_odds_are_those_that_made_the_labels() -> None:
-    rng = np.random.default_rng(0)
-    scores = rng.normal(5.0, 2.0, 4000)
-    right = rng.random(4000) < 1 / (1 + np.exp(-(1.5 * (scores - 5.0) / 2.0 + 0.7)))
-    odds = fit_odds(scores.tolist(), right.tolist())
-    assert (odds.slope, odds.intercept) == pytest.approx((1.5, 0.7), abs=0.15)
-    assert (odds.statistics.mean, odds.statistics.std) == pytest.approx((scores.mean(), scores.std()))
-
-
-@pytest.mark.parametrize(
-    ("scores", "right", "why"),
-    [
-        ([], [], "right and wrong"),
-        ([1.0, 2.0], [True, True], "of 2, 2 are right"),
-        ([1.0, 1.0], [True, False], "all 2 scores are 1"),
-    ],
-)
-def test_scores_that_tell_nothing_are_refused(scores: list[float], right: list[bool], why: str) -> None:
-    with pytest.raises(CalibrationDataError, match=why):
-        fit_odds(scores, right)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from langchain_reasc.calibrating import MeasureSpec, PoolScores, calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, Safeguard, fit_odds
+from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, Safeguard
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method import (
     ASC,
@@ -25,6 +25,7 @@ from langchain_reasc.method import (
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc.pools import Pool
 from langchain_reasc_lab.rules import CGES, CISC, DeepConfFilter, DistriVoting, LAggregated, MajorityCertificate
+from langchain_reasc_lab.rules.odds import fit_odds
 
 __all__ = [
     "AGREEMENT",
