@@ -60,7 +60,8 @@ def _outcomes(
         plain = arrangement.outcome(asc)[asked]
         for warm_up in WARM_UPS:
             streamed = replace(arrangement.stream(measures), minimum=warm_up).run()
-            learned = arrangement.cells(streamed.decisions, streamed.decisions.samples + streamed.audited)[asked]
+            samples = np.array([decision.samples for decision in streamed.decisions])
+            learned = arrangement.cells(streamed.decisions, samples + streamed.audited)[asked]
             outcomes[warm_up].append(np.column_stack([one[:, [correct, tokens]] for one in (learned, plain)]))
     return {warm_up: np.array(rows) for warm_up, rows in outcomes.items()}
 
