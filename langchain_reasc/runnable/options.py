@@ -27,7 +27,6 @@ from langchain_reasc.runnable.setup import Setup
 __all__ = ["DecisionOptions", "Options"]
 
 
-@cache
 def _texts_below_fields(cls: type) -> dict[str, str]:
     """The text below each field of a class; pydantic's ``use_attribute_docstrings`` takes a third of a second."""
     with suppress(OSError, TypeError, SyntaxError):  # a class without a file
