@@ -17,24 +17,27 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import Field
 
-from langchain_reasc.agents.below import (
-    announced,
+from langchain_reasc.agents.inner_model import (
+    ChatModelAround,
+    asks_for_structure,
+    may_call_tools,
+    replace_inner,
+    requires_tool_call,
+    unbound,
+    with_inner,
+)
+from langchain_reasc.agents.streaming import (
+    RelayedChunks,
+    RunManager,
     close_stream_with,
     closed_with_call,
+    provider_id,
     remember_config,
     remember_run,
-    taken,
+    stream_config,
+    take_config,
+    without_token_usage,
 )
-from langchain_reasc.agents.chunks import PassedOn, given_id, without_token_usage
-from langchain_reasc.agents.inner import (
-    demands_call,
-    may_call_tools,
-    rebound,
-    unbound,
-    wants_structure,
-    with_inside,
-)
-from langchain_reasc.agents.stand_in import StandIn
 from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
@@ -48,7 +51,7 @@ __all__ = ["ChatReASC"]
 Messages = list[BaseMessage]
 
 
-class ChatReASC(StandIn):
+class ChatReASC(ChatModelAround):
     """A chat model that samples another until the evidence for one answer is sufficient (ReASC).
 
     It stands wherever a chat model is asked for: ``create_agent(ChatReASC(model=llm), tools)``, ``bind_tools``,
@@ -82,7 +85,7 @@ class ChatReASC(StandIn):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """The model with tools, in the form that the model inside gives them."""
         given = kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
-        return rebound(cast(Any, unbound(self.sampled)).bind_tools(tools, **given), self._around)
+        return replace_inner(cast(Any, unbound(self.sampled)).bind_tools(tools, **given), self._around)
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
@@ -91,7 +94,7 @@ class ChatReASC(StandIn):
         inside = unbound(self.sampled)
         if not isinstance(inside, BaseChatModel):  # several, which may have several ways
             return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
-        return rebound(inside.with_structured_output(schema, include_raw=include_raw, **kwargs), self._around)
+        return replace_inner(inside.with_structured_output(schema, include_raw=include_raw, **kwargs), self._around)
 
     def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:
         """The winning response; its ``usage_metadata`` is the bill of all samples.
@@ -121,7 +124,9 @@ class ChatReASC(StandIn):
         Once a part of it has passed, what the model fails with is raised as it is. The last chunk has the account
         (``response_metadata["reasc"]``) and the bill.
         """
-        chunks = cast("Generator[AIMessageChunk]", super().stream(input, announced(CallbackManager, config), **kwargs))
+        chunks = cast(
+            "Generator[AIMessageChunk]", super().stream(input, stream_config(CallbackManager, config), **kwargs)
+        )
         with closing(chunks), ExitStack() as stack:
             close_stream_with(stack)
             for chunk in chunks:  # noqa: UP028 - "yield from" would close LangChain's stream before what is inside
@@ -131,10 +136,8 @@ class ChatReASC(StandIn):
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[AIMessageChunk]:
         """The asynchronous :meth:`stream`."""
-        chunks = cast(
-            "AsyncGenerator[AIMessageChunk]",
-            super().astream(input, announced(AsyncCallbackManager, config), **kwargs),
-        )
+        config = stream_config(AsyncCallbackManager, config)
+        chunks = cast("AsyncGenerator[AIMessageChunk]", super().astream(input, config, **kwargs))
         async with aclosing(chunks), AsyncExitStack() as stack:
             close_stream_with(stack)
             async for chunk in chunks:
@@ -164,7 +167,9 @@ class ChatReASC(StandIn):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._answered(messages, stop, run_manager, kwargs))])
+        question = self._question(messages, stop, run_manager, kwargs)
+        with _inner_error():
+            return ChatResult(generations=[ChatGeneration(message=_own_message(solve(question), question))])
 
     async def _agenerate(
         self,
@@ -173,8 +178,9 @@ class ChatReASC(StandIn):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        message = await self._aanswered(messages, stop, run_manager, kwargs)
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        question = self._question(messages, stop, run_manager, kwargs)
+        with _inner_error():
+            return ChatResult(generations=[ChatGeneration(message=_own_message(await asolve(question), question))])
 
     def _stream(
         self,
@@ -183,21 +189,14 @@ class ChatReASC(StandIn):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        return closed_with_call(self._chunks(messages, stop, run_manager, kwargs))
+        def chunks() -> Generator[ChatGenerationChunk]:
+            question = self._question(messages, stop, run_manager, kwargs)
+            relayed = RelayedChunks(logprobs=question.model.keep_logprobs)
+            with _inner_error(), closing(stream(question)) as parts:
+                for part in parts:
+                    yield from _chunks(part, relayed, question)
 
-    def _chunks(
-        self, messages: Messages, stop: list[str] | None, run: CallbackManagerForLLMRun | None, kwargs: dict[str, Any]
-    ) -> Generator[ChatGenerationChunk]:
-        below = taken(run)
-        question = self._question(messages, stop, below, kwargs)
-        passed = PassedOn(logprobs=question.model.keep_logprobs)
-        with _the_model_s_own_error(), closing(stream(question)) as parts:
-            for part in parts:
-                if isinstance(part, ReASCResult):
-                    for last in passed.last(_told(part, question)):
-                        yield ChatGenerationChunk(message=last)
-                elif (chunk := passed.next(part)) is not None:
-                    yield ChatGenerationChunk(message=chunk)
+        return closed_with_call(chunks())
 
     def _astream(
         self,
@@ -206,50 +205,21 @@ class ChatReASC(StandIn):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        return closed_with_call(self._achunks(messages, stop, run_manager, kwargs))
+        async def chunks() -> AsyncGenerator[ChatGenerationChunk]:
+            question = self._question(messages, stop, run_manager, kwargs)
+            relayed = RelayedChunks(logprobs=question.model.keep_logprobs)
+            with _inner_error():
+                async with aclosing(astream(question)) as parts:
+                    async for part in parts:
+                        for chunk in _chunks(part, relayed, question):
+                            yield chunk
 
-    async def _achunks(
-        self,
-        messages: Messages,
-        stop: list[str] | None,
-        run: AsyncCallbackManagerForLLMRun | None,
-        kwargs: dict[str, Any],
-    ) -> AsyncGenerator[ChatGenerationChunk]:
-        below = taken(run)
-        question = self._question(messages, stop, below, kwargs)
-        passed = PassedOn(logprobs=question.model.keep_logprobs)
-        with _the_model_s_own_error():
-            async with aclosing(astream(question)) as parts:
-                async for part in parts:
-                    if isinstance(part, ReASCResult):
-                        for last in passed.last(_told(part, question)):
-                            yield ChatGenerationChunk(message=last)
-                    elif (chunk := passed.next(part)) is not None:
-                        yield ChatGenerationChunk(message=chunk)
-
-    def _answered(
-        self, messages: Messages, stop: list[str] | None, run: CallbackManagerForLLMRun | None, kwargs: dict[str, Any]
-    ) -> AIMessage:
-        below = taken(run)
-        question = self._question(messages, stop, below, kwargs)
-        with _the_model_s_own_error():
-            return _told(solve(question), question)
-
-    async def _aanswered(
-        self,
-        messages: Messages,
-        stop: list[str] | None,
-        run: AsyncCallbackManagerForLLMRun | None,
-        kwargs: dict[str, Any],
-    ) -> AIMessage:
-        below = taken(run)
-        question = self._question(messages, stop, below, kwargs)
-        with _the_model_s_own_error():
-            return _told(await asolve(question), question)
+        return closed_with_call(chunks())
 
     def _question(
-        self, messages: Messages, stop: list[str] | None, below: RunnableConfig, kwargs: dict[str, Any]
+        self, messages: Messages, stop: list[str] | None, run_manager: RunManager, kwargs: dict[str, Any]
     ) -> Question:
+        config = take_config(run_manager)
         arguments = {**self._arguments, **{name: value for name, value in kwargs.items() if name != "stream"}}
         if stop is not None:
             arguments["stop"] = stop
@@ -257,7 +227,7 @@ class ChatReASC(StandIn):
         question = Question(
             self._setup,
             messages,
-            below,
+            config,
             arguments,
             deserves_vote=deserves_vote,
             on_spent=self.on_spent,
@@ -271,7 +241,7 @@ class ChatReASC(StandIn):
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
         if self.when is not None:
             return self.when
-        if self._setup.extract.texts_vote or wants_structure({**self._setup.model.kwargs, **arguments}):
+        if self._setup.extract.texts_vote or asks_for_structure({**self._setup.model.kwargs, **arguments}):
             return None
         return _calls_tools
 
@@ -279,21 +249,29 @@ class ChatReASC(StandIn):
         """This, around what became of the model inside."""
         if any(inside is leaf.model for leaf in leaves(self.sampled, {})):
             return self
-        return self.model_copy(update={"model": with_inside(self.sampled, inside)})
+        return self.model_copy(update={"model": with_inner(self.sampled, inside)})
+
+
+def _chunks(
+    part: AIMessageChunk | ReASCResult, relayed: RelayedChunks, question: Question
+) -> list[ChatGenerationChunk]:
+    """Return what is streamed of a part of a response, or of the result at the end."""
+    chunks = relayed.rest(_own_message(part, question)) if isinstance(part, ReASCResult) else relayed.relay(part)
+    return [ChatGenerationChunk(message=chunk) for chunk in chunks]
 
 
 def _calls_tools(message: AIMessage) -> bool:
     return bool(message.tool_calls or message.invalid_tool_calls)
 
 
-def _told(result: ReASCResult, question: Question) -> AIMessage:
-    """The winning message as one of this model's own.
+def _own_message(result: ReASCResult, question: Question) -> AIMessage:
+    """Return the winning message as one of this model.
 
     Raises:
         Undecided: it abstains where a tool must be called; whoever demands that would ask again, and pay, for ever.
     """
     message = result.message
-    if message.response_metadata["reasc"].get("abstained") and demands_call(question.model.kwargs):
+    if message.response_metadata["reasc"].get("abstained") and requires_tool_call(question.model.kwargs):
         raise Undecided(
             f"{result.doubt or 'the evidence is not sufficient'}, and an empty message is no call of a tool, which is "
             "demanded here (tool_choice, or structured output by a tool); the error's result has every response",
@@ -302,12 +280,12 @@ def _told(result: ReASCResult, question: Question) -> AIMessage:
     metadata = without_token_usage(message.response_metadata)
     if result.usage.estimated:
         metadata[USAGE_ESTIMATED] = True
-    return message.model_copy(update={"id": given_id(message), "response_metadata": metadata})
+    return message.model_copy(update={"id": provider_id(message), "response_metadata": metadata})
 
 
 @contextmanager
-def _the_model_s_own_error() -> Iterator[None]:
-    """Where no sample succeeded, raise what the model inside raised: handlers around a chat model go by its kind."""
+def _inner_error() -> Iterator[None]:
+    """Raise what the model inside raised where no sample succeeded, since retries and fallbacks go by its type."""
     try:
         yield
     except SamplingError as error:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata
 
-from langchain_reasc.agents.chunks import chunks_of
+from langchain_reasc.agents.streaming import chunks_of
 
 USAGE = UsageMetadata(input_tokens=3, output_tokens=4, total_tokens=7)
 ANTHROPIC: list[Any] = [

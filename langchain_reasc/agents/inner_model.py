@@ -1,0 +1,205 @@
+"""The chat model inside: found, bound and replaced; and a chat model that presents itself as the one inside it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar, Self, cast
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
+from langchain_core.runnables.config import merge_configs
+from pydantic import ConfigDict, Field, model_validator
+
+from langchain_reasc.answers import STRUCTURE, ToolVotes
+from langchain_reasc.calibration import Calibration
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.models.wrappers import is_configurable, leaves
+from langchain_reasc.runnable.options import Options
+
+__all__ = [
+    "ChatModelAround",
+    "asks_for_structure",
+    "may_call_tools",
+    "replace_inner",
+    "requires_tool_call",
+    "unbound",
+    "with_inner",
+]
+
+AnyRunnable = Runnable[Any, Any]
+
+
+class ChatModelAround(Options, BaseChatModel):
+    """A chat model with the name, the capabilities, the handlers and the token counts of the one inside."""
+
+    model_config = ConfigDict(extra="forbid")
+    _quiet: ClassVar[bool] = True
+
+    temperature: float | None = Field(default=None, ge=0)
+    """For the calls of the model inside, in place of what is set there; as are the next two."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of a response at most."""
+    stop: list[str] | None = None
+    """Strings that end a response."""
+    streaming: bool = False
+    """Whether ``invoke`` tells handlers what ``stream`` would."""
+
+    @model_validator(mode="after")
+    def _set_model_profile(self) -> Self:
+        """Copy what the model inside sets; replaces LangChain's validator of this name, which would find no profile."""
+        inner = self._inner
+        if inner is None and not is_configurable(self.sampled) and not isinstance(self.sampled, Options):
+            raise ConfigurationError(
+                f"ChatReASC stands around a chat model, and there is none in {type(self.sampled).__name__}; give the "
+                "chat model itself, or use ReASCRunnable, which takes any Runnable that returns an AIMessage"
+            )
+        # Handlers see this model's run alone. Not by assignment, which would be kept when the model is replaced.
+        if inner is not None:
+            copied = {
+                **_run_config(self.sampled),
+                **{name: getattr(inner, name) for name in ("verbose", "cache", "profile")},
+            }
+            self.__dict__.update({name: value for name, value in copied.items() if name not in self.model_fields_set})
+        return self
+
+    @property
+    def _inner(self) -> BaseChatModel | None:
+        """The chat model that answers first, out of its bindings, retries and fallbacks; None if a config chooses."""
+        return next((leaf.model for leaf in leaves(self.sampled, {})), None)
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model inside, as its provider knows it."""
+        if (inner := self._inner) is None:
+            return ""
+        names = (getattr(inner, field, None) for field in ("model_name", "model", "model_id"))
+        return next((name for name in names if isinstance(name, str) and name), inner.get_name())
+
+    @property
+    def _llm_type(self) -> str:
+        return "reasc"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        names = {*Options.model_fields, *ChatModelAround.__annotations__, "when"}
+        names -= {"model", "calibrator", "advised", "streaming"}
+        options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
+        shown = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
+        shown["tool_votes"] = str(_plain_votes(self.tool_votes))
+        if isinstance(self.calibration, Calibration):
+            shown["calibration"] = f"{self.calibration.summary()} ({self.calibration.created_at.isoformat()})"
+        inner = self._inner
+        return {"model": {} if inner is None else {**inner._identifying_params, "_type": inner._llm_type}, **shown}
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        inner, arguments = self._inner, {**self._arguments, **kwargs}
+        stop = stop or arguments.pop("stop", None)
+        return (inner._get_ls_params if inner else super()._get_ls_params)(stop=stop, **arguments)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        """What is set here for the calls of the model inside."""
+        given = {"temperature": self.temperature, "max_tokens": self.max_tokens, "stop": self.stop}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Return whether LangChain can serialise it: yes, where it can serialise the model and the options."""
+        return True
+
+    @property
+    def lc_attributes(self) -> dict[str, Any]:
+        """Options that are records, as plain data."""
+        plain: dict[str, Any] = {"tool_votes": _plain_votes(self.tool_votes)}
+        if isinstance(self.calibration, Calibration):
+            plain["calibration"] = self.calibration.model_dump(mode="json", by_alias=True)
+        if self.measure is not None:
+            plain["measure"] = asdict(self.measure)
+        return plain
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """Return the ids of a text's tokens in the model inside."""
+        return (self._inner or super()).get_token_ids(text)
+
+    def get_num_tokens(self, text: str) -> int:
+        """Return the number of a text's tokens, as the model inside counts them."""
+        return (self._inner or super()).get_num_tokens(text)
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """Return the number of tokens of messages, as the model inside counts them."""
+        return (self._inner or super()).get_num_tokens_from_messages(messages, tools)
+
+
+def _plain_votes(votes: ToolVotes) -> dict[str, Any]:
+    """Return how calls are compared as plain data, except functions."""
+    excluded = votes.exclude_args
+    if isinstance(excluded, Mapping):
+        names: Any = {tool: sorted(one) for tool, one in excluded.items()}
+    else:
+        names = sorted(excluded)
+    return {**asdict(votes), "exclude_args": names}
+
+
+def _run_config(model: AnyRunnable) -> dict[str, Any]:
+    """Return the callbacks, tags and metadata of a model's runs: those set on it, and those bound around it."""
+    config: RunnableConfig = {}
+    while isinstance(model, RunnableBindingBase):
+        config = merge_configs(model.config, config)
+        model = model.bound
+    names = ("callbacks", "tags", "metadata")
+    own = cast(RunnableConfig, {name: getattr(model, name, None) for name in names})
+    merged: dict[str, Any] = {**merge_configs(own, config)}
+    return {name: merged.get(name) or None for name in names}
+
+
+def asks_for_structure(arguments: dict[str, Any]) -> bool:
+    """Return whether the arguments of a call ask for structured output in the text of the response."""
+    return any(arguments.get(name) for name in STRUCTURE)
+
+
+def requires_tool_call(arguments: Mapping[str, Any]) -> bool:
+    """Return whether the arguments of a call force the model to call a tool."""
+    return _tool_choice(arguments) not in (None, False, "auto", "none")
+
+
+def may_call_tools(model: AnyRunnable, arguments: Mapping[str, Any]) -> bool:
+    """Return whether a response may call tools: some are bound to the model or set on it, and it may call them."""
+    return _tool_choice(arguments) != "none" and any(
+        leaf.given(name) for leaf in leaves(model, arguments) for name in ("tools", "functions")
+    )
+
+
+def _tool_choice(arguments: Mapping[str, Any]) -> Any:
+    choice = arguments.get("tool_choice")
+    return choice.get("type") if isinstance(choice, Mapping) else choice
+
+
+def unbound(model: AnyRunnable) -> AnyRunnable:
+    """Return a model without what is bound to it, and without its retries."""
+    return unbound(model.bound) if isinstance(model, RunnableBindingBase) else model
+
+
+def with_inner(model: AnyRunnable, inner: AnyRunnable) -> AnyRunnable:
+    """Return the model with another in place of its :func:`unbound` one, and the same bindings."""
+    if not isinstance(model, RunnableBindingBase):
+        return inner
+    return model.model_copy(update={"bound": with_inner(model.bound, inner)})
+
+
+def replace_inner(chain: AnyRunnable, around: Callable[[AnyRunnable], AnyRunnable]) -> AnyRunnable:
+    """Return what a chat model's ``bind_tools`` or ``with_structured_output`` made, around another model.
+
+    Args:
+        chain: the model with its arguments bound, or that with a parser behind.
+        around: given the model found there, returns the one to put in its place.
+    """
+    if isinstance(chain, RunnableBinding):
+        return RunnableBinding(bound=around(chain.bound), kwargs=dict(chain.kwargs), config=chain.config)
+    if isinstance(chain, RunnableSequence):
+        return chain.model_copy(update={"first": replace_inner(chain.first, around)})
+    if isinstance(chain, RunnableParallel):
+        steps = {name: replace_inner(step, around) if name == "raw" else step for name, step in chain.steps__.items()}
+        return chain.model_copy(update={"steps__": steps})
+    return around(chain)

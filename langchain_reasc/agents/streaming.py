@@ -1,0 +1,238 @@
+"""What a chat model around another needs for its calls and streams: the config below its run, and its chunks.
+
+LangChain gives ``_generate`` the manager of the run, but not ``_stream``, and gives neither of them the config of the
+call. Both are kept in a context variable until the call takes them out, so that no later call finds them. Nor does
+LangChain close what ``_stream`` returned when its own stream is closed: :func:`closed_with_call` has that done, before
+the run of the call ends.
+"""
+
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping
+from contextlib import AsyncExitStack, ExitStack
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
+
+from langchain_core.callbacks import (
+    AsyncCallbackManager,
+    AsyncCallbackManagerForLLMRun,
+    CallbackManager,
+    CallbackManagerForLLMRun,
+)
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.utils.utils import LC_ID_PREFIX
+from langchain_core.utils.uuid import uuid7
+
+from langchain_reasc.runnable.account import kept_metadata
+
+__all__ = [
+    "RelayedChunks",
+    "RunManager",
+    "chunks_of",
+    "close_stream_with",
+    "closed_with_call",
+    "provider_id",
+    "remember_config",
+    "remember_run",
+    "stream_config",
+    "take_config",
+    "without_token_usage",
+]
+
+Manager = TypeVar("Manager", CallbackManager, AsyncCallbackManager)
+RunManager = CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None
+Streaming = TypeVar("Streaming", bound=Generator[Any] | AsyncGenerator[Any])
+_CONFIG: Final[ContextVar[RunnableConfig | None]] = ContextVar("langchain_reasc_config", default=None)
+_STACK: Final[ContextVar[ExitStack | AsyncExitStack | None]] = ContextVar("langchain_reasc_stack", default=None)
+
+
+def remember_config(config: RunnableConfig | None) -> None:
+    """Keep the model and the ``max_concurrency`` that a call's config chooses."""
+    _CONFIG.set(_passed_down(ensure_config(config)))
+
+
+def remember_run(run: RunManager) -> None:
+    """Keep the run of the call as the parent of its samples."""
+    child: Any = []
+    if run is not None:
+        kind = AsyncCallbackManager if isinstance(run, AsyncCallbackManagerForLLMRun) else CallbackManager
+        child = _child(kind, run.run_id, run.inheritable_handlers, run.inheritable_tags, run.inheritable_metadata)
+    _CONFIG.set({**(_CONFIG.get() or _passed_down(ensure_config())), "callbacks": child})
+
+
+def stream_config(kind: type[Manager], config: RunnableConfig | None) -> RunnableConfig:
+    """Return the config for a stream, with the id of its run chosen in advance, and kept as the samples' parent."""
+    given: RunnableConfig = ensure_config(config)
+    manager: Any = kind.configure(given.get("callbacks"))
+    run_id = given.get("run_id") or uuid7()
+    tags = [*manager.inheritable_tags, *(given.get("tags") or [])]
+    metadata = {**manager.inheritable_metadata, **(given.get("metadata") or {})}
+    child = _child(kind, run_id, manager.inheritable_handlers, tags, metadata)
+    _CONFIG.set({**_passed_down(given), "callbacks": child})
+    return {**given, "callbacks": manager, "run_id": run_id}
+
+
+def take_config(run: RunManager) -> RunnableConfig:
+    """Return the config kept for this call, and forget it; the ``run``, where given, is the parent of the samples."""
+    if run is not None and "callbacks" not in (_CONFIG.get() or {}):
+        remember_run(run)
+    config = _CONFIG.get()
+    _CONFIG.set(None)
+    return config or _passed_down(ensure_config())
+
+
+def _passed_down(config: RunnableConfig) -> RunnableConfig:
+    return {"configurable": config.get("configurable") or {}, "max_concurrency": config.get("max_concurrency")}
+
+
+def _child(kind: type[Manager], run_id: Any, handlers: Any, tags: Any, metadata: Any) -> Manager:
+    manager = kind(handlers=[], parent_run_id=run_id)
+    manager.set_handlers(handlers)
+    manager.add_tags(tags)
+    manager.add_metadata(metadata)
+    return manager
+
+
+def close_stream_with(stack: ExitStack | AsyncExitStack) -> None:
+    """Have the stream of the call that now begins closed with the stack."""
+    _STACK.set(stack)
+
+
+def closed_with_call(stream: Streaming) -> Streaming:
+    """Return the stream of a call, to be closed when the call is, not when it is garbage collected."""
+    stack = _STACK.get()
+    _STACK.set(None)
+    if isinstance(stream, AsyncGenerator):
+        if isinstance(stack, AsyncExitStack):
+            stack.push_async_callback(stream.aclose)
+    elif stack is not None:
+        stack.callback(stream.close)
+    return stream
+
+
+class RelayedChunks:
+    """The chunks of a response that is streamed as it comes, and the rest at its end.
+
+    Usage is left out of them: it is reported once, for all samples. Calls of tools are not relayed either: no tools
+    were offered, and a call that comes all the same is voted on first.
+
+    Args:
+        logprobs: whether the provider's logprobs are kept, since the user asked for them.
+    """
+
+    def __init__(self, *, logprobs: bool) -> None:
+        self._logprobs = logprobs
+        self._chunks: list[AIMessageChunk] = []
+        self._calls = False
+
+    def relay(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
+        """Return the chunk as it is streamed; nothing if it is not."""
+        self._calls = self._calls or bool(chunk.tool_call_chunks)
+        if self._calls:
+            return []
+        metadata = without_token_usage(kept_metadata(chunk, logprobs=self._logprobs))
+        update = {"usage_metadata": None, "chunk_position": None, "response_metadata": metadata}
+        relayed = chunk.model_copy(update={"id": provider_id(chunk), **update})
+        if not (relayed.content or relayed.response_metadata or relayed.additional_kwargs):
+            return []
+        self._chunks.append(relayed)
+        return [relayed]
+
+    def rest(self, message: AIMessage) -> list[AIMessageChunk]:
+        """Return what is not yet streamed of the response, or of the one that won over it."""
+        if not self._chunks:
+            return chunks_of(message)
+        metadata = {name for chunk in self._chunks for name in chunk.response_metadata}
+        extras = {name for chunk in self._chunks for name in chunk.additional_kwargs}
+        left = {
+            "content": type(message.content)(),
+            "response_metadata": _without(message.response_metadata, metadata),
+            "additional_kwargs": _without(message.additional_kwargs, extras),
+        }
+        return chunks_of(message.model_copy(update=left))
+
+
+def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
+    """Return a message as a stream: one chunk, and one before it with the invalid calls that it would not show.
+
+    The message is not cut in pieces: how content blocks, tool calls and provider metadata belong together differs from
+    provider to provider, and LangChain reads a chunk that is marked as the last as it reads a whole message. Its v3
+    events then show only those invalid calls that are blocks of the content.
+    """
+    if not message.invalid_tool_calls or any(_shows_invalid_call(block) for block in message.content):
+        return [_whole(message)]
+    calls = AIMessageChunk(
+        content=type(message.content)(), id=message.id, invalid_tool_calls=message.invalid_tool_calls
+    )
+    for call in calls.tool_call_chunks:
+        call["args"] = _unrepairable(call["args"])
+    raw = {"tool_calls"}  # as some providers' models keep them, where LangChain would look for calls and complete them
+    left = {"invalid_tool_calls": [], "additional_kwargs": _without(message.additional_kwargs, raw)}
+    return [calls, _whole(message.model_copy(update=left))]
+
+
+def _whole(message: AIMessage) -> AIMessageChunk:
+    chunk = AIMessageChunk(
+        content=_distinct_blocks(message),
+        id=message.id,
+        name=message.name,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata=message.response_metadata,
+        usage_metadata=message.usage_metadata,
+        chunk_position="last",
+    )
+    for index, call in enumerate(chunk.tool_call_chunks):
+        call["index"] = index
+        if index >= len(message.tool_calls):
+            call["args"] = _unrepairable(call["args"])
+    return chunk
+
+
+def _shows_invalid_call(block: Any) -> bool:
+    """Return whether it is an invalid call, or a call of the Responses API, which LangChain shows as invalid if so."""
+    return isinstance(block, dict) and block.get("type") in ("invalid_tool_call", "function_call")
+
+
+def _unrepairable(args: str | None) -> str:
+    """Return the arguments of an invalid call so that it stays invalid when the chunk is added to others.
+
+    LangChain completes what looks like the beginning of an object, takes nothing at all for an empty one, and fails on
+    a list. A bracket that closes nothing prevents all three.
+    """
+    return f"]{args or ''}"
+
+
+def _distinct_blocks(message: AIMessage) -> str | list[str | dict[str, Any]]:
+    """Return the content with a distinct index for each block, as LangChain's events need.
+
+    With ``output_version="v1"`` LangChain's streams give a call of a tool the index of a text, or of another call, and
+    then add the two up to one block. Calls lost in this way are put in again, and blocks of one index are renumbered.
+    """
+    if isinstance(message.content, str):
+        return message.content
+    blocks = message.content
+    found = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_call"]
+    if message.response_metadata.get("output_version") == "v1" and len(found) < len(message.tool_calls):
+        blocks = [*(block for block in blocks if block not in found), *(dict(call) for call in message.tool_calls)]
+    indices = [block["index"] for block in blocks if isinstance(block, dict) and "index" in block]
+    if len(set(indices)) == len(indices):
+        return blocks
+    return [
+        {**block, "index": place} if isinstance(block, dict) and "index" in block else block
+        for place, block in enumerate(blocks)
+    ]
+
+
+def provider_id(message: AIMessage) -> str | None:
+    """Return the id that a provider gave a response; None for one that LangChain made for a call."""
+    return None if message.id is None or message.id.startswith(LC_ID_PREFIX) else message.id
+
+
+def without_token_usage(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a response without OpenAI's ``token_usage``, as the bill is of all samples."""
+    return _without(metadata, {"token_usage"})
+
+
+def _without(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in names}
