@@ -99,12 +99,16 @@ def demo(
 
 
 def _report(out: Path, *, shuffles: int, **chosen: float) -> list[str]:
-    """The command that makes the report of what the demo has compared."""
+    """Return the command that makes a report of what the demo has compared."""
     if not shuffles:  # the calibration pool lies beside, and calibrates
         del chosen["calibration_size"]
     usual = {"max_samples": DEFAULT_BUDGET, "seed": 0, "p_target": 0.9}
-    said = {"shuffles": shuffles, **chosen} if shuffles else chosen
-    given = [(f"--{name.replace('_', '-')}", f"{value:g}") for name, value in said.items() if value != usual.get(name)]
+    chosen_options = {"shuffles": shuffles, **chosen} if shuffles else chosen
+    given = [
+        (f"--{name.replace('_', '-')}", f"{value:g}")
+        for name, value in chosen_options.items()
+        if value != usual.get(name)
+    ]
     options = [word for pair in given for word in pair]
     return ["reasc", "report", str(out / "test-pool.sqlite"), "--out", str(out / "report.html"), *options]
 
@@ -112,7 +116,7 @@ def _report(out: Path, *, shuffles: int, **chosen: float) -> list[str]:
 def _recorded(
     model: Any, problems: int, calibration_size: int, samples: int, out: Path, *, shuffled: bool
 ) -> "tuple[Pool, Pool]":
-    """The calibration pool, one response each; and the test pool, from which shuffles draw their calibration too."""
+    """Record the calibration pool, one response each, and the test pool; with shuffles, it also calibrates."""
     from langchain_reasc.data import read_questions
 
     calibrating = read_questions(embedded("calibration.jsonl"))
@@ -134,7 +138,7 @@ def _recorded(
 
 
 def _only(pool: "Pool", questions: "Sequence[LabelledQuestion]") -> "Pool":
-    """What was asked for, of a pool that may hold more from earlier runs."""
+    """Return these questions of a pool that may hold more from earlier runs."""
     from dataclasses import replace
 
     wanted = {question.id for question in questions}
@@ -154,7 +158,7 @@ def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibra
 
 
 def _learned(model: Any, pool: "Pool", out: Path, samples: int, seed: int) -> "Calibration":
-    """What can be learned from some of the calibration problems without their answers."""
+    """Calibrate on some of the calibration problems without their answers."""
     from langchain_reasc.calibrating import calibrate_unlabelled
     from langchain_reasc.calibration import save_calibration
 
@@ -183,7 +187,7 @@ def _worked(pool: "Pool", calibration: "Calibration", samples: int) -> "Worked":
 
 
 def _live(model: Any, pool: "Pool", calibration: "Calibration", samples: int) -> None:
-    """A chain on a few of the test problems, against what all their recorded samples took."""
+    """Run a chain on a few of the test problems, and compare its tokens with those of all recorded samples."""
     from langchain_core.messages import AIMessage
     from langchain_core.prompts import ChatPromptTemplate
 

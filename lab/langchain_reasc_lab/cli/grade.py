@@ -61,7 +61,7 @@ def grade(
         str,
         typer.Option(
             metavar="answer|response",
-            help="judge: what it is shown, the answer that was found or all that was said.",
+            help="judge: what it is shown, the answer that was found or the whole response.",
             callback=one_of("answer", "response"),
         ),
     ] = "answer",
@@ -71,7 +71,8 @@ def grade(
         int | None, typer.Option(min=1, help=r"judge: answers in flight. \[default: 1 in this process, else 8]")
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="judge: what one answer may take; then it is not told.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="judge: what one answer may take; then it counts as undecided."),
     ] = None,
     question_field: QuestionField = None,
     answer_field: AnswerField = None,
@@ -85,8 +86,8 @@ def grade(
     case, articles and punctuation. judge: what a model says that is shown the question, the accepted answers and the
     answer. Equal answers to a question are graded once.
 
-    The verdicts and the grader's name are written into the pool. What a judge has said is kept beside the pool as soon
-    as it comes: after an interruption, or after --dry-run, nothing is paid for again.
+    The verdicts and the grader's name are written into the pool. A judge's verdicts are kept beside the pool as soon
+    as they come: after an interruption, or after --dry-run, nothing is paid for again.
 
     [bold]Examples[/]
 

@@ -124,7 +124,7 @@ def replay(
 
 
 def pool_to_test(path: Path, calibration_pool: Path | None, calibration_size: int | None) -> "Pool":
-    """A pool, behind the questions of another one that calibrate, where one is named or lies beside it.
+    """Read a pool, behind the questions of another one that calibrate, where one is named or lies beside it.
 
     Raises:
         ConfigurationError: both a pool and a number of questions to calibrate on.
@@ -181,7 +181,7 @@ def run_replay(
     rules: Literal["usual", "all"] = "usual",
     parameters: float | None = None,
 ) -> "tuple[Replay, list[Row]]":
-    """Replay with a progress bar, and sum up."""
+    """Replay under a progress bar, and summarize."""
     from langchain_reasc_lab.replay.methods import MethodSettings
     from langchain_reasc_lab.replay.metrics import summarize
     from langchain_reasc_lab.replay.replay import replay as run_all
@@ -207,7 +207,7 @@ def run_replay(
 def measures_for(
     pool: "Pool", *, signal: str | None, signals: str | None, score: str, window: int
 ) -> "list[MeasureSpec]":
-    """The measures to replay; none where the pool has neither signals nor scores and none was asked for."""
+    """Return the measures to replay; none where the pool has neither signals nor scores and none was given."""
     from langchain_reasc.method.confidence import Measure
 
     held = pool.signals.names if pool.signals else ()

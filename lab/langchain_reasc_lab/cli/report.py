@@ -121,12 +121,12 @@ def report(
     studies = [Study(name, pool, among[0] if among else None, settings) for name, pool, among in named]
     with progress("Tables and figures", quiet=len(entries) < 2) as move:
         made = make_report(studies, entries, on_progress=move)
-    _tell(made)
+    _print_problems(made)
     _write(made, out=out, markdown=markdown, csv=csv, json=json)
 
 
 def _read(paths: Sequence[Path], calibration_pool: Path | None, calibration_size: int | None) -> "list[Pool]":
-    """The pools, each with what calibrates it.
+    """Read the pools, each with the pool that calibrates it.
 
     Raises:
         ConfigurationError: the same pool twice.
@@ -142,7 +142,7 @@ def _read(paths: Sequence[Path], calibration_pool: Path | None, calibration_size
 
 
 def _check_prices(path: Path, pools: "Sequence[Pool]") -> None:
-    """Whether the file says what tokens of the pools' models cost, to be known before anything is computed.
+    """Check that the file has prices of the pools' models, before anything is computed.
 
     Raises:
         ConfigurationError: the file cannot be read, or has no price of one of the models.
@@ -158,7 +158,7 @@ def _check_prices(path: Path, pools: "Sequence[Pool]") -> None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """The files' names without ending, with as many folders before them as tell them apart."""
+    """Return the files' names without ending, with as many folders before them as make them different."""
     parts = [path.resolve().with_suffix("").parts for path in paths]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(one[-depth:]) for one in parts]
@@ -191,8 +191,8 @@ def _list() -> None:
     stdout().print(grid)
 
 
-def _tell(made: "Report") -> None:
-    """What took how long, and what could not be made.
+def _print_problems(made: "Report") -> None:
+    """Print what took how long, and what could not be made.
 
     Raises:
         PoolError: nothing could be made at all.
@@ -200,8 +200,8 @@ def _tell(made: "Report") -> None:
     from langchain_reasc.exceptions import PoolError
 
     if all(part.is_empty for part in made.parts):
-        told = list(dict.fromkeys(problem for part in made.parts for problem in part.problems))
-        raise PoolError(" ".join(["nothing could be made of this:", *told[:3]]))
+        problems = list(dict.fromkeys(problem for part in made.parts for problem in part.problems))
+        raise PoolError(" ".join(["nothing could be made of this:", *problems[:3]]))
     missing: dict[str, list[str]] = {}
     for part in made.parts:
         for problem in part.problems:

@@ -1,6 +1,6 @@
-"""What says whether a recorded answer is right: by its spelling, as a number, a letter, a formula, or a name.
+"""Graders, which decide whether a recorded answer is right: by spelling, as a number, a letter, a formula, or a name.
 
-A model that says so is in :mod:`.judge_grader`; a whole pool is graded by :mod:`.grading`.
+A model as the grader is in :mod:`.judge`; a whole pool is graded by :mod:`.grading`.
 """
 
 import re
@@ -32,7 +32,7 @@ _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 
 
 class Grader(Protocol):
-    """Says whether an answer is right. Several threads may ask at once."""
+    """Decides whether an answer is right. Several threads may call it at once."""
 
     @property
     def name(self) -> str:
@@ -40,23 +40,23 @@ class Grader(Protocol):
         ...
 
     def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
-        """Whether an answer is right.
+        """Return whether an answer is right.
 
         Args:
-            question: what was asked; empty where that is not known.
+            question: the question; empty where it is not known.
             answer: the answer found in a response, which is never blank.
             text: a response that gave this answer; None where its text was not kept. Of a question's equal answers only
                 the first is graded, so that all of them are right or none is.
             references: the accepted answers, one at least.
 
         Returns:
-            None where it cannot be told.
+            None where it cannot be decided.
         """
         ...
 
 
 class Exact:
-    """An answer is right that is spelled like an accepted one.
+    """Takes an answer for right that is spelled like an accepted one.
 
     Args:
         spelled: how a reference is spelled, so that it can be compared with answers; see
@@ -73,12 +73,12 @@ class Exact:
 
 
 class Numeric:
-    """An answer is right that is the same number as an accepted one, up to a relative tolerance.
+    """Takes an answer for right that is the same number as an accepted one, up to a relative tolerance.
 
     ``1,000``, ``1000.0`` and ``10^3`` are one number, and so are ``1/3`` and ``0.33333``, ``12 km`` and ``12``; ``45%``
     is 45, and 0.45 as well. Two whole numbers must be the same, unless a tolerance is given: 20,001 is not 20,000. No
     number is near 0 but 0. An answer that is no number is right where it is spelled like a reference. Where no
-    reference is a number, and none is spelled like the answer, it cannot be told.
+    reference is a number, and none is spelled like the answer, it cannot be decided.
 
     Args:
         tolerance: at most this share of the larger of the two; None for 1e-4, of whole numbers 0.
@@ -110,9 +110,9 @@ class Numeric:
 
 
 class Choice:
-    """An answer is right that names the same letter, or the same letters, as an accepted one: ``(B) Oslo`` is B.
+    """Takes an answer for right that names the same letters as an accepted one: ``(B) Oslo`` is B.
 
-    Where the answer or every reference names none, it cannot be told.
+    Where the answer or every reference names none, it cannot be decided.
     """
 
     name = "choice"
@@ -127,7 +127,7 @@ class Choice:
 
 
 class Mathematical:
-    """An answer is right that equals an accepted one as mathematics, by math-verify; no formula takes many seconds.
+    """Takes an answer for right that equals an accepted one as mathematics, by math-verify, within seconds.
 
     Raises:
         MissingExtraError: math-verify is not installed.
@@ -148,7 +148,7 @@ class Mathematical:
 
 
 class Alias:
-    """An answer is right that names what one of several accepted names does, as open-domain question answering counts.
+    """Takes an answer for right that is one of several accepted names, as open-domain question answering counts.
 
     Case, punctuation, articles and white space do not count, as in the evaluation of SQuAD (Rajpurkar et al. 2016) and
     NQ-Open (Lee et al. 2019). Unlike there, punctuation of any script is left out, and numbers are compared as numbers,
@@ -171,11 +171,11 @@ GRADERS: Final[Mapping[str, Callable[[], Grader]]] = {
     "math": Mathematical,
     "alias": Alias,
 }
-"""What grades without a model, by name."""
+"""Graders that need no model, by name."""
 
 
 def grader(name: str) -> Grader:
-    """The grader of a name.
+    """Return a grader by name.
 
     Raises:
         ConfigurationError: there is none.
@@ -191,7 +191,7 @@ def _spelled_alike(answer: str, references: Sequence[str]) -> bool:
 
 
 def _numbers(text: str) -> tuple[Fraction, ...]:
-    """What number a text may mean; two where it is per cent, none where it is no number."""
+    """Return the number that a text may mean; two where it is per cent, none where it is not a number."""
     if kind_of(text) is not None:
         return ()
     spelled = read_quantity(normalize(without_unit(text)))
@@ -203,7 +203,7 @@ def _numbers(text: str) -> tuple[Fraction, ...]:
 
 
 def _letters(text: str) -> frozenset[str]:
-    """The letters that a text names as its choice; none where it names none."""
+    """Return the letters that a text names as its choice."""
     small = text.casefold().strip()
     if _LETTERS.fullmatch(small):
         return frozenset(re.findall(r"\b[a-j]\b", small.replace("_", " ")))
@@ -214,7 +214,7 @@ def _letters(text: str) -> frozenset[str]:
 
 
 def _plain_name(text: str) -> str:
-    """A name without what does not count; empty where nothing is left, or the text is a number or a call of tools."""
+    """Return a name without what does not count; empty where nothing is left, or the text is a number or tool calls."""
     if kind_of(text) is not None or read_quantity(normalize(text)) is not None:
         return ""
     letters = unicodedata.normalize("NFD", text).casefold()
