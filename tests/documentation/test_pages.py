@@ -1,6 +1,7 @@
 """What the documentation says of files, of figures and of the picture is so."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
@@ -15,8 +16,8 @@ from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, StoppingRule
 
 from .check_snippets import ROOT, documents, snippets
 from .option_tables import README, written
+from .pictures import BOXES, PACKAGES, SAVINGS, arrows, measured, packages, savings
 
-CONTRIBUTING: Final = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SVG: Final = "{http://www.w3.org/2000/svg}"
 
 
@@ -36,10 +37,10 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not heading or heading in anchors(target), link
 
 
-def test_every_package_of_the_core_is_named() -> None:
-    packages = {path.parent.name for path in (ROOT / "langchain_reasc").glob("*/__init__.py")}
-    named = CONTRIBUTING.split("uses those above it only:")[1].split("`lab/")[0]
-    assert packages <= set(re.findall(r"`(\w+)`", named))
+def test_contributing_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:langchain_reasc|lab|backends|benchmarks|tests)/[\w/.]*)`", text)
+    assert len(named) > 15 and not [path for path in named if not (ROOT / path).exists()]
 
 
 def test_the_tables_of_options_are_what_the_fields_say() -> None:
@@ -56,7 +57,33 @@ def test_the_bound_on_differences_is_what_its_lines_print(capsys: pytest.Capture
     assert bound == pytest.approx(1 - 0.025 ** (1 / 160))
     assert f"# {bound:.4f}" in code
     assert f"= {bound:.1%}".replace("%", " %") in page
-    assert f"up to {bound:.1%}".replace("%", " %") in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"up to {bound:.1%}".replace("%", " %") in page
+
+
+@pytest.mark.parametrize(("picture", "drawn_now"), [(SAVINGS, savings), (PACKAGES, packages)])
+def test_a_picture_shows_what_is_measured_and_imported(picture: Path, drawn_now: Callable[[], str]) -> None:
+    """Run ``python tests/documentation/pictures.py`` where it does not."""
+    assert picture.read_text(encoding="utf-8") == drawn_now()
+
+
+def test_the_arrows_of_the_picture_are_the_imports_between_packages() -> None:
+    paths = ElementTree.parse(PACKAGES).getroot().iter(f"{SVG}path")
+    shown = {(one.attrib["data-from"], one.attrib["data-to"]) for one in paths if "data-from" in one.attrib}
+    assert shown == arrows() and len(shown) >= 14
+
+
+def test_the_picture_has_every_package() -> None:
+    found = {path.parent.name for path in (ROOT / "langchain_reasc").glob("*/__init__.py")}
+    assert found == {name for name in BOXES if not name.startswith("langchain_reasc_")}
+
+
+def test_the_readme_repeats_what_was_measured() -> None:
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    rows = measured()
+    for name in ("Ask once", "Always ask 16 times", "Stop by counting votes", "ReASC, nothing learned"):
+        assert f"{rows[name].tokens:,}" in readme and f"{rows[name].dollars}, {rows[name].accuracy} %" in readme, name
+    for name in ("Stop by counting votes", "ReASC, nothing learned", "ReASC, no labels, logprobs"):
+        assert rows[name].samples in readme
 
 
 @pytest.mark.parametrize("rule", [*rules().values(), Agreement], ids=lambda rule: rule.name)

@@ -1,0 +1,197 @@
+"""Two pictures of the documentation: what ReASC saves, and the packages with what each imports.
+
+``python tests/documentation/pictures.py`` draws both anew: run it after a package imports another for the first
+time, and after the first table of ``docs/measured.md`` changed.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[2]
+SAVINGS: Final = ROOT / "docs" / "savings.svg"
+PACKAGES: Final = ROOT / "docs" / "rooms.svg"
+DOLLARS_PER_MILLION: Final = 10
+"""The price of a million generated tokens that the picture assumes."""
+
+METHODS: Final = {
+    "Ask once": "pass@1",
+    "Always ask 16 times": "SC@16",
+    "Stop by counting votes": "ASC",
+    "ReASC, nothing learned": "Finite horizon (0.97)",
+    "ReASC, no labels, no logprobs": "Agreement (0.975)",
+    "ReASC, labels and logprobs": "ReASC (offline, safeguarded)",
+    "ReASC, no labels, logprobs": "ReASC (online)",
+}
+"""How the picture names a method -> its first row in ``docs/measured.md``."""
+
+
+class Measured(NamedTuple):
+    """One row of the table: right answers in percent, responses and generated tokens per question."""
+
+    accuracy: str
+    samples: str
+    tokens: int
+
+    @property
+    def dollars(self) -> str:
+        """What the generated tokens of 1,000 questions cost."""
+        return f"${self.tokens * 1000 * DOLLARS_PER_MILLION / 1e6:.2f}"
+
+
+def measured() -> dict[str, Measured]:
+    """Return the measured row of each method."""
+    page = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+    rows = {}
+    for shown, name in METHODS.items():
+        row = re.search(rf"^ +{re.escape(name)} +([\d.]+) \[[^]]*\] +([\d.]+) +([\d,]+) ", page, re.MULTILINE)
+        assert row, name
+        rows[shown] = Measured(row[1], row[2], int(row[3].replace(",", "")))
+    return rows
+
+
+STYLE: Final = """<style>
+  text { font: 14px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
+  .name { font-weight: 600 }
+  .small { font-size: 12px; fill: #57606a }
+  .step { font-size: 12px; font-weight: 700; fill: #fff; text-anchor: middle }
+</style>"""
+
+
+def savings() -> str:
+    """Draw what each method generates per question, and what 1,000 questions cost."""
+    rows = measured()
+    longest = max(row.tokens for row in rows.values())
+    height = 86 + 34 * len(rows)
+    lines = [*_opened(840, height, "Generated tokens per question, and what 1,000 questions cost")]
+    lines.append(
+        '<text x="18" y="30" class="name">Generated tokens per question; cost of 1,000 questions; right answers</text>'
+    )
+    lines.append(
+        f'<text x="18" y="49" class="small">512 problems, a small model trained for them; '
+        f"at ${DOLLARS_PER_MILLION} for a million generated tokens.</text>"
+    )
+    for place, (name, row) in enumerate(rows.items()):
+        y, width = 64 + 34 * place, round(320 * row.tokens / longest)
+        color = "#1a5fb4" if name.startswith("ReASC") else "#8c959f"
+        lines.append(f'<text x="18" y="{y + 19}">{name}</text>')
+        lines.append(f'<rect x="240" y="{y + 4}" width="{width}" height="20" rx="3" fill="{color}"/>')
+        lines.append(
+            f'<text x="{248 + width}" y="{y + 19}"><tspan class="name">{row.tokens:,}</tspan> tokens, '
+            f"{row.dollars}, {row.accuracy} % right</text>"
+        )
+    return "\n".join([*lines, "</svg>", ""])
+
+
+LAB, BACKEND, LLAMA_CPP, OPENAI = (f"langchain_reasc_{name}" for name in ("lab", "backend", "llama_cpp", "openai"))
+BOXES: Final = {
+    LAB: (1, 0, "replay, reports"),
+    "cli": (1, 1, "the command reasc"),
+    "agents": (0, 2, "chat model, middleware"),
+    "calibrating": (1, 2, "asks, then calibrates"),
+    "runnable": (0, 3, "the loop, the options"),
+    "pools": (1, 3, "recorded responses"),
+    "sampling": (0, 4, "draws, cuts off"),
+    LLAMA_CPP: (2, 4, "a GGUF in this process"),
+    OPENAI: (3, 4, "servers"),
+    "models": (0, 5, "chat models, logprobs"),
+    "data": (1, 5, "questions, templates"),
+    "calibration": (0, 6, "gate and weights, files"),
+    "answers": (1, 6, "what a response votes for"),
+    BACKEND: (3, 6, "what both backends share"),
+    "method": (1, 7, "when to stop: pure functions"),
+}
+"""Each package -> its column, its row and what it holds."""
+STEPS: Final = {"runnable": "1", "sampling": "2", "models": "3", "answers": "4", "method": "5"}
+"""The way of a sample through the packages."""
+
+
+def imported() -> dict[str, set[str]]:
+    """Return the packages that each package imports; one of a distribution beside the core counts as a whole."""
+    found: dict[str, set[str]] = {name: set() for name in BOXES}
+    folders = {name: ROOT / "langchain_reasc" / name for name in BOXES} | {LAB: ROOT / "lab" / LAB}
+    folders |= {name: ROOT / "backends" / name for name in (BACKEND, LLAMA_CPP, OPENAI)}
+    for package, folder in folders.items():
+        for path in folder.rglob("*.py"):
+            for module in _modules(ast.parse(path.read_text(encoding="utf-8"))):
+                top, _, rest = module.partition(".")
+                name = rest.split(".")[0] if top == "langchain_reasc" else top
+                if name in BOXES and name != package:
+                    found[package].add(name)
+    return found
+
+
+def arrows() -> set[tuple[str, str]]:
+    """Return the imports between packages, without those that follow from others."""
+    direct = imported()
+
+    def reached(package: str) -> set[str]:
+        return direct[package].union(*(reached(one) for one in direct[package]))
+
+    return {
+        (package, other)
+        for package, others in direct.items()
+        for other in others
+        if not any(other in reached(between) for between in others - {other})
+    }
+
+
+def packages() -> str:
+    """Draw the packages, an arrow from each to those that it imports, and the way of a sample."""
+    lines = [*_opened(840, 566, "The packages, and what each imports")]
+    lines.append(
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0L8 4L0 8z" fill="#57606a"/></marker></defs>'
+    )
+    for source, target in sorted(arrows()):
+        (x, y, _), (to, down, _) = BOXES[source], BOXES[target]
+        start, end = 110 + 204 * x + 26 * _sign(to - x), 110 + 204 * to - 26 * _sign(to - x)
+        lines.append(
+            f'<path data-from="{source}" data-to="{target}" d="M{start} {58 + 64 * y}L{end} {15 + 64 * down}" '
+            'stroke="#57606a" fill="none" marker-end="url(#head)"/>'
+        )
+    for name, (x, y, holds) in BOXES.items():
+        left, top = 16 + 204 * x, 16 + 64 * y
+        fill = "#eaf2fd" if name in STEPS else "#f6f8fa"
+        lines.append(
+            f'<rect x="{left}" y="{top}" width="188" height="42" rx="6" fill="{fill}" stroke="#8c959f"/>'
+            f'<text x="{left + 10}" y="{top + 18}" class="name">{name.removeprefix("langchain_reasc_")}</text>'
+            f'<text x="{left + 10}" y="{top + 34}" class="small">{escape(holds)}</text>'
+        )
+        if step := STEPS.get(name):
+            lines.append(f'<circle cx="{left + 176}" cy="{top + 12}" r="9" fill="#c64600"/>')
+            lines.append(f'<text x="{left + 176}" y="{top + 16}" class="step">{step}</text>')
+    for y, text in (
+        (532, "An arrow: imports. Those that follow from others are left out."),
+        (550, "1 to 5: a sample is launched, drawn, read, votes, and is decided on; then the loop goes on or stops."),
+    ):
+        lines.append(f'<text x="18" y="{y}" class="small">{text}</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _opened(width: int, height: int, title: str) -> Iterator[str]:
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
+    yield f"<title>{title}</title>"
+    yield STYLE
+    yield f'<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8" fill="#fff" stroke="#d0d7de"/>'
+
+
+def _modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)
+
+
+if __name__ == "__main__":
+    SAVINGS.write_text(savings(), encoding="utf-8")
+    PACKAGES.write_text(packages(), encoding="utf-8")
