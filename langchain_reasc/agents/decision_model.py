@@ -1,42 +1,74 @@
-"""``ReASCDecisionModel``: decisions that are thought about before they are made, as often as each of them needs."""
+"""``ReASCDecisionModel``: decisions that are thought about before they are made, as often as each of them needs.
 
-from collections.abc import Iterator
+LangChain has decision models from langchain-core 1.8 on.
+"""
+
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
-from pydantic import ConfigDict, Field, model_validator
+from langchain_core.runnables.config import merge_configs
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from langchain_reasc.agents.decision_labels import ANY_LABEL
-from langchain_reasc.agents.decision_questions import AskedQuestion, asked_questions
-from langchain_reasc.agents.decision_types import (
-    Answer,
-    BaseDecisionModel,
-    ClassifierRequest,
-    ClassifierResponse,
-    Question,
-    State,
-)
+from langchain_reasc.agents.decision_prompt import ANY_LABEL, Labels, decision_prompt
 from langchain_reasc.answers import Extractor
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.complaints import explained
+from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, NoVote
+from langchain_reasc.method.evidence import posterior
 from langchain_reasc.models.prepared import ModelOrName, model_of
 from langchain_reasc.runnable.loop import asolve, solve
 from langchain_reasc.runnable.options import DecisionOptions, Options
-from langchain_reasc.runnable.question import Question as Asked
+from langchain_reasc.runnable.question import Question as VotedQuestion
 from langchain_reasc.runnable.result import ReASCResult
 
+if TYPE_CHECKING or find_spec("langchain_core.decisions"):
+    from langchain_core.decisions import (
+        Answer,
+        BaseDecisionModel,
+        Choice,
+        ChoiceAnswer,
+        ClassifierRequest,
+        ClassifierResponse,
+        Noul,
+        NoulAnswer,
+        Question,
+        Score,
+        ScoreAnswer,
+        State,
+    )
+else:
+
+    class _Absent:
+        """A base class that raises when it is used; so this module can be imported without langchain_core.decisions."""
+
+        def __new__(cls, *_: Any, **__: Any) -> Any:
+            raise MissingExtraError(
+                f"{cls.__name__} needs langchain_core.decisions, which langchain-core has from 1.8 on "
+                f"({version('langchain-core')} is installed). Install it with: pip install 'langchain-core>=1.8'",
+                name="langchain_core.decisions",
+            )
+
+    BaseDecisionModel = ClassifierResponse = _Absent
+    Answer = ChoiceAnswer = NoulAnswer = ScoreAnswer = ClassifierRequest = Question = State = Any
+    Choice = Noul = Score = _Absent
+
 __all__ = ["DecisionResponse", "ReASCDecisionModel"]
+
+YES, NO = "yes", "no"
 
 
 class DecisionResponse(ClassifierResponse):
     """The answers of a :class:`ReASCDecisionModel`, and the account of each."""
 
     reasc: dict[str, dict[str, Any]]
-    """Question id -> what was decided and spent: what ``response_metadata["reasc"]`` holds elsewhere."""
+    """Question id -> what was decided and spent, which is what ``response_metadata["reasc"]`` holds elsewhere."""
 
 
 class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
@@ -95,12 +127,12 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
 
     @staticmethod
     def prompt(state: State, question: Question) -> list[BaseMessage]:
-        """What the chat model is asked.
+        """Return what the chat model is asked.
 
         Raises:
             ConfigurationError: a question of another kind than choice, yes/no and score, or a label nobody can name.
         """
-        return AskedQuestion("", state, question).messages
+        return _AskedQuestion("", state, question).messages
 
     def invoke(self, input: ClassifierRequest, config: RunnableConfig | None = None, **kwargs: Any) -> DecisionResponse:
         """Answer the questions of a request.
@@ -142,26 +174,26 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
         return await self._aanswered({"state": state, "questions": questions}, ensure_config(), {})
 
     def _answered(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
-        found: _Found = {}
-        for asked in asked_questions(request):
+        found: dict[str, tuple[Answer, ReASCResult]] = {}
+        for asked in _asked_questions(request):
             with _noted(asked, found):
                 result = solve(self._question(asked, config, kwargs))
                 found[asked.id] = asked.answer(result), result
         return self._response(found)
 
     async def _aanswered(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
-        found: _Found = {}
-        for asked in asked_questions(request):
+        found: dict[str, tuple[Answer, ReASCResult]] = {}
+        for asked in _asked_questions(request):
             with _noted(asked, found):
                 result = await asolve(self._question(asked, config, kwargs))
                 found[asked.id] = asked.answer(result), result
         return self._response(found)
 
-    def _question(self, asked: AskedQuestion, config: RunnableConfig, kwargs: Any) -> Asked:
+    def _question(self, asked: "_AskedQuestion", config: RunnableConfig, kwargs: Any) -> VotedQuestion:
         setup = replace(self._setup, extract=asked.labels.extractor)
-        return Asked(setup, asked.messages, asked.config(config), kwargs)
+        return VotedQuestion(setup, asked.messages, asked.config(config), kwargs)
 
-    def _response(self, found: "_Found") -> DecisionResponse:
+    def _response(self, found: dict[str, tuple[Answer, ReASCResult]]) -> DecisionResponse:
         bill: UsageMetadata | None = None
         for _, result in found.values():
             bill = add_usage(bill, result.usage.bill)
@@ -173,13 +205,108 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
         )
 
 
-_Found = dict[str, tuple[Answer, ReASCResult]]
-"""Question id -> its answer, and what that rests on."""
+class _AskedQuestion:
+    """A question about a state, ready to be asked.
+
+    Args:
+        id: the name that the caller gave it.
+        state: what the question is about.
+        question: a ``Choice``, ``Noul`` or ``Score``, or a dictionary that says the same.
+
+    Attributes:
+        labels: what may answer it.
+        messages: what the chat model is asked.
+
+    Raises:
+        ConfigurationError: a question of another kind, or a label that no response could name.
+    """
+
+    def __init__(self, id: str, state: State, question: Question | Mapping[str, Any]) -> None:
+        self.id = id
+        self._question = _read(id, question)
+        meanings = _meanings(self._question)
+        self.labels = Labels(meanings)
+        self.messages = decision_prompt(state, self._question.instructions, meanings)
+
+    def config(self, above: RunnableConfig) -> RunnableConfig:
+        """Return the config of its samples, whose metadata names the question."""
+        return merge_configs(above, {"metadata": {"reasc_question": self.id}})
+
+    def answer(self, result: ReASCResult) -> Answer:
+        """Return the answer that its votes give.
+
+        Raises:
+            NoVote: none of them names a label.
+        """
+        if result.answer is None:
+            raise NoVote(
+                f"no response to the question {self.id!r} names one of its {len(self.labels.names)} labels "
+                f"({'; '.join(result.notices)}); if they were cut off, allow the model more tokens",
+                [response.message for response in result.responses if response.message is not None],
+            )
+        shares, confidence = self._shares(result.decision.evidence), posterior(result.decision.evidence)
+        if isinstance(self._question, Noul):
+            return NoulAnswer(type="noul", noul=shares[YES])
+        if isinstance(self._question, Choice):
+            return ChoiceAnswer(type="choice", choice=result.answer, probabilities=shares, confidence=confidence)
+        levels = {int(label): share for label, share in shares.items()}
+        return ScoreAnswer(
+            type="score",
+            score=sum(level * share for level, share in levels.items()),
+            legend=dict(enumerate(self._question.criteria)),
+            probabilities=levels,
+            confidence=confidence,
+        )
+
+    def _shares(self, evidence: Mapping[str, float]) -> dict[str, float]:
+        """Return the probability of each label: (v_a + 1) / (Σv + K)."""
+        names = self.labels.names
+        total = sum(evidence.values()) + len(names)
+        return {name: (evidence.get(name, 0.0) + 1.0) / total for name in names}
+
+
+def _asked_questions(request: ClassifierRequest) -> list[_AskedQuestion]:
+    """Return the questions of a request, all checked before anything is paid for.
+
+    Raises:
+        ConfigurationError: there is none, or one that cannot be asked.
+    """
+    questions = request.get("questions") if isinstance(request, Mapping) else None
+    if not isinstance(questions, Mapping) or "state" not in request:
+        raise ConfigurationError("a request holds a 'state' and its 'questions', a mapping from ids to questions")
+    if not questions:
+        raise ConfigurationError("a request without a question has no answer")
+    return [_AskedQuestion(id, request["state"], question) for id, question in questions.items()]
+
+
+def _read(id: str, question: Question | Mapping[str, Any]) -> "Choice | Noul | Score":
+    if isinstance(question, Mapping):
+        try:
+            question = TypeAdapter[Question](Question).validate_python(question)
+        except ValidationError as error:
+            raise ConfigurationError(f"the question {id!r}: {explained(error)}") from None
+    if isinstance(question, Choice | Noul | Score):
+        return question
+    kind = getattr(question, "type", type(question).__name__)
+    raise ConfigurationError(
+        f"the question {id!r} is of the kind {kind!r}, on which no vote can be taken; ReASCDecisionModel "
+        "answers Choice, Noul and Score"
+    )
+
+
+def _meanings(question: "Choice | Noul | Score") -> dict[str, Any]:
+    """Return label -> what it means."""
+    if isinstance(question, Choice):
+        return {**question.criteria}
+    if isinstance(question, Score):
+        return {str(level): meaning for level, meaning in enumerate(question.criteria)}
+    said = question.criteria
+    return {YES: said.true if said else None, NO: said.false if said else None}
 
 
 @contextmanager
-def _noted(asked: AskedQuestion, found: _Found) -> Iterator[None]:
-    """Notes on an error which question it came with, and the answers to others, which are paid for."""
+def _noted(asked: _AskedQuestion, found: dict[str, tuple[Answer, ReASCResult]]) -> Iterator[None]:
+    """Note on an error the question it came with, and the answers to others, which are paid for."""
     try:
         yield
     except Exception as error:

@@ -121,15 +121,22 @@ class ChatModelAround(Options, BaseChatModel):
 
     def get_token_ids(self, text: str) -> list[int]:
         """Return the ids of a text's tokens in the model inside."""
-        return (self._inner or super()).get_token_ids(text)
+        inner = self._inner
+        return inner.get_token_ids(text) if inner else super().get_token_ids(text)
 
     def get_num_tokens(self, text: str) -> int:
         """Return the number of a text's tokens, as the model inside counts them."""
-        return (self._inner or super()).get_num_tokens(text)
+        inner = self._inner
+        return inner.get_num_tokens(text) if inner else super().get_num_tokens(text)
 
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """Return the number of tokens of messages, as the model inside counts them."""
-        return (self._inner or super()).get_num_tokens_from_messages(messages, tools)
+        inner = self._inner
+        return (
+            inner.get_num_tokens_from_messages(messages, tools)
+            if inner
+            else super().get_num_tokens_from_messages(messages, tools)
+        )
 
 
 def _plain_votes(votes: ToolVotes) -> dict[str, Any]:

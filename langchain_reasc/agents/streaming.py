@@ -54,7 +54,7 @@ def remember_run(run: RunManager) -> None:
     """Keep the run of the call as the parent of its samples."""
     child: Any = []
     if run is not None:
-        kind = AsyncCallbackManager if isinstance(run, AsyncCallbackManagerForLLMRun) else CallbackManager
+        kind: Any = AsyncCallbackManager if isinstance(run, AsyncCallbackManagerForLLMRun) else CallbackManager
         child = _child(kind, run.run_id, run.inheritable_handlers, run.inheritable_tags, run.inheritable_metadata)
     _CONFIG.set({**(_CONFIG.get() or _passed_down(ensure_config())), "callbacks": child})
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.agents.decision_labels import ANY_LABEL, Labels
+from langchain_reasc.agents.decision_prompt import ANY_LABEL, Labels
 from langchain_reasc.answers import vote_of
 from langchain_reasc.exceptions import ConfigurationError
 
