@@ -1,25 +1,26 @@
-"""``ReASCMiddleware``: votes over what an agent is about to do, inside ``create_agent``."""
+"""``ReASCMiddleware``: votes over what an agent is about to do, inside ``create_agent``, within a budget for a run."""
 
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Annotated, Any, NotRequired, Unpack, cast
+from typing import Annotated, Any, Final, NotRequired, TypedDict, Unpack, cast
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 
-from langchain_reasc.agents.budget import Ledger, RunBudget, Spent, Unsettled, added
 from langchain_reasc.agents.chat_model import ChatReASC
-from langchain_reasc.agents.options import VoteOptions, checked_names, checked_options
 from langchain_reasc.answers import extractor, schemas_of
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator
 from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
+from langchain_reasc.runnable.options import VoteOptions
 from langchain_reasc.runnable.setup import LEARNING
 
 try:
@@ -38,15 +39,153 @@ except ImportError as error:
 
 __all__ = ["ReASCMiddleware"]
 
+_REMEMBERED: Final = 1024  # steps of agents that failed and were not made again
 logger = logging.getLogger(__name__)
 
 When = Callable[[ModelRequest[Any], AIMessage], bool | Awaitable[bool]]
+
+
+class Spent(TypedDict, total=False):
+    """What has been spent, as plain data: it is kept in the agent's state, and so in every checkpoint.
+
+    Attributes:
+        tokens: prompt and generated tokens of all samples.
+        samples: samples launched.
+        seconds: how long the model calls took.
+    """
+
+    tokens: int
+    samples: int
+    seconds: float
+
+
+def added(before: Spent, more: Spent) -> Spent:
+    """Add up what parallel branches have spent: the reducer of the agent's state."""
+    return Spent(
+        tokens=before.get("tokens", 0) + more.get("tokens", 0),
+        samples=before.get("samples", 0) + more.get("samples", 0),
+        seconds=before.get("seconds", 0.0) + more.get("seconds", 0.0),
+    )
 
 
 class SpendingState(AgentState[Any]):
     """The agent's state, with what the model calls of a run have cost so far."""
 
     reasc_spent: NotRequired[Annotated[Spent, PrivateStateAttr, added]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunBudget:
+    """What a run may spend, or has left; None where there is no limit.
+
+    Attributes:
+        tokens: prompt and generated tokens.
+        samples: samples launched.
+        seconds: seconds in model calls.
+    """
+
+    tokens: int | None = None
+    samples: int | None = None
+    seconds: float | None = None
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits that there are."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+    def checked(self) -> "RunBudget":
+        """Return the budget itself.
+
+        Raises:
+            ConfigurationError: a limit is no number above zero.
+        """
+        for name, limit in self.limits.items():
+            kind, types = ("a number", int | float) if name == "seconds" else ("a whole number", int)
+            if not isinstance(limit, types) or isinstance(limit, bool) or not limit > 0:
+                raise ConfigurationError(f"max_run_{name} must be {kind} above 0, or None, got {limit!r}")
+        return self
+
+    def __str__(self) -> str:
+        return ", ".join(f"max_run_{name}={limit:g}" for name, limit in self.limits.items())
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing more may be spent."""
+        return any(left <= 0 for left in self.limits.values())
+
+    def left(self, spent: Spent) -> "RunBudget":
+        """Return what is left of it."""
+        return RunBudget(**{name: limit - spent.get(name, 0) for name, limit in self.limits.items()})
+
+    def within(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options of a model call that keep it within the budget.
+
+        A step of an agent needs one response, even if only to see that it must not act. So where nothing is left, the
+        call takes one sample. How much evidence is sufficient does not depend on what is left.
+
+        Args:
+            options: the options that were given.
+        """
+        if self.gone:
+            return {**options, "sample_budget": 1}
+        names = {"samples": "sample_budget", "tokens": "token_budget", "seconds": "time_budget"}
+        limits = {names[name]: limit for name, limit in self.limits.items()}
+        least = {
+            name: limit if options.get(name) is None else min(options[name], limit) for name, limit in limits.items()
+        }
+        return {**options, **least}
+
+
+class Ledger:
+    """What is spent on one model call of an agent, including tries that failed.
+
+    The model reports samples and tokens, also where the call fails; seconds pass from when the ledger is made.
+    """
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._tokens = self._samples = 0
+        self._lock = threading.Lock()
+
+    def add(self, tokens: int, samples: int) -> None:
+        """Add what one call of the model has cost."""
+        with self._lock:
+            self._tokens += tokens
+            self._samples += samples
+
+    @property
+    def spent(self) -> Spent:
+        """What has been spent up to now."""
+        return Spent(tokens=self._tokens, samples=self._samples, seconds=time.monotonic() - self._begun)
+
+
+class Unsettled:
+    """What failed model calls have cost, until the same step of the agent succeeds.
+
+    LangGraph throws away what a failed step would have written to the state. The step may be made again: by a
+    middleware outside, by a retry policy, or when the run is taken up from its checkpoint. It then settles this, too.
+    """
+
+    def __init__(self) -> None:
+        self._spent: dict[str, Spent] = {}
+        self._lock = threading.Lock()
+
+    def keep(self, task: str, spent: Spent) -> None:
+        """Keep what a failed try of a step has cost; the oldest of too many steps that never succeeded is dropped."""
+        with self._lock:
+            self._spent[task] = added(self._spent.pop(task, Spent()), spent)
+            if len(self._spent) > _REMEMBERED:
+                del self._spent[next(iter(self._spent))]
+
+    def of(self, task: str) -> Spent:
+        """Return what the failed tries of a step have cost."""
+        return self._spent.get(task, Spent())
+
+    def settle(self, task: str) -> Spent:
+        """Return what they have cost, and forget it."""
+        with self._lock:
+            return self._spent.pop(task, Spent())
 
 
 class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
@@ -117,12 +256,16 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         super().__init__()
         if when is not None and read_only:
             raise ConfigurationError("read_only goes without when, which alone decides on every first response")
-        self._when, self._read_only = when, checked_names(read_only)
+        if isinstance(read_only, str) or not all(isinstance(name, str) for name in read_only):
+            raise ConfigurationError(
+                f"read_only takes names of tools, such as ['search', 'get_weather'], got {read_only!r}"
+            )
+        self._when, self._read_only = when, frozenset(read_only)
         self._seen: set[str] = set()
         self._budget = RunBudget(tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds).checked()
-        if self._budget.unlimited:
+        if not self._budget.limits:
             self.state_schema = cast(Any, AgentState)  # nothing is counted, so the agent's state has no count
-        self._options, trial = checked_options(options)
+        self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
         given = options.get("calibrator")
         self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = [given] if given else []
@@ -137,7 +280,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         return given if isinstance(given, Calibration) else None
 
     def before_agent(self, state: SpendingState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """A new run: the budget starts anew. A run that is resumed does not come by here."""
+        """Reset the budget for a new run; a resumed run does not call this."""
         return {"reasc_spent": Overwrite(Spent())} if state.get("reasc_spent") else None
 
     async def abefore_agent(self, state: SpendingState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -147,7 +290,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """One model call of the agent, by a model that votes.
+        """Make one model call of the agent by a model that votes.
 
         Raises:
             ConfigurationError: the agent's model is itself one of ReASC, or none that can be sampled.
@@ -155,34 +298,32 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             Exception: what the model raised, where no sample succeeded.
         """
-        ledger = Ledger()
-        with self._kept_if_failed(request, ledger):
-            response = handler(self._voting(request, ledger))
+        with self._ledger(request) as ledger:
+            response = handler(self._voting_request(request, ledger))
         return self._settled(request, ledger, response)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """The asynchronous :meth:`wrap_model_call`."""
-        ledger = Ledger()
-        with self._kept_if_failed(request, ledger):
-            voting = await asyncio.to_thread(self._voting, request, ledger)  # which may read what was learned
+        with self._ledger(request) as ledger:
+            voting = await asyncio.to_thread(self._voting_request, request, ledger)  # which may read what was learned
             response = await handler(voting)
         return self._settled(request, ledger, response)
 
-    def _voting(self, request: ModelRequest[Any], ledger: Ledger) -> ModelRequest[Any]:
-        """The request with a model that votes, within what is left of the budget."""
+    def _voting_request(self, request: ModelRequest[Any], ledger: Ledger) -> ModelRequest[Any]:
+        """Return the request with a model that votes, within what is left of the budget."""
         self._check_read_only(request.tools)
         options = {**self._options, "advised": self._advised}
-        if not self._budget.unlimited:
-            spent = added(_so_far(request), self._unsettled.of(_task(request)))
-            options = self._budget.left(spent).within(options) | {"on_spent": ledger.book}
-        if (when := self._when or (self._acts if self._read_only and request.tools else None)) is not None:
+        if self._budget.limits:
+            spent = added(_spent_before(request), self._unsettled.of(_task(request)))
+            options = self._budget.left(spent).within(options) | {"on_spent": ledger.add}
+        if (when := self._when or (self._needs_vote if self._read_only and request.tools else None)) is not None:
             options["when"] = partial(when, request)
-        return request.override(model=_shown(request.model, self._around(request.model, options)))
+        return request.override(model=_binding_to(request.model, self._voting_model(request.model, options)))
 
-    def _around(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
-        """The model that votes. What has been learned of a model goes on from call to call."""
+    def _voting_model(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
+        """Return the model that votes; it goes on with what earlier calls of the same model have learned."""
         if options.get("calibration") not in LEARNING:
             return ChatReASC(model=model, **options)
         with self._lock:
@@ -196,7 +337,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         return voting if known is made else ChatReASC(model=model, **options | {"calibrator": known})
 
     def _check_read_only(self, tools: Sequence[BaseTool | dict[str, Any]]) -> None:
-        """Say once of each name in ``read_only`` that no request has had a tool of it, from the first on."""
+        """Warn once of each name in ``read_only`` that is no tool of a request so far."""
         if self._read_only <= self._seen:
             return
         self._seen |= {tool.name for tool in tools if isinstance(tool, BaseTool)}
@@ -205,8 +346,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             hint = suggestion(name, sorted(self._seen)) if self._seen else "it has none"
             warn_once(f"read_only names {name!r}, which is no tool of this agent; {hint}", id(self))
 
-    def _acts(self, request: ModelRequest[Any], response: AIMessage) -> bool:
-        """Whether a first response changes something, or is the structured output that was asked for."""
+    def _needs_vote(self, request: ModelRequest[Any], response: AIMessage) -> bool:
+        """Return whether a first response changes something, or is the structured output that was asked for."""
         if response.invalid_tool_calls:
             return True
         if response.tool_calls:
@@ -214,28 +355,49 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         return self._texts_vote or request.response_format is not None
 
     @contextmanager
-    def _kept_if_failed(self, request: ModelRequest[Any], ledger: Ledger) -> Iterator[None]:
+    def _ledger(self, request: ModelRequest[Any]) -> Iterator[Ledger]:
+        """Count what a call costs, and keep it where the call fails."""
+        ledger = Ledger()
         try:
-            yield
+            yield ledger
         except BaseException:
-            if not self._budget.unlimited and (task := _task(request)):
+            if self._budget.limits and (task := _task(request)):
                 self._unsettled.keep(task, ledger.spent)
             raise
 
     def _settled(
         self, request: ModelRequest[Any], ledger: Ledger, response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """The response, with what the call and its failed tries have cost."""
-        if self._budget.unlimited:
+        """Return the response, with what the call and its failed tries have cost."""
+        if not self._budget.limits:
             return response
-        before, spent = _so_far(request), added(ledger.spent, self._unsettled.settle(_task(request)))
+        before, spent = _spent_before(request), added(ledger.spent, self._unsettled.settle(_task(request)))
         if self._budget.left(added(before, spent)).gone and not self._budget.left(before).gone:
             logger.warning("the budget of this run is spent (%s): each further step takes one sample", self._budget)
         return ExtendedModelResponse(response, Command(update={"reasc_spent": spent}))
 
 
-def _shown(model: BaseChatModel, voting: ChatReASC) -> BaseChatModel:
-    """The agent's model, as middleware inside looks for its class and its options; once bound, it is the voting one.
+def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
+    """Return the options, with a calibration read from its file, and a model made with them to check them.
+
+    Raises:
+        ConfigurationError: one that does not exist, or a value that it cannot have.
+        CalibrationFileError: the calibration's file cannot be read.
+    """
+    options: dict[str, Any] = dict(given)
+    if unknown := options.keys() - VoteOptions.__annotations__.keys():
+        raise ConfigurationError(
+            f"unknown: {', '.join(sorted(unknown))}; besides its own, ReASCMiddleware takes the options of ChatReASC "
+            f"but its model: {', '.join(VoteOptions.__annotations__)}"
+        )
+    trial = ChatReASC(model=FakeListChatModel(responses=[]), **options | {"allow_fingerprint_mismatch": True})
+    if options.get("calibration") not in (None, *LEARNING):
+        options["calibration"] = trial.learned
+    return options, trial
+
+
+def _binding_to(model: BaseChatModel, voting: ChatReASC) -> BaseChatModel:
+    """Return the agent's model, whose class and options other middleware looks at; bound, it is the voting one.
 
     An agent binds its model to tools or arguments before each call of it.
     """
@@ -248,13 +410,13 @@ def _shown(model: BaseChatModel, voting: ChatReASC) -> BaseChatModel:
     return shown
 
 
-def _so_far(request: ModelRequest[Any]) -> Spent:
-    """What the steps before this one have cost."""
+def _spent_before(request: ModelRequest[Any]) -> Spent:
+    """Return what the steps before this one have cost."""
     state: Any = request.state
     return state.get("reasc_spent") or Spent()
 
 
 def _task(request: ModelRequest[Any]) -> str:
-    """The step of the agent, the same for all its tries; empty outside a graph."""
+    """Return the id of the agent's step, the same for all its tries; empty outside a graph."""
     info = getattr(request.runtime, "execution_info", None)
     return info.task_id if info else ""

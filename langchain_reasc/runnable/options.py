@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
@@ -24,7 +24,7 @@ from langchain_reasc.models.prepared import ModelOrName, model_of
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.setup import Setup
 
-__all__ = ["DecisionOptions", "Options"]
+__all__ = ["DecisionOptions", "Options", "VoteOptions"]
 
 
 def _texts_below_fields(cls: type) -> dict[str, str]:
@@ -242,6 +242,33 @@ class Options(DecisionOptions):
             self._setup, self._made = changed._setup, changed._made
         else:
             super().__setattr__(name, value)
+
+
+class VoteOptions(TypedDict, total=False):
+    """The types of all :class:`Options` except the model, for functions that pass them on as keywords."""
+
+    calibration: Calibration | Literal["online", "mixture"] | str | Path | None
+    rule: StoppingRule | None
+    max_samples: int
+    answer: AnswerSpec
+    tool_votes: ToolVotes
+    fixed_prompt: FixedPrompt | None
+    concurrency: int
+    confidence: float | None
+    on_missing_confidence: Literal["error", "count"]
+    safeguard: Safeguard
+    sample_timeout: float | None
+    timeout: float | None
+    allow_fingerprint_mismatch: bool
+    on_undecided: Literal["answer", "raise", "abstain"]
+    abstain_below: float | None
+    token_budget: int | None
+    time_budget: float | None
+    ask_confidence: bool
+    measure: Measure | None
+    online_state: str | Path | None
+    audit: float
+    calibrator: MixtureCalibrator | ConsensusCalibrator | None
 
 
 def _remade(kind: type[DecisionOptions], fields: dict[str, Any]) -> DecisionOptions:

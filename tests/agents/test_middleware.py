@@ -28,10 +28,9 @@ from agents.acting import (
     weather,
 )
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
-from langchain_reasc.agents.options import VoteOptions
 from langchain_reasc.answers import ToolVotes
 from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError, MissingExtraError
-from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.options import Options, VoteOptions
 
 
 def test_calls_of_tools_are_voted_on_and_text_is_passed_on(agents: Agents) -> None:

@@ -31,8 +31,7 @@ from agents.acting import (
     weather,
 )
 from langchain_reasc import ReASCMiddleware
-from langchain_reasc.agents.budget import RunBudget, Spent, Unsettled, added
-from langchain_reasc.agents.middleware import SpendingState
+from langchain_reasc.agents.middleware import RunBudget, SpendingState, Spent, Unsettled, added
 from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import Undecided
 
