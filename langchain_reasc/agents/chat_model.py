@@ -7,9 +7,7 @@ from typing import Any, cast
 
 from langchain_core.callbacks import (
     AsyncCallbackManager,
-    AsyncCallbackManagerForLLMRun,
     CallbackManager,
-    CallbackManagerForLLMRun,
 )
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -71,33 +69,33 @@ class ChatReASC(ChatModelAround):
     """What responses vote for: ``"message"`` for tool calls and structured output alone, or where the answer is in a
     text: see :func:`langchain_reasc.answers.extractor`."""
     when: Callable[[AIMessage], bool | Awaitable[bool]] | None = Field(default=None, repr=False)
-    """Whether a first response is to be put to the vote. It is then launched alone, and what does not deserve a vote is
-    given back as it is. An async function is awaited, and refused in a synchronous call. None for
-    every response with tool calls, and with ``answer="message"`` for no other."""
+    """Whether a first response, which is then launched alone, is put to the vote; if not, it is returned as it is. An
+    async function is awaited, and refused in a synchronous call. None for every response with tool calls, and with
+    ``answer="message"`` for no other."""
     on_spent: SpendingListener | None = Field(default=None, repr=False, exclude=True)
-    """Told, when a call has ended or failed, how many tokens, prompt and generated, and how many samples it cost."""
+    """Called when a call has ended or failed, with the tokens (prompt and generated) and the samples that it cost."""
     sample_budget: int | None = Field(default=None, ge=1, repr=False, exclude=True)
-    """Samples that a call may launch where that is fewer than ``max_samples``, because a budget that it shares is
-    nearly spent. Unlike with ``max_samples``, the rule does not settle for less evidence then."""
+    """Samples that a call may launch if a budget that it shares leaves fewer than ``max_samples``. Unlike with
+    ``max_samples``, the rule does not settle for less evidence then."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with tools, in the form that the model inside gives them."""
+        """Bind tools, in the form that the model inside gives them."""
         given = kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
         return replace_inner(cast(Any, unbound(self.sampled)).bind_tools(tools, **given), self._around)
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
-        """The model with structured output, by the way that the model inside has for it."""
-        inside = unbound(self.sampled)
-        if not isinstance(inside, BaseChatModel):  # several, which may have several ways
+        """Bind a schema for structured output, in the way of the model inside."""
+        inner = unbound(self.sampled)
+        if not isinstance(inner, BaseChatModel):  # several, which may have several ways
             return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
-        return replace_inner(inside.with_structured_output(schema, include_raw=include_raw, **kwargs), self._around)
+        return replace_inner(inner.with_structured_output(schema, include_raw=include_raw, **kwargs), self._around)
 
     def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:
-        """The winning response; its ``usage_metadata`` is the bill of all samples.
+        """Return the winning response; its ``usage_metadata`` is the bill of all samples.
 
         Raises:
             Exception: what the first sample failed with, where none succeeded, as the model inside would raise it.
@@ -118,7 +116,7 @@ class ChatReASC(ChatModelAround):
     def stream(
         self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[AIMessageChunk]:
-        """The winning response as one chunk, once it is known; what needs no vote, token by token as it comes.
+        """Yield the winning response as one chunk once it is known; what needs no vote, token by token as it comes.
 
         That is text where no tools or structured output are bound, and neither ``answer`` nor ``when`` asks for a vote.
         Once a part of it has passed, what the model fails with is raised as it is. The last chunk has the account
@@ -156,38 +154,26 @@ class ChatReASC(ChatModelAround):
         try:
             return await super()._agenerate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
         except asyncio.CancelledError as error:
-            if run_manager:  # whose run LangChain would leave open for ever
+            if run_manager:  # LangChain would leave its run open
                 await run_manager.on_llm_error(error, response=LLMResult(generations=[]))
             raise
 
     def _generate(
-        self,
-        messages: Messages,
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         question = self._question(messages, stop, run_manager, kwargs)
         with _inner_error():
             return ChatResult(generations=[ChatGeneration(message=_own_message(solve(question), question))])
 
     async def _agenerate(
-        self,
-        messages: Messages,
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         question = self._question(messages, stop, run_manager, kwargs)
         with _inner_error():
             return ChatResult(generations=[ChatGeneration(message=_own_message(await asolve(question), question))])
 
     def _stream(
-        self,
-        messages: Messages,
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         def chunks() -> Generator[ChatGenerationChunk]:
             question = self._question(messages, stop, run_manager, kwargs)
@@ -199,11 +185,7 @@ class ChatReASC(ChatModelAround):
         return closed_with_call(chunks())
 
     def _astream(
-        self,
-        messages: Messages,
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         async def chunks() -> AsyncGenerator[ChatGenerationChunk]:
             question = self._question(messages, stop, run_manager, kwargs)
@@ -245,11 +227,11 @@ class ChatReASC(ChatModelAround):
             return None
         return _calls_tools
 
-    def _around(self, inside: Runnable[Any, Any]) -> "ChatReASC":
-        """This, around what became of the model inside."""
-        if any(inside is leaf.model for leaf in leaves(self.sampled, {})):
+    def _around(self, inner: Runnable[Any, Any]) -> "ChatReASC":
+        """Return this model around ``inner``, which the binding of tools or a schema made of the model inside."""
+        if any(inner is leaf.model for leaf in leaves(self.sampled, {})):
             return self
-        return self.model_copy(update={"model": with_inner(self.sampled, inside)})
+        return self.model_copy(update={"model": with_inner(self.sampled, inner)})
 
 
 def _chunks(
@@ -268,7 +250,7 @@ def _own_message(result: ReASCResult, question: Question) -> AIMessage:
     """Return the winning message as one of this model.
 
     Raises:
-        Undecided: it abstains where a tool must be called; whoever demands that would ask again, and pay, for ever.
+        Undecided: it abstains where a tool must be called; the caller would ask again, and pay, for ever.
     """
     message = result.message
     if message.response_metadata["reasc"].get("abstained") and requires_tool_call(question.model.kwargs):

@@ -31,7 +31,7 @@ from agents.acting import (
     weather,
 )
 from langchain_reasc import ReASCMiddleware
-from langchain_reasc.agents.middleware import RunBudget, SpendingState, Spent, Unsettled, added
+from langchain_reasc.agents.middleware import SpendingState, Spent, Unsettled
 from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import Undecided
 
@@ -265,9 +265,3 @@ def test_what_failed_steps_have_cost_is_kept_of_the_latest_thousand() -> None:
     assert unsettled.of("0") == {}
     assert unsettled.settle("1099")["samples"] == 3
     assert unsettled.of("1099") == {}
-
-
-def test_nothing_spent_is_zero_and_nothing_limited_is_never_gone() -> None:
-    assert added(Spent(), Spent()) == {"tokens": 0, "samples": 0, "seconds": 0.0}
-    assert not RunBudget().left(Spent(tokens=10**9)).gone
-    assert RunBudget(tokens=5).left(Spent(tokens=5)).gone
