@@ -1,6 +1,7 @@
 """``ReASCMiddleware``: votes over what an agent is about to do, inside ``create_agent``, within a budget for a run."""
 
 import asyncio
+import inspect
 import logging
 import threading
 import time
@@ -20,7 +21,7 @@ from langchain_reasc.answers import extractor, schemas_of
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator
 from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
-from langchain_reasc.runnable.options import VoteOptions
+from langchain_reasc.runnable.options import ShownByHelp, VoteOptions
 from langchain_reasc.runnable.setup import LEARNING
 
 try:
@@ -188,7 +189,7 @@ class Unsettled:
             return self._spent.pop(task, Spent())
 
 
-class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
+class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownByHelp):
     """Puts what an agent's model is about to do to the vote, adaptively, where that deserves it.
 
     Each model call of the agent goes to a :class:`~langchain_reasc.ChatReASC` around the agent's model. The first
@@ -247,7 +248,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             max_run_tokens: prompt and generated tokens that the samples of a run may cost.
             max_run_samples: samples that a run may launch.
             max_run_seconds: seconds that the model calls of a run may take. A sample in flight then is waited for.
-            **options: those of :class:`~langchain_reasc.ChatReASC`, for each model call.
+            **options: those listed above, for each model call.
 
         Raises:
             ConfigurationError: an option that does not exist, a value that it cannot have, or two that contradict.
@@ -375,6 +376,11 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if self._budget.left(added(before, spent)).gone and not self._budget.left(before).gone:
             logger.warning("the budget of this run is spent (%s): each further step takes one sample", self._budget)
         return ExtendedModelResponse(response, Command(update={"reasc_spent": spent}))
+
+
+# What help() shows, as for the other classes with these options.
+_OPTIONS = ChatReASC.listed_options(VoteOptions.__annotations__)
+ReASCMiddleware.__doc__ = f"{inspect.cleandoc(ReASCMiddleware.__doc__ or '')}\n\n{_OPTIONS}"
 
 
 def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:

@@ -2,13 +2,14 @@
 
 import ast
 import inspect
+import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypedDict
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable
@@ -24,7 +25,9 @@ from langchain_reasc.models.prepared import ModelOrName, model_of
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.setup import Setup
 
-__all__ = ["DecisionOptions", "Options", "VoteOptions"]
+__all__ = ["DecisionOptions", "Options", "ShownByHelp", "VoteOptions"]
+
+_NOT_OURS: Final = {"langchain", "langchain_core", "pydantic", "typing", "abc", "builtins"}
 
 
 def _texts_below_fields(cls: type) -> dict[str, str]:
@@ -46,7 +49,28 @@ def _parsed(path: str) -> ast.Module:
     return ast.parse(Path(path).read_text(encoding="utf-8"))
 
 
-class DecisionOptions(Checked):
+class ShownByHelp(type):
+    """Leaves out of ``help()`` what LangChain and pydantic define: some 1,700 lines."""
+
+    def __dir__(cls) -> list[str]:
+        names = list(super().__dir__())
+        if sys._getframe(1).f_code.co_name != inspect.classify_class_attrs.__name__:
+            return names  # somebody else asks, such as a mock or an editor
+        ours = [vars(kind) for kind in cls.__mro__ if kind.__module__.split(".")[0] not in _NOT_OURS]
+        own = {name for defined in ours for name in defined if not name.startswith(("_", "model_config", "model_post"))}
+        own |= {"__init__"} if any(getattr(defined.get("__init__"), "__doc__", None) for defined in ours) else set()
+        return [name for name in names if name in own]
+
+
+if TYPE_CHECKING:  # type checkers take the fields for arguments by pydantic's own metaclass alone
+    from pydantic._internal._model_construction import ModelMetaclass as _ShownOptions
+else:
+
+    class _ShownOptions(ShownByHelp, type(BaseModel)):
+        pass
+
+
+class DecisionOptions(Checked, metaclass=_ShownOptions):
     """The options of everything that decides by votes.
 
     ``model_copy(update=...)`` checks and prepares everything anew. Pickling keeps the options.
@@ -116,12 +140,22 @@ class DecisionOptions(Checked):
             for name, text in _texts_below_fields(kind).items() if issubclass(kind, DecisionOptions) else ():
                 if name in cls.model_fields:
                     cls.model_fields[name].description = text
-        listed = []
-        for name, field in cls.model_fields.items():
-            default = "required" if field.is_required() else f"default {field.get_default(call_default_factory=True)!r}"
-            text = " ".join(f"{name} ({default}): {field.description or 'see LangChain.'}".split())
+        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{cls.listed_options()}"
+
+    @classmethod
+    def listed_options(cls, names: Iterable[str] | None = None) -> str:
+        """Return the options with default and meaning, those that must be given first; without LangChain's own."""
+        described = {name: field for name, field in cls.model_fields.items() if field.description and name != "advised"}
+        listed = ["Options:"]
+        for name in sorted(names or described, key=lambda name: not described[name].is_required()):
+            field = described[name]
+            default = repr(field.get_default(call_default_factory=True))
+            if len(default) > 60:
+                default = default.split("(")[0] + "()"
+            told = "required" if field.is_required() else f"default {default}"
+            text = " ".join(f"{name} ({told}): {field.description}".split())
             listed.append(textwrap.fill(text, 116, initial_indent=" " * 4, subsequent_indent=" " * 8))
-        cls.__doc__ = "\n".join([(cls.__doc__ or "").rstrip(), "", "Options:", *listed, ""])
+        return "\n".join([*listed, ""])
 
     @property
     def learned(self) -> Calibration | None:

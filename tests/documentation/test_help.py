@@ -1,0 +1,64 @@
+"""``help()`` names every option of the public classes, with its default, on a few screens."""
+
+import inspect
+import pydoc
+import re
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+
+from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
+from langchain_reasc.runnable.options import VoteOptions
+
+INTERNAL = {"advised"}
+
+
+def shown(cls: type) -> str:
+    return re.sub(r"\n \| *", " ", pydoc.plain(pydoc.render_doc(cls)))
+
+
+@pytest.mark.parametrize("cls", [ReASCRunnable, ChatReASC])
+def test_help_names_every_option_with_default_and_meaning(cls: type[ReASCRunnable] | type[ChatReASC]) -> None:
+    text = shown(cls)
+    own = {name: field for name, field in cls.model_fields.items() if field.description and name not in INTERNAL}
+    assert cls.model_fields.keys() - own.keys() - INTERNAL <= BaseChatModel.model_fields.keys()
+    for name, field in own.items():
+        if field.is_required():
+            default = "required"
+        else:
+            default = "default " + repr(field.get_default(call_default_factory=True)).split("(")[0]
+        assert f"{name} ({default}" in text, name
+        assert " ".join((field.description or "").split()) in text, name
+
+
+def test_help_of_the_middleware_names_its_own_options_and_those_of_each_call() -> None:
+    text = shown(ReASCMiddleware)
+    own = set(inspect.signature(ReASCMiddleware).parameters) - {"options"}
+    calls = VoteOptions.__annotations__.keys()
+    assert len(own) == 5 and not {name for name in own if f" {name}: " not in text}
+    assert not {name for name in calls if f" {name} (default " not in text}
+
+
+@pytest.mark.parametrize("cls", [ReASCRunnable, ChatReASC, ReASCMiddleware])
+def test_help_shows_our_own_and_leaves_langchain_out(cls: type) -> None:
+    lines = pydoc.plain(pydoc.render_doc(cls)).splitlines()
+    assert len(lines) < 230
+    assert len((cls.__doc__ or "").splitlines()) < 125
+    assert not any("inherited from langchain_core" in line or "inherited from pydantic" in line for line in lines)
+    assert {"with_retry", "model_dump"} <= set(dir(ReASCRunnable))  # for anything else that asks
+
+
+@pytest.mark.parametrize("unit", ["Seconds a sample may take", "Samples per question", "Tokens, prompt and generated"])
+def test_help_says_units(unit: str) -> None:
+    assert unit in shown(ReASCRunnable)
+
+
+def test_help_of_a_subclass_shows_what_it_adds() -> None:
+    class Logged(ReASCRunnable):
+        """Writes a log."""
+
+        def write_log(self) -> None:
+            """Write it."""
+
+    text = shown(Logged)
+    assert "Writes a log." in text and "write_log(self)" in text and "max_samples (default 16)" in text
