@@ -38,14 +38,6 @@ def account(message: AIMessage) -> dict[str, Any]:
     return message.response_metadata["reasc"]  # type: ignore[no-any-return]
 
 
-def test_text_alone_is_given_back_after_one_response(runner: Any) -> None:
-    model = saying("1", "2", "3")
-    message = runner.invoke(ChatReASC(model=model), "q")
-    assert message.text == "the answer is 1"
-    assert (account(message)["reason"], account(message)["samples"]) == ("alone", 1)
-    assert model.log.calls == [("q", 0)]
-
-
 def test_calls_of_tools_are_voted_on(runner: Any) -> None:
     model = calling("cat", "dog", "dog", "dog", "dog", "dog", text="Let me look.")
     message = runner.invoke(ChatReASC(model=model, concurrency=1).bind_tools([look]), "q")
@@ -57,14 +49,6 @@ def test_calls_of_tools_are_voted_on(runner: Any) -> None:
 def test_an_answer_may_win_over_a_call(runner: Any) -> None:
     message = runner.invoke(ChatReASC(model=calling("cat", None), concurrency=1).bind_tools([look]), "q")
     assert (message.text, message.tool_calls) == ("done", [])
-
-
-def test_the_winner_of_a_vote_streams_as_one_chunk(runner: Any) -> None:
-    chat = ChatReASC(model=calling("dog", text="Let me look."), concurrency=1)
-    [whole] = runner.stream(chat.bind_tools([look]), "q")
-    assert whole.text == "Let me look."
-    assert [(call["name"], call["args"]) for call in whole.tool_calls] == [("look", {"at": "dog"})]
-    assert whole.usage_metadata["input_tokens"] == PROMPT_TOKENS * account(whole)["launched"]
 
 
 def test_what_a_first_response_deserves_may_be_said(runner: Any) -> None:

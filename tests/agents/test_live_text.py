@@ -10,7 +10,6 @@ import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import ConfigurableField
-from runnable.conftest import cancelled
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted, saying
 
 from agents.acting import agent_of, get_weather
@@ -165,19 +164,6 @@ def test_a_stream_that_is_closed_ends_the_model_s_and_all_runs(runner: Any) -> N
         assert model.log.live == 0
     [root] = tree.roots
     assert [bool(run.end_time and run.end_time <= root.end_time) for run in root.child_runs] == [True]
-
-
-def test_a_task_that_is_cancelled_ends_it_too() -> None:
-    model, tree = saying(Reply("one two three", endless=True)), Tree()
-
-    async def read() -> None:
-        async for _ in ChatReASC(model=model).astream("q", {"callbacks": [tree]}):
-            pass
-
-    cancelled(read, lambda: model.log.tokens.total() > 3)
-    assert model.log.live == 0
-    [root] = tree.roots
-    assert [bool(run.end_time) for run in root.child_runs] == [True]
 
 
 def test_a_failure_in_the_middle_is_the_model_s_own(runner: Any) -> None:

@@ -33,19 +33,13 @@ class Telling(Scripted):
     top_logprobs: int = 2
 
 
-def test_every_counter_counts_each_sample_once(agents: Agents) -> None:
+def test_a_step_is_one_model_run_and_every_counter_counts_its_samples_once(agents: Agents) -> None:
     model, usage, tree, counted = two_cities(), UsageMetadataCallbackHandler(), Tree(), Counted()
     state = agents.ask(agent_of(model, ReASCMiddleware(**BY_ASC)), config={"callbacks": [usage, tree, counted]})
     assert samples_of(state) == [7, 1]
-    assert usage.usage_metadata["scripted"]["total_tokens"] == billed(model)
+    assert usage.usage_metadata["scripted"]["total_tokens"] == spent_on(state) == billed(model)
     assert sum(map(langsmith_total, tree.roots)) == billed(model)
-    assert spent_on(state) == billed(model)
     assert (counted.starts, counted.ends) == (2, 2)
-
-
-def test_a_step_is_one_model_run_whose_samples_are_steps_below_it(agents: Agents) -> None:
-    tree = Tree()
-    agents.ask(agent_of(two_cities(), ReASCMiddleware(**BY_ASC)), config={"callbacks": [tree]})
     models = [run for run in runs(tree) if run.run_type == "llm"]
     assert [[child.run_type for child in run.child_runs] for run in models] == [["chain"] * 7, ["chain"]]
     assert all(run.end_time for run in runs(tree))
