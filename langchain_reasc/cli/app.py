@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
 from langchain_reasc._version import __version__
 from langchain_reasc.cli import ask, calibrate, probe
@@ -42,6 +43,11 @@ _HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 class _Commands(TyperGroup):
     """Turns the library's errors into one line and an exit code, whoever calls the app."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # Not when this is imported: the laboratory's commands import modules that stand beside it.
+        self.commands.update(get_group(_laboratory()).commands)
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         prepare_streams()
@@ -81,9 +87,9 @@ for command in (ask.ask, calibrate.calibrate, probe.probe):
 _LABORATORY = ("demo", "record", "grade", "replay", "report", "pool")
 
 
-def _add_laboratory() -> None:
-    """Add the commands that packages register as entry points: functions, or a module of several under one name."""
-    missing, panel = set(_LABORATORY), "Laboratory"
+def _laboratory() -> typer.Typer:
+    """Return the commands that packages register as entry points: functions, or a module of several under one name."""
+    registered, missing, panel = typer.Typer(), set(_LABORATORY), "Laboratory"
     for entry in entry_points(group="langchain_reasc.commands"):
         try:
             command = entry.load()
@@ -91,7 +97,7 @@ def _add_laboratory() -> None:
             continue
         missing.discard(entry.name)
         if callable(command):
-            app.command(entry.name, help=_reflowed(command.__doc__ or ""), rich_help_panel=panel)(command)
+            registered.command(entry.name, help=_reflowed(command.__doc__ or ""), rich_help_panel=panel)(command)
             continue
         several = typer.Typer(
             help=_reflowed(command.__doc__ or ""),
@@ -101,19 +107,17 @@ def _add_laboratory() -> None:
         )
         for operation in command.COMMANDS:
             several.command(operation.__name__.strip("_"), help=_reflowed(operation.__doc__ or ""))(operation)
-        app.add_typer(several, name=entry.name, rich_help_panel=panel)
+        registered.add_typer(several, name=entry.name, rich_help_panel=panel)
     for name in missing:
         anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-        app.command(name, hidden=True, context_settings=anything)(_not_installed)
+        registered.command(name, hidden=True, context_settings=anything)(_not_installed)
+    return registered
 
 
 def _not_installed(context: typer.Context) -> None:
     raise ConfigurationError(
         f'`reasc {context.info_name}` is part of the laboratory: pip install "langchain-reasc[lab]"'
     )
-
-
-_add_laboratory()
 
 
 def main() -> None:
