@@ -7,7 +7,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 import pytest
-from langchain_reasc_lab.report.contents import contents
+from langchain_reasc_lab.report import contents
 
 from langchain_reasc.method.agreement import Agreement
 from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior

@@ -13,7 +13,7 @@ from langchain_reasc_lab.cli.replay import DEFAULT_CALIBRATION_SIZE, SignalChoic
 
 if TYPE_CHECKING:
     from langchain_reasc.pools import Pool
-    from langchain_reasc_lab.report.making import Report
+    from langchain_reasc_lab.report import Report
 
 __all__ = ["report"]
 
@@ -85,8 +85,7 @@ def report(
     """
     from langchain_reasc_lab.replay.methods import MethodSettings
     from langchain_reasc_lab.replay.replay import budget_of
-    from langchain_reasc_lab.report.making import chosen_entries, make_report
-    from langchain_reasc_lab.report.study import Study, StudySettings
+    from langchain_reasc_lab.report import Study, StudySettings, chosen_entries, make_report
 
     if listed:
         _list()
@@ -97,7 +96,7 @@ def report(
     _check_outputs(outputs, pools)
     entries = chosen_entries(only or ())
     if out is not None:
-        from langchain_reasc_lab.report.rendering.page import check_page_extra
+        from langchain_reasc_lab.report import check_page_extra
 
         check_page_extra()
     if signal is not None:
@@ -179,8 +178,7 @@ def _list() -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    from langchain_reasc_lab.report.contents import contents
-    from langchain_reasc_lab.report.parts import Table
+    from langchain_reasc_lab.report import Table, contents
 
     grid = Grid(box=None, pad_edge=False, padding=(0, 1))
     for name in ("Name", "Kind", "In the paper", "Title"):
@@ -216,7 +214,7 @@ def _print_problems(made: "Report") -> None:
 
 def _write(made: "Report", *, out: Path | None, markdown: Path | None, csv: Path | None, json: Path | None) -> None:
     from langchain_reasc.cli.console import in_ascii
-    from langchain_reasc_lab.report import rendering
+    from langchain_reasc_lab import report as rendering
 
     if not any((out, markdown, csv, json)):
         rendering.print_report(made, stdout(), spelled=in_ascii)

@@ -1,22 +1,55 @@
-"""The main comparison: every method on every pool, what it costs, and how sure its accuracy is."""
+"""Tables that compare methods: all of them, the two stages of ReASC, and what the same responses could have given."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
+from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.method.stopping import ASC, Cap, ReASC, StoppingRule
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Bootstrap, exact
-from langchain_reasc_lab.replay.methods import ASC_AT_ONCE, ASC_ROW, EQUAL_COST, MIXTURE, OFFLINE, ONLINE
+from langchain_reasc_lab.replay.methods import (
+    ASC_AT_ONCE,
+    ASC_ROW,
+    EQUAL_COST,
+    MIXTURE,
+    OFFLINE,
+    ONLINE,
+    SAFEGUARDED,
+    Method,
+    Split,
+)
 from langchain_reasc_lab.replay.metrics import Row
-from langchain_reasc_lab.replay.replay import RowKey, live_rule
-from langchain_reasc_lab.report.blocks import INTERVALS, Block, how_calibrated, how_tested, loss, table_of
-from langchain_reasc_lab.report.contents import table
-from langchain_reasc_lab.report.parts import Cell, Column, Table, percent
-from langchain_reasc_lab.report.results import ACCURACY, Cost, Money, Results, number
+from langchain_reasc_lab.replay.replay import Outcomes, RowKey, live_rule
+from langchain_reasc_lab.report.report import table
+from langchain_reasc_lab.report.rows import (
+    ACCURACY,
+    GATE_ALONE,
+    INTERVALS,
+    STAGE_2,
+    Block,
+    Cost,
+    Money,
+    Results,
+    calibrations,
+    gate_alone,
+    how_calibrated,
+    how_tested,
+    impossible,
+    loss,
+    number,
+    stage_2,
+    table_of,
+    variant_key,
+    variants,
+)
 from langchain_reasc_lab.report.study import Study
+from langchain_reasc_lab.report.tables import Cell, Column, Table, percent
+from langchain_reasc_lab.rules import CISC
 
-__all__ = ["PASS", "intervals", "main", "methods_shown", "tasks"]
+__all__ = ["PASS", "ablation", "controls", "intervals", "main", "methods_shown", "stage1", "stage2", "tasks"]
 
 PASS: Final = "pass@1"
 _TO_ASC: Final = Column("Δ to ASC", "+.1f", "Accuracy minus that of ASC on the same responses, in points.")
@@ -162,3 +195,213 @@ def _losses(study: Study) -> Iterator[str]:
             dearer = 100 * (row.tokens_vs_asc.value - 1)
             if dearer > 0:
                 yield f"{row.method} costs {dearer:.1f} % more than ASC."
+
+
+_ASC: Final[RowKey] = (ASC_ROW, None)
+_POINTS: Final = "+.1f"
+
+
+@table("stage1", "Stage 1: what the gate accepts, and how much of it is right", paper="Table 2")
+def stage1(studies: Sequence[Study]) -> Table:
+    """The share of questions that one response answers, and what the whole budget makes of the same questions."""
+    cost = Cost.of(studies)
+
+    def block(study: Study) -> Block:
+        rows, notes = [], [how_tested(study), *how_calibrated(study)]
+        budget = study.settings.methods.fixed_budget, None
+        for row in _with_gate(study):
+            accepted = Results(study, study.run.outcomes, cost, among=study.run.outcomes[row].column("gated"))
+            lost = accepted.minus(row, budget)
+            rows.append((row[0], accepted.share, accepted.accuracy(row), accepted.accuracy(budget), lost))
+            notes += loss(f"the gate of {row[0]}", f"On the questions that it accepts, {budget[0]}", lost)
+            notes += [] if accepted.questions else [f"The gate of {row[0]} accepts nothing."]
+        return Block(rows, notes)
+
+    columns = [
+        Column("Method"),
+        Column("Accepted %", ".1f", "Share of the tested questions that the first response answers."),
+        Column("Accuracy %", ".1f", "Of those, the share that it answers right."),
+        Column(
+            "Majority %", ".1f", "The share of the same questions that the majority of the whole budget answers right."
+        ),
+        Column("Gate - majority", _POINTS, "The difference, in points: what accepting one response loses or gains."),
+    ]
+    return table_of(studies, columns, block)
+
+
+@table("stage2", "Stage 2: the questions that the gate does not accept", paper="Table 3")
+def stage2(studies: Sequence[Study]) -> Table:
+    """Counting votes against weighing them, where one response was not enough."""
+    cost = Cost.of(studies)
+
+    def block(study: Study) -> Block:
+        rows: list[tuple[Cell, ...]] = []
+        notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
+        for row, calibration in calibrations(study).items():
+            ours = row, study.spec
+            left = Results(study, study.run.outcomes, cost, among=1 - study.run.outcomes[ours].column("gated"))
+            if not left.questions:
+                notes.append(f"The gate of {row} accepts every question, and leaves none to Stage 2.")
+                continue
+            gained = left.minus(ours, _ASC)
+            asc = left.accuracy(_ASC), left.cost(_ASC)
+            rows.append((calibration, "ASC (counts votes)", left.share, *asc, None, None))
+            weighed = left.accuracy(ours), left.cost(ours)
+            rows.append((calibration, "ReASC (weighs them)", left.share, *weighed, left.cheaper(ours, _ASC), gained))
+            notes += loss(f"{row} on these questions", ASC_ROW, gained)
+        return Block(rows, notes)
+
+    columns = [
+        Column("Calibration"),
+        Column("Method"),
+        Column("Left %", ".1f", "Share of the tested questions that the gate does not accept; all else is of them."),
+        Column("Accuracy %", ".1f", "Share of these questions that are answered right."),
+        cost.column,
+        Column("vs ASC %", _POINTS, "What is spent more (+) or less (-) than by ASC on these questions."),
+        Column("Δ to ASC", _POINTS, "Accuracy minus that of ASC on these questions, in points."),
+    ]
+    return table_of(studies, columns, block)
+
+
+@table("ablation", "Ablation: each stage alone", paper="Table 4")
+def ablation(studies: Sequence[Study]) -> Table:
+    """ASC, each stage alone, and both."""
+    cost = Cost.of(studies)
+
+    def block(study: Study) -> Block:
+        outcomes = study.run.outcomes | variants(study, {GATE_ALONE: gate_alone, STAGE_2: stage_2})
+        results = Results(study, outcomes, cost)
+        rows: list[tuple[Cell, ...]] = []
+        notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
+        for row, calibration in calibrations(study).items():
+            ours = row, study.spec
+            for name, at in {
+                ASC_ROW: _ASC,
+                STAGE_2: variant_key(study, row, STAGE_2),
+                GATE_ALONE: variant_key(study, row, GATE_ALONE),
+                "ReASC": ours,
+            }.items():
+                gained = None if at == _ASC else results.minus(at, _ASC)
+                saved = None if at == _ASC else results.cheaper(at, _ASC)
+                rows.append((calibration, name, results.accuracy(at), results.cost(at), saved, gained))
+            for name in (GATE_ALONE, STAGE_2):
+                gained = results.minus(ours, variant_key(study, row, name))
+                notes += loss(row, f"{name} by the same calibration", gained)
+        return Block(rows, notes)
+
+    columns = [
+        Column("Calibration"),
+        Column("Method"),
+        ACCURACY,
+        cost.column,
+        Column("vs ASC %", _POINTS, "What is spent more (+) or less (-) than by ASC."),
+        Column("Δ to ASC", _POINTS, "Accuracy minus that of ASC, in points."),
+    ]
+    meaning = (
+        f"{STAGE_2}: votes are weighed, and no question is answered by one response. {GATE_ALONE}: one response "
+        "answers what the gate accepts, and the votes on all else are counted."
+    )
+    return table_of(studies, columns, block, notes=(meaning, INTERVALS))
+
+
+def _with_gate(study: Study) -> list[RowKey]:
+    """The rows of ReASC that have a gate of their own."""
+    calibrations(study)  # or there is none, and an error says why
+    outcomes = study.run.outcomes
+    keys: list[RowKey] = [(name, study.spec) for name in (OFFLINE, SAFEGUARDED, MIXTURE)]
+    return [key for key in keys if key in outcomes and not impossible(outcomes[key])]
+
+
+_EQUAL_COST: Final = {**EQUAL_COST, SAFEGUARDED: "ASC at equal cost (offline, safeguarded)"}
+_TOGETHER: Final = "Weighted majority of all"
+
+
+@table("controls", "Controls: what else the same responses could have given")
+def controls(studies: Sequence[Study]) -> Table:
+    """Each row of ReASC, and below it what it has to be compared with."""
+    cost = Cost.of(studies)
+
+    def block(study: Study) -> Block:
+        results = Results(study, study.run.outcomes | _outcomes(study), cost)
+        rows: list[tuple[Cell, ...]] = []
+        notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
+        for name in (OFFLINE, SAFEGUARDED, ONLINE, MIXTURE):
+            ours: RowKey = (name, study.spec)
+            if ours not in study.run.outcomes or impossible(study.run.outcomes[ours]):
+                continue
+            rows.append((name, "(itself)", results.accuracy(ours), results.cost(ours), None))
+            for against, control in _against(study, name):
+                if impossible(results.outcomes[control]):
+                    continue
+                gained = results.minus(ours, control)
+                rows.append((name, against, results.accuracy(control), results.cost(control), gained))
+                notes += loss(name, against, gained)
+        return Block(rows, [*notes, _equal(study)])
+
+    columns = [
+        Column("Method"),
+        Column("Against"),
+        ACCURACY,
+        cost.column,
+        Column("Δ", "+.1f", "Accuracy of the method minus that of the control on the same responses, in points."),
+    ]
+    return table_of(studies, columns, block, notes=(_MEANING, INTERVALS))
+
+
+_MEANING: Final = (
+    "Best of N takes the answer of the response with the highest score, and the weighted majority weighs all N by "
+    "ReASC's own weights; both pay for all of them. The gate alone goes on by counting votes, and Stage 2 alone has no "
+    "gate."
+)
+
+
+def _outcomes(study: Study) -> dict[RowKey, Outcomes]:
+    """What the controls do that a replay does not have."""
+    budget = study.settings.methods.max_samples
+
+    def weigh_all(rule: ReASC) -> StoppingRule:
+        return stage_2(rule) & Cap(budget)
+
+    def others(split: Split) -> Iterator[Method]:
+        made = study.calibrated(split)
+        # With a temperature next to nothing, all the weight is on the highest score.
+        best = CISC(temperature=sys.float_info.min, on_missing_confidence="count")
+        name, spec = _best(study)
+        why = str(made.offline) if made.measure is None else None
+        yield _counted(study, name, why) if why else Method(name, best | Cap(budget), spec, made.measure)
+        if isinstance(made.offline, Calibration):
+            rule = made.offline.rule(on_missing_confidence="count") | Cap(budget)
+            yield Method(SAFEGUARDED, rule, spec, made.measure)
+        else:
+            yield _counted(study, SAFEGUARDED, str(made.offline))
+
+    made = study.compare(others, equal_cost={SAFEGUARDED: _EQUAL_COST[SAFEGUARDED]})
+    return made | variants(study, {GATE_ALONE: gate_alone, STAGE_2: stage_2, _TOGETHER: weigh_all})
+
+
+def _counted(study: Study, name: str, why: str) -> Method:
+    return Method(name, ASC() | Cap(study.settings.methods.max_samples), study.spec, problem=why)
+
+
+def _against(study: Study, row: str) -> Iterator[tuple[str, RowKey]]:
+    """The controls of one row of ReASC: their names, and by what their outcomes are known."""
+    yield "ASC at equal cost", (_EQUAL_COST[row], study.spec)
+    if row in (OFFLINE, MIXTURE):
+        for name in (GATE_ALONE, STAGE_2, _TOGETHER):
+            yield name, variant_key(study, row, name)
+    yield _best(study)[0], _best(study)
+    for name in (study.settings.methods.fixed_budget, ASC_ROW, PASS):
+        yield name, (name, None)
+
+
+def _best(study: Study) -> RowKey:
+    return f"Best of {study.settings.methods.max_samples} by score", study.spec
+
+
+def _equal(study: Study) -> str:
+    chosen = [one for name in EQUAL_COST.values() for one in study.run.outcomes[name, study.spec].confidences]
+    found = " to ".join(dict.fromkeys(f"{one:.4g}" for one in (min(chosen), max(chosen))))
+    return (
+        f"{study.name}: ASC costs the same at a confidence of {found} in place of 0.95, found on the tested questions, "
+        "in its favour; what it spends rises by steps."
+    )

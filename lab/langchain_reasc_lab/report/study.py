@@ -1,10 +1,12 @@
 """A study: one pool with the settings under which it is looked at, and what several tables need, computed once."""
 
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from langchain_reasc.calibrating import MeasureSpec, PoolScores
 from langchain_reasc.exceptions import PoolError
@@ -13,9 +15,51 @@ from langchain_reasc_lab.replay.arrangement import RecordedPool
 from langchain_reasc_lab.replay.methods import Calibrated, Method, MethodSettings, Split, calibrated_on
 from langchain_reasc_lab.replay.metrics import Row, summarize
 from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey, check_sizes, compare, replay, splits
-from langchain_reasc_lab.report.parameters import Parameters, parameters_of
 
-__all__ = ["Study", "StudySettings"]
+__all__ = ["Parameters", "Study", "StudySettings", "parameters_of"]
+
+_IN_NAME: Final = re.compile(r"(?<![0-9a-z.])(a?)(\d+(?:\.\d+)?)(b|m)(?![0-9a-z])", re.IGNORECASE)
+_EXPERTS: Final = re.compile(r"\d+x\d", re.IGNORECASE)
+_UNITS: Final = {"b": 1e9, "m": 1e6}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """N, and who says so.
+
+    Attributes:
+        count: N; of a mixture of experts, those that work on a token.
+        source: where the number is from, to be read after "N = 7e+09, ".
+    """
+
+    count: float
+    source: str
+
+
+def parameters_of(metadata: Mapping[str, Any]) -> Parameters | None:
+    """N as a pool's metadata tells it: its ``"parameters"``, or else the name of the model, such as ``Qwen2.5-7B``.
+
+    Of a name like ``Qwen3-30B-A3B`` the 3 billion are taken that work on a token; ``Mixtral-8x7B`` does not say how
+    many those are.
+
+    Args:
+        metadata: what the pool says of its recording.
+
+    Returns:
+        None where nothing tells.
+    """
+    told = metadata.get("parameters")
+    if isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told) and told > 0:
+        return Parameters(float(told), "as the pool says")
+    fingerprint = metadata.get("fingerprint")
+    name = fingerprint.get("model") if isinstance(fingerprint, Mapping) else None
+    if not isinstance(name, str) or _EXPERTS.search(name):
+        return None
+    sizes = [(bool(active), float(number) * _UNITS[unit.lower()]) for active, number, unit in _IN_NAME.findall(name)]
+    if not sizes:
+        return None
+    active = [size for works, size in sizes if works]
+    return Parameters((active or [size for _, size in sizes])[0], f"as the name of the model, {name}, says")
 
 
 @dataclass(frozen=True, slots=True)

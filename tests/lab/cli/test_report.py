@@ -111,7 +111,7 @@ def test_a_pipe_is_written_to_and_not_replaced(pools: list[Path], tmp_path: Path
 
 
 def test_ctrl_c_leaves_the_file_as_it_was(pools: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from langchain_reasc_lab.report import making
+    from langchain_reasc_lab.report import report as making
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

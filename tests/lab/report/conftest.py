@@ -1,7 +1,7 @@
 """A study that many tests read, and none changes."""
 
 import pytest
-from langchain_reasc_lab.report.study import Study
+from langchain_reasc_lab.report import Study
 
 from lab.report.studies import synthetic
 

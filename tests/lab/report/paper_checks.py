@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from langchain_reasc_backend.logits import signals_from_logits
-from langchain_reasc_lab.report.bins import edges
-from langchain_reasc_lab.report.quotients import accuracy_per_tflop, change
+from langchain_reasc_lab.report.rows import accuracy_per_tflop, change
+from langchain_reasc_lab.report.signals import edges
 from scipy.stats import binom
 
 from langchain_reasc.method.stopping import ASC, Response, decide

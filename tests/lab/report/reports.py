@@ -6,10 +6,7 @@ from typing import Any
 
 from langchain_reasc_lab.replay.methods import MethodSettings
 from langchain_reasc_lab.replay.metrics import Estimate
-from langchain_reasc_lab.report.contents import Entry
-from langchain_reasc_lab.report.making import Made, Report
-from langchain_reasc_lab.report.parts import Column, Figure, Table
-from langchain_reasc_lab.report.study import Study, StudySettings
+from langchain_reasc_lab.report import Column, Entry, Figure, Made, Report, Study, StudySettings, Table
 from pools.synthetic import write_pool
 
 from langchain_reasc.method.confidence import Measure

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 from langchain_reasc_lab.replay.methods import MethodSettings
-from langchain_reasc_lab.report.contents import contents
-from langchain_reasc_lab.report.parts import Cell, Table
-from langchain_reasc_lab.report.study import Study, StudySettings
+from langchain_reasc_lab.report import Cell, Study, StudySettings, Table, contents
 from pools.synthetic import BY_HAND, append_signals, question, response, signals_path, write_lines, write_pool
 
 from langchain_reasc.method.confidence import Measure

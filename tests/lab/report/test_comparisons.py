@@ -6,7 +6,7 @@ import pytest
 from langchain_reasc_lab.replay import Estimate, replay, summarize
 from langchain_reasc_lab.replay.bootstrap import exact
 from langchain_reasc_lab.replay.methods import EQUAL_COST, MIXTURE, OFFLINE, ONLINE
-from langchain_reasc_lab.report.study import Study
+from langchain_reasc_lab.report import Study
 from pools.synthetic import question, response, write_lines, write_pool
 
 from lab.report.studies import by_hand, cell, made, row, study, synthetic

@@ -11,13 +11,19 @@ from typing import Any
 
 import pytest
 from langchain_reasc_lab.pools.json_lines import signals_path
-from langchain_reasc_lab.report import contents as registry
-from langchain_reasc_lab.report.contents import contents
-from langchain_reasc_lab.report.making import chosen_entries, make_report
-from langchain_reasc_lab.report.parts import Column, Figure, Table
-from langchain_reasc_lab.report.rendering import report_data, report_page
-from langchain_reasc_lab.report.replayed import tradeoff
-from langchain_reasc_lab.report.study import Study
+from langchain_reasc_lab.report import (
+    Column,
+    Figure,
+    Study,
+    Table,
+    chosen_entries,
+    contents,
+    make_report,
+    report_data,
+    report_page,
+)
+from langchain_reasc_lab.report import report as registry
+from langchain_reasc_lab.report.figures import tradeoff
 from pools.synthetic import append_signals, question, response, write_lines
 
 from lab.report.reports import SETTINGS, pool, study
@@ -176,7 +182,7 @@ def test_what_is_drawn_is_in_its_frame_labelled_and_named_inside_the_picture(
         drawn.append(draw())
         return "<svg></svg>"
 
-    for module in ("acceptance", "histogram", "replayed", "sweeps", "token_text"):
+    for module in ("figures", "signal_figures"):
         monkeypatch.setattr(f"langchain_reasc_lab.report.{module}.svg", keep)
     figures(name, *(study(one.pool.path, one.name) for one in two))
     assert drawn or name == "tokens"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.report.durations import durations
+from langchain_reasc_lab.report.latency import durations
 from pools.synthetic import question, response, write_lines, write_pool
 
 from .studies import notes, rows_of, study

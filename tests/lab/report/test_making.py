@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 from langchain_reasc_lab.replay.methods import MethodSettings
-from langchain_reasc_lab.report.contents import Entry, contents
-from langchain_reasc_lab.report.making import chosen_entries, command_for, make_report
-from langchain_reasc_lab.report.parts import Figure, Table
-from langchain_reasc_lab.report.study import Study, StudySettings
+from langchain_reasc_lab.report import Entry, Figure, Study, StudySettings, Table, chosen_entries, contents, make_report
+from langchain_reasc_lab.report.report import command_for
 
 from lab.report.reports import SETTINGS, TABLE, pool, report, study
 from langchain_reasc.exceptions import ConfigurationError, PoolError
@@ -97,7 +95,7 @@ def test_the_command_prints_a_part_with_the_same_settings(tmp_path: Path) -> Non
 
 
 def test_a_table_is_computed_once_for_the_same_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from langchain_reasc_lab.report import contents as registry
+    from langchain_reasc_lab.report import report as registry
 
     calls: list[int] = []
     monkeypatch.setattr(registry, "_ENTRIES", {})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from langchain_reasc_lab.replay import Estimate
 from langchain_reasc_lab.replay.methods import OFFLINE
-from langchain_reasc_lab.report.study import Study
+from langchain_reasc_lab.report import Study
 from pools.synthetic import question, response, write_lines, write_pool
 
 from lab.report.studies import cell, made, row, study

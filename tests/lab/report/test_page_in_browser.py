@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from chromium import chromium, in_a_browser
-from langchain_reasc_lab.report.making import Made, chosen_entries, make_report
-from langchain_reasc_lab.report.rendering import report_page
+from langchain_reasc_lab.report import Made, chosen_entries, make_report, report_page
 
 from lab.report.reports import pool, report, study
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from langchain_reasc_lab.report.parameters import Parameters, parameters_of
+from langchain_reasc_lab.report.study import Parameters, parameters_of
 
 
 def _named(name: object) -> dict[str, Any]:

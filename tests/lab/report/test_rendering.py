@@ -8,11 +8,21 @@ from xml.etree.ElementTree import Element
 
 import pytest
 from langchain_reasc_lab.replay.metrics import Estimate
-from langchain_reasc_lab.report.contents import Entry
-from langchain_reasc_lab.report.making import Made, Report, make_report
-from langchain_reasc_lab.report.parts import Column, Figure, Table
-from langchain_reasc_lab.report.rendering import print_report, report_csv, report_data, report_markdown, report_page
-from langchain_reasc_lab.report.rendering.cells import marks, written
+from langchain_reasc_lab.report import (
+    Column,
+    Entry,
+    Figure,
+    Made,
+    Report,
+    Table,
+    make_report,
+    print_report,
+    report_csv,
+    report_data,
+    report_markdown,
+    report_page,
+)
+from langchain_reasc_lab.report.tables import marks, written
 from rich.console import Console
 
 from lab.report.reports import HOSTILE, ROWS, TABLE, pool, report, study

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from langchain_reasc_lab.replay import replay, summarize
 from langchain_reasc_lab.replay.methods import OFFLINE, MethodSettings
+from langchain_reasc_lab.report import Study
 from langchain_reasc_lab.report.sensitivity import P_TARGETS, SCALES
-from langchain_reasc_lab.report.study import Study
 from pools.synthetic import question, response, write_lines, write_pool
 
 from lab.report.studies import by_hand, cell, made, row, study, synthetic

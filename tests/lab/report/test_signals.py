@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from langchain_reasc_lab.replay.bootstrap import exact
 from langchain_reasc_lab.replay.metrics import Estimate
-from langchain_reasc_lab.report.bins import bin_numbers, edges
-from langchain_reasc_lab.report.components import falling
+from langchain_reasc_lab.report.signals import bin_numbers, edges, falling
 from pools.synthetic import question, response, write_lines, write_pool
 from scipy.stats import norm
 

@@ -6,7 +6,7 @@ import pytest
 from langchain_reasc_lab.replay import Estimate
 from langchain_reasc_lab.replay.bootstrap import exact
 from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE, ONLINE, SAFEGUARDED
-from langchain_reasc_lab.report.study import Study
+from langchain_reasc_lab.report import Study
 from pools.synthetic import question, response, write_lines
 
 from lab.report.paper_checks import combined

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.report.making import chosen_entries, make_report
-from langchain_reasc_lab.report.study import Study
+from langchain_reasc_lab.report import Study, chosen_entries, make_report
 from pools.synthetic import question, response, write_lines
 
 from lab.report.studies import study

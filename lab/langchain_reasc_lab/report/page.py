@@ -10,10 +10,7 @@ from typing import Any, Final
 
 from langchain_reasc.exceptions import missing_extra
 from langchain_reasc_lab.replay.metrics import Estimate
-from langchain_reasc_lab.report.making import Made, Report, command_for
-from langchain_reasc_lab.report.parts import Cell, Column, Figure, Table
-from langchain_reasc_lab.report.rendering.cells import MARKED, POOLS, Mark, is_text, marks, number_of, written
-from langchain_reasc_lab.report.rendering.wording import (
+from langchain_reasc_lab.report.output import (
     Explained,
     explained,
     headline,
@@ -21,6 +18,20 @@ from langchain_reasc_lab.report.rendering.wording import (
     pool_facts,
     printable,
     setting_lines,
+)
+from langchain_reasc_lab.report.report import Made, Report, command_for
+from langchain_reasc_lab.report.tables import (
+    MARKED,
+    POOLS,
+    Cell,
+    Column,
+    Figure,
+    Mark,
+    Table,
+    is_text,
+    marks,
+    number_of,
+    written,
 )
 
 __all__ = ["check_page_extra", "report_page"]
@@ -142,7 +153,7 @@ def _context(report: Report) -> dict[str, Any]:
 
 
 def _read(name: str) -> str:
-    return files("langchain_reasc_lab.report.rendering").joinpath(name).read_text(encoding="utf-8")
+    return files("langchain_reasc_lab.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _grid(table: Table | None, known: Explained | None) -> _Grid | None:
