@@ -49,8 +49,6 @@ from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Cell, Column, Table, percent
 from langchain_reasc_lab.rules import CISC
 
-__all__ = ["PASS", "ablation", "controls", "intervals", "main", "methods_shown", "stage1", "stage2", "tasks"]
-
 PASS: Final = "pass@1"
 _TO_ASC: Final = Column("Δ to ASC", "+.1f", "Accuracy minus that of ASC on the same responses, in points.")
 _SAMPLES: Final = Column("Samples", ".2f", "Responses used per question.")

@@ -33,18 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
 
-__all__ = [
-    "RIGHT",
-    "WRONG",
-    "acceptance",
-    "calibration_size_plot",
-    "for_each_pool",
-    "posteriors",
-    "risk",
-    "scale_plot",
-    "svg",
-    "tradeoff",
-]
 
 RIGHT, WRONG = COLOURS[0], COLOURS[1]
 """Those of right and of wrong responses, which can be told apart without seeing red or green."""

@@ -17,8 +17,6 @@ from langchain_reasc_lab.report.rows import Block, table_of
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Cell, Column, Table, listed
 
-__all__ = ["Durations", "batched", "durations", "latency"]
-
 
 @dataclass(frozen=True, slots=True)
 class Durations:

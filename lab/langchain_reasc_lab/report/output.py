@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from itertools import accumulate
+from itertools import takewhile
 from typing import Any, Final
 
 from rich import box
@@ -24,34 +24,15 @@ from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import (
     MARKED,
     Cell,
-    Column,
     Figure,
+    Shown,
     Table,
     is_text,
     listed,
     marks,
     number_of,
-    written,
+    shown,
 )
-
-__all__ = [
-    "Explained",
-    "explained",
-    "headline",
-    "measure_data",
-    "missing",
-    "pictures",
-    "pool_facts",
-    "pool_lines",
-    "print_report",
-    "printable",
-    "report_csv",
-    "report_data",
-    "report_markdown",
-    "setting_lines",
-    "verdict_lines",
-    "versions",
-]
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 """What a model may write, and HTML does not allow, or a terminal would obey."""
@@ -128,8 +109,8 @@ def pool_facts(study: Study) -> dict[str, str]:
     known: dict[str, Any] = fingerprint if isinstance(fingerprint, dict) else {}
     sampling = known.get("sampling")
     tested = pool.questions[pool.calibrating :]
-    counts = sorted({len(question.responses) for question in tested})
-    responses = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    counts = [len(question.responses) for question in tested]
+    responses = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts)))))
     facts = {
         "File": str(pool.path),
         "Questions": f"{len(tested):,}, with {responses} response{'' if responses == '1' else 's'} each",
@@ -253,7 +234,10 @@ def _part_data(report: Report, part: Made) -> dict[str, Any]:
     }
     if part.table is not None:
         rows = [[_cell_data(cell) for cell in row] for row in part.table.rows]
-        columns = [_column_data(column) for column in part.table.columns]
+        columns = [
+            {"name": column.name, "meaning": column.meaning or None, "best": column.best}
+            for column in part.table.columns
+        ]
         told["table"] = {"columns": columns, "rows": rows, "notes": list(part.table.notes)}
     if part.figures:
         told["figures"] = [
@@ -262,15 +246,16 @@ def _part_data(report: Report, part: Made) -> dict[str, Any]:
     return told
 
 
-def _column_data(column: Column) -> dict[str, str | None]:
-    return {"name": column.name, "meaning": column.meaning or None, "best": column.best}
-
-
 def _cell_data(cell: Cell) -> Any:
     if isinstance(cell, Estimate):
-        parts: Sequence[Cell] = (cell.value, cell.low, cell.high)
-        return dict(zip(("value", "low", "high"), map(number_of, parts), strict=True))
+        return dict(zip(("value", "low", "high"), _numbers(cell), strict=True))
     return cell if isinstance(cell, str) else number_of(cell)
+
+
+def _numbers(cell: Cell) -> list[float | None]:
+    """The number of a cell and the ends of its interval."""
+    ends: Sequence[Cell] = (cell.low, cell.high) if isinstance(cell, Estimate) else (None, None)
+    return [number_of(cell), *map(number_of, ends)]
 
 
 _HEAD = ("table", "row", "column", "value", "low", "high", "text")
@@ -286,29 +271,18 @@ def report_csv(report: Report) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(_HEAD)
-    writer.writerows(_csv_lines(report))
-    return file.getvalue()
-
-
-def _csv_lines(report: Report) -> Iterator[tuple[object, ...]]:
     for part in report.parts:
         if part.table is not None:
             for number, row in enumerate(part.table.rows):
                 for column, cell in zip(part.table.columns, row, strict=True):
-                    yield part.entry.name, number, _harmless(column.name), *_cell_fields(cell)
+                    text = _harmless(cell) if isinstance(cell, str) else ""
+                    writer.writerow((part.entry.name, number, _harmless(column.name), *_numbers(cell), text))
+    return file.getvalue()
 
 
 def _harmless(text: str) -> str:
     """A text that a spreadsheet shows, and does not compute: behind an apostrophe where it begins like a formula."""
     return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) or text.startswith(("\t", "\r")) else text
-
-
-def _cell_fields(cell: Cell) -> tuple[object, object, object, str]:
-    if isinstance(cell, str):
-        return "", "", "", _harmless(cell)
-    low, high = (cell.low, cell.high) if isinstance(cell, Estimate) else (None, None)
-    value, low, high = (number_of(part) for part in (cell, low, high))
-    return *("" if part is None else part for part in (value, low, high)), ""  # type: ignore[return-value]
 
 
 _INK: Final = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
@@ -379,12 +353,15 @@ def _markdown_part(report: Report, part: Made, known: Explained | None, folder: 
 
 def table_lines(table: Table, known: Explained) -> Iterator[str]:
     """A table, and what has to be known to read it."""
-    marked = marks(table)
     yield _row([escaped(column.name) for column in table.columns])
     yield _row(["---" if is_text(table, at) else "---:" for at in range(len(table.columns))])
-    for number, row in enumerate(table.rows):
-        cells = [escaped(written(cell, column)) for cell, column in zip(row, table.columns, strict=True)]
-        yield _row([_marked(cell, marked.get((number, at))) for at, cell in enumerate(cells)])
+    for row in shown(table):
+        yield _row([_marked(cell) for cell in row])
+    yield from _explanation(known)
+
+
+def _explanation(known: Explained) -> Iterator[str]:
+    """What has to be known to read a table."""
     yield from (line for note in known.notes for line in ("", escaped(note)))
     meanings = [f"- {escaped(name)}: {escaped(meaning)}" for name, meaning in known.meanings]
     yield from (["", *meanings] if meanings else [])
@@ -394,10 +371,11 @@ def table_lines(table: Table, known: Explained) -> Iterator[str]:
         yield from ("", f"What else holds of it stands under {escaped(listed([one.title for one in known.earlier]))}.")
 
 
-def _marked(cell: str, mark: str | None) -> str:
-    around = {"best": "**", "second": "_"}.get(mark or "", "")
-    value, _, interval = cell.partition(" ")
-    return f"{around}{value}{around} {interval}".rstrip() if around else cell
+def _marked(cell: Shown) -> str:
+    if cell.mark is None:
+        return escaped(str(cell))
+    around = "**" if cell.mark == "best" else "_"
+    return f"{around}{escaped(cell.value)}{around} {escaped(cell.interval)}".rstrip()
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -440,7 +418,8 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
         say("")
     known = explained(report)
     for part in (part for part in report.parts if not part.is_empty):
-        say(_title(part), "bold")
+        paper = f" ({part.entry.paper})" if part.entry.paper else ""
+        say(f"{part.entry.title}{paper}, --only {part.entry.name}", "bold")
         for problem in part.problems:
             say(f"Not to be had: {problem}", "italic")
         if part.table is not None:
@@ -451,20 +430,14 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
                 say(line)
             console.print()
         for figure in part.figures:
-            say(f"{figure.title}: {figure.text}" if figure.title else figure.text)
-            for note in figure.notes:
-                say(note)
+            for line in (f"{figure.title}: {figure.text}" if figure.title else figure.text, *figure.notes):
+                say(line)
         if part.figures:
             console.print()
     for reason, parts in missing(report).items():
         say(f"Not to be had: {listed([part.entry.name for part in parts])}. {reason}", "italic")
     for line in (*pool_lines(report), *setting_lines(report)):
         say(line)
-
-
-def _title(part: Made) -> str:
-    paper = f" ({part.entry.paper})" if part.entry.paper else ""
-    return f"{part.entry.title}{paper}, --only {part.entry.name}"
 
 
 def _explanations(known: Explained, *, marked: bool) -> Iterator[str]:
@@ -481,16 +454,16 @@ def _grids(table: Table, width: int, *, plain: bool, spelled: Callable[[str], st
     """The table, or where it is too wide several below each other, each with the texts that name its rows."""
     if not table.rows:
         return
-    texts = [[spelled(written(c, column)) for c, column in zip(row, table.columns, strict=True)] for row in table.rows]
+    cells = shown(table)
+    texts = [[spelled(str(cell)) for cell in row] for row in cells]
     heads = [spelled(column.name) for column in table.columns]
-    marked = marks(table)
     for columns, widths in _fitting(table, heads, texts, width):
         grid = Grid(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for at, wide in zip(columns, widths, strict=True):
             justify = "left" if is_text(table, at) else "right"
             grid.add_column(Text(heads[at]), justify=justify, width=wide, overflow="fold")  # type: ignore[arg-type]
-        for number, row in enumerate(texts):
-            grid.add_row(*(Text(row[at], _STYLES.get(marked.get((number, at), ""), "")) for at in columns))
+        for row, written in zip(cells, texts, strict=True):
+            grid.add_row(*(Text(written[at], _STYLES.get(row[at].mark or "", "")) for at in columns))
         yield grid
 
 
@@ -499,16 +472,15 @@ def _fitting(
 ) -> list[tuple[Columns, Sequence[int]]]:
     """Groups of columns that fit beside each other, with their widths; those that name the rows are in each."""
     natural = [max(map(len, [*_words(head), *(row[at] for row in texts)])) for at, head in enumerate(heads)]
-    if sum(natural) + _GAP * (len(natural) - 1) > width:
-        folded = [_folded(at, wide, table, texts) for at, wide in enumerate(natural)]
-    else:
+    if sum(natural) + _GAP * (len(natural) - 1) <= width:
         return [(range(len(heads)), natural)]
-    names = [at for at, more in enumerate(accumulate(is_text(table, at) for at in range(len(heads)))) if more == at + 1]
+    folded = [_folded(at, wide, table, texts) for at, wide in enumerate(natural)]
+    names = list(takewhile(lambda at: is_text(table, at), range(len(heads))))
     if len(names) == len(heads):
         names = names[:1]
     room = width - sum(folded[at] + _GAP for at in names)
     groups: list[list[int]] = [[]]
-    for at in (at for at in range(len(heads)) if at not in names):
+    for at in range(len(names), len(heads)):
         if groups[-1] and sum(folded[one] + _GAP for one in [*groups[-1], at]) - _GAP > room:
             groups.append([])
         groups[-1].append(at)

@@ -27,21 +27,6 @@ from langchain_reasc_lab.replay.replay import live_rule
 from langchain_reasc_lab.report.study import Study, StudySettings
 from langchain_reasc_lab.report.tables import Figure, Table, percent
 
-__all__ = [
-    "AS_ACCURATE",
-    "FEWEST",
-    "Entry",
-    "Made",
-    "Report",
-    "chosen_entries",
-    "command_for",
-    "contents",
-    "figure",
-    "make_report",
-    "table",
-    "verdict",
-]
-
 _MODULES: Final = ("comparisons", "sensitivity", "signals", "latency", "figures", "signal_figures")
 """Those whose functions make tables and figures."""
 

@@ -19,32 +19,6 @@ from langchain_reasc_lab.replay.replay import Outcomes, RowKey
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Cell, Column, Table, percent
 
-__all__ = [
-    "ACCURACY",
-    "GATE_ALONE",
-    "INTERVALS",
-    "STAGE_2",
-    "Block",
-    "Change",
-    "Cost",
-    "Money",
-    "Results",
-    "accuracy_per_tflop",
-    "calibrations",
-    "change",
-    "changed",
-    "gate_alone",
-    "how_calibrated",
-    "how_tested",
-    "impossible",
-    "loss",
-    "number",
-    "stage_2",
-    "table_of",
-    "variant_key",
-    "variants",
-]
-
 INTERVALS: Final = (
     f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles, "
     "paired where they are of differences; of none, of all and of methods that never differed they are exact (Clopper "

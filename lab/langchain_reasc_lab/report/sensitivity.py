@@ -39,19 +39,6 @@ from langchain_reasc_lab.report.rows import (
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Cell, Column, Table
 
-__all__ = [
-    "P_TARGETS",
-    "SCALES",
-    "SIZES",
-    "calibration_size",
-    "cells",
-    "choice_columns",
-    "mappings",
-    "p_target",
-    "refused",
-    "scale",
-]
-
 P_TARGETS: Final = (0.9, 0.95, 0.99)
 SCALES: Final = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.2)
 _ASC: Final[RowKey] = (ASC_ROW, None)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
 
-__all__ = ["coloured", "histograms", "tokens"]
 
 _VARIANTS: Final = ("bottom_group", "mean", "tail_group", "average_group")
 """The paper's four: bottom 10 % group confidence, response-level self-certainty, tail group, average group."""

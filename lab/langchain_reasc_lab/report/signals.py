@@ -33,22 +33,6 @@ from langchain_reasc_lab.report.rows import Block, table_of
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Cell, Column, Table, listed, percent
 
-__all__ = [
-    "SCORE_OF_PAPER",
-    "Responses",
-    "bin_numbers",
-    "bins",
-    "chosen",
-    "components",
-    "edges",
-    "judged",
-    "longest_response",
-    "separation",
-    "signal_measures",
-    "window",
-    "window_for",
-]
-
 SCORE_OF_PAPER: Final = "bottom_group"
 _WINDOWS: Final = (DEFAULT_WINDOW, 64, 32, 16, 8)
 

@@ -16,8 +16,6 @@ from langchain_reasc_lab.replay.methods import Calibrated, Method, MethodSetting
 from langchain_reasc_lab.replay.metrics import Row, summarize
 from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey, check_sizes, compare, replay, splits
 
-__all__ = ["Parameters", "Study", "StudySettings", "parameters_of"]
-
 _IN_NAME: Final = re.compile(r"(?<![0-9a-z.])(a?)(\d+(?:\.\d+)?)(b|m)(?![0-9a-z])", re.IGNORECASE)
 _EXPERTS: Final = re.compile(r"\d+x\d", re.IGNORECASE)
 _UNITS: Final = {"b": 1e9, "m": 1e6}

@@ -7,23 +7,6 @@ from typing import Final, Literal
 
 from langchain_reasc_lab.replay.metrics import Estimate
 
-__all__ = [
-    "MARKED",
-    "MISSING",
-    "POOLS",
-    "Cell",
-    "Column",
-    "Figure",
-    "Mark",
-    "Table",
-    "is_text",
-    "listed",
-    "marks",
-    "number_of",
-    "percent",
-    "written",
-]
-
 Cell = str | float | Estimate | None
 """A text, a number, a number with its 95 % interval, or nothing that could be had."""
 
@@ -115,12 +98,47 @@ def is_text(table: Table, column: int) -> bool:
 
 def written(cell: Cell, column: Column) -> str:
     """A cell as it is read: ``72.5 [65.6, 79.4]`` for an estimate."""
+    return str(_shown(cell, column, None))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A cell as every output form shows it.
+
+    Attributes:
+        value: its number or text.
+        interval: ``[65.6, 79.4]`` behind the number; empty where there is none.
+        key: its number in full precision, to sort by; empty for texts.
+        mark: whether it is the best or the second best of its column.
+    """
+
+    value: str
+    interval: str
+    key: str
+    mark: Mark | None
+
+    def __str__(self) -> str:
+        return f"{self.value} {self.interval}" if self.interval else self.value
+
+
+def shown(table: Table) -> list[list[Shown]]:
+    """The rows of a table as they are shown."""
+    marked, places = marks(table), range(len(table.columns))
+    return [
+        [_shown(row[at], table.columns[at], marked.get((number, at))) for at in places]
+        for number, row in enumerate(table.rows)
+    ]
+
+
+def _shown(cell: Cell, column: Column, mark: Mark | None) -> Shown:
     if cell is None or isinstance(cell, str):
-        return MISSING if cell is None else cell
+        return Shown(MISSING if cell is None else cell, "", "", mark)
+    value, interval = cell, ""
     if isinstance(cell, Estimate):
-        value, low, high = (_number(part, column.style) for part in (cell.value, cell.low, cell.high))
-        return value if (low, high) == (MISSING, MISSING) else f"{value} [{low}, {high}]"
-    return _number(cell, column.style)
+        value, ends = cell.value, [_number(end, column.style) for end in (cell.low, cell.high)]
+        interval = "" if ends == [MISSING, MISSING] else f"[{', '.join(ends)}]"
+    key = number_of(cell)
+    return Shown(_number(value, column.style), interval, "" if key is None else repr(key), mark)
 
 
 def _number(value: float, style: str) -> str:
@@ -135,27 +153,23 @@ def marks(table: Table) -> dict[tuple[int, int], Mark]:
     Numbers are compared as they are written: 72.46 and 72.54 are both 72.5, and both are the best. Where all are equal
     none is marked, and where there are two of them the second best would say nothing.
     """
+    named = next((at for at, column in enumerate(table.columns) if column.name in POOLS), None)
+    pools: dict[Cell, list[int]] = {}
+    for number, row in enumerate(table.rows):
+        pools.setdefault(None if named is None else row[named], []).append(number)
     return {
         (row, at): mark
         for at, column in enumerate(table.columns)
         if column.best is not None
-        for rows in _pools(table)
+        for rows in pools.values()
         for row, mark in _marked(rows, [table.rows[row][at] for row in rows], column)
     }
 
 
-def _pools(table: Table) -> list[list[int]]:
-    at = next((at for at, column in enumerate(table.columns) if column.name in POOLS), None)
-    pools: dict[Cell, list[int]] = {}
-    for number, row in enumerate(table.rows):
-        pools.setdefault(None if at is None else row[at], []).append(number)
-    return list(pools.values())
-
-
 def _marked(rows: Sequence[int], cells: Sequence[Cell], column: Column) -> Iterator[tuple[int, Mark]]:
-    shown = [None if (value := number_of(cell)) is None else _as_written(value, column.style) for cell in cells]
-    ranked = sorted({value for value in shown if value is not None}, reverse=column.best == "high")
-    for row, value in zip(rows, shown, strict=True):
+    values = [None if (value := number_of(cell)) is None else _as_written(value, column.style) for cell in cells]
+    ranked = sorted({value for value in values if value is not None}, reverse=column.best == "high")
+    for row, value in zip(rows, values, strict=True):
         if len(ranked) > 1 and value == ranked[0]:
             yield row, "best"
         elif len(ranked) > 2 and value == ranked[1]:
