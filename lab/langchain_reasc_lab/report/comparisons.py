@@ -36,6 +36,7 @@ from langchain_reasc_lab.report.rows import (
     calibrations,
     gate_alone,
     how_calibrated,
+    how_compared,
     how_tested,
     impossible,
     loss,
@@ -64,27 +65,27 @@ def main(studies: Sequence[Study]) -> Table:
     """Accuracy, samples, tokens and money, and what they come to together, of every method."""
     cost, bill = Cost.of(studies), Money.of(studies)
 
-    def block(study: Study) -> Block:
-        sc = study.settings.methods.fixed_budget
-        rows = [
-            (
-                row.method,
-                percent(row.accuracy),
-                percent(row.accuracy_vs_asc),
-                row.samples.value,
-                row.tokens.value,
-                None if row.method == sc else number(100 * (row.tokens_vs_sc.value - 1)),
-                *((bill(study, row),) if bill else ()),
-                *(
-                    (cost(study, row.tokens.value), None if row.method == PASS else _efficiency(cost, study, row))
-                    if cost.flops
-                    else ()
-                ),
-            )
-            for row in methods_shown(study)
+    def cells(study: Study, row: Row) -> list[Cell]:
+        tokens, sc = row.tokens.value, study.settings.methods.fixed_budget
+        more = None if row.method == sc else number(100 * (row.tokens_vs_sc.value - 1))
+        cells: list[Cell] = [
+            row.method,
+            percent(row.accuracy),
+            percent(row.accuracy_vs_asc),
+            row.samples.value,
+            tokens,
+            more,
         ]
-        notes = [how_tested(study), *how_calibrated(study), cost.note(study), *(bill.notes(study) if bill else ())]
-        return Block(rows, [*notes, *_live(study), *_losses(study)])
+        if bill:
+            cells.append(bill(study, row))
+        if cost.flops:
+            efficiency = None if row.method == PASS else cost.efficiency(study, row.accuracy.value, tokens)
+            cells += [cost(study, tokens), efficiency]
+        return cells
+
+    def block(study: Study) -> Block:
+        notes = [*how_compared(study, cost), *(bill.notes(study) if bill else ())]
+        return [cells(study, row) for row in methods_shown(study)], [*notes, *_live(study), *_losses(study)]
 
     columns = [Column("Method"), ACCURACY, _TO_ASC, _SAMPLES, _TOKENS, _SAVED]
     columns += [bill.column] if bill else []
@@ -110,7 +111,7 @@ def tasks(studies: Sequence[Study]) -> Table:
         shown = {study.settings.methods.fixed_budget, "ESC (w=4)", ASC_ROW, OFFLINE, MIXTURE, ONLINE}
         keys = [key for key in _methods(study) if key[0] in shown]
         rows = [(study.name, key[0], results.accuracy(key), results.cost(key), results.efficiency(key)) for key in keys]
-        return Block(rows, [how_tested(study), *how_calibrated(study), cost.note(study)])
+        return rows, how_compared(study, cost)
 
     columns = [Column("Pool"), Column("Method"), ACCURACY, cost.column, cost.per_cost]
     return table_of(studies, columns, block, named=False)
@@ -136,7 +137,7 @@ def intervals(studies: Sequence[Study]) -> Table:
             if study.run.shuffles
             else "in recorded order"
         )
-        return Block(rows, [f"{study.name}: {drawn.questions} questions {arranged}.", *how_calibrated(study)])
+        return rows, [f"{study.name}: {drawn.questions} questions {arranged}.", *how_calibrated(study)]
 
     columns = [
         Column("Method"),
@@ -175,10 +176,6 @@ def _methods(study: Study) -> list[RowKey]:
     return [(row.method, row.spec) for row in methods_shown(study)]
 
 
-def _efficiency(cost: Cost, study: Study, row: Row) -> float | None:
-    return cost.efficiency(study, row.accuracy.value, row.tokens.value)
-
-
 def _live(study: Study) -> Iterator[str]:
     if not study.uncalibrated:
         name, why = live_rule(study.run, study.spec)
@@ -213,7 +210,7 @@ def stage1(studies: Sequence[Study]) -> Table:
             rows.append((row[0], accepted.share, accepted.accuracy(row), accepted.accuracy(budget), lost))
             notes += loss(f"the gate of {row[0]}", f"On the questions that it accepts, {budget[0]}", lost)
             notes += [] if accepted.questions else [f"The gate of {row[0]} accepts nothing."]
-        return Block(rows, notes)
+        return rows, notes
 
     columns = [
         Column("Method"),
@@ -234,7 +231,7 @@ def stage2(studies: Sequence[Study]) -> Table:
 
     def block(study: Study) -> Block:
         rows: list[tuple[Cell, ...]] = []
-        notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
+        notes = how_compared(study, cost)
         for row, calibration in calibrations(study).items():
             ours = row, study.spec
             left = Results(study, study.run.outcomes, cost, among=1 - study.run.outcomes[ours].column("gated"))
@@ -247,7 +244,7 @@ def stage2(studies: Sequence[Study]) -> Table:
             weighed = left.accuracy(ours), left.cost(ours)
             rows.append((calibration, "ReASC (weighs them)", left.share, *weighed, left.cheaper(ours, _ASC), gained))
             notes += loss(f"{row} on these questions", ASC_ROW, gained)
-        return Block(rows, notes)
+        return rows, notes
 
     columns = [
         Column("Calibration"),
@@ -270,7 +267,7 @@ def ablation(studies: Sequence[Study]) -> Table:
         outcomes = study.run.outcomes | variants(study, {GATE_ALONE: gate_alone, STAGE_2: stage_2})
         results = Results(study, outcomes, cost)
         rows: list[tuple[Cell, ...]] = []
-        notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
+        notes = how_compared(study, cost)
         for row, calibration in calibrations(study).items():
             ours = row, study.spec
             for name, at in {
@@ -285,7 +282,7 @@ def ablation(studies: Sequence[Study]) -> Table:
             for name in (GATE_ALONE, STAGE_2):
                 gained = results.minus(ours, variant_key(study, row, name))
                 notes += loss(row, f"{name} by the same calibration", gained)
-        return Block(rows, notes)
+        return rows, notes
 
     columns = [
         Column("Calibration"),
@@ -322,7 +319,7 @@ def controls(studies: Sequence[Study]) -> Table:
     def block(study: Study) -> Block:
         results = Results(study, study.run.outcomes | _outcomes(study), cost)
         rows: list[tuple[Cell, ...]] = []
-        notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
+        notes = how_compared(study, cost)
         for name in (OFFLINE, SAFEGUARDED, ONLINE, MIXTURE):
             ours: RowKey = (name, study.spec)
             if ours not in study.run.outcomes or impossible(study.run.outcomes[ours]):
@@ -334,7 +331,7 @@ def controls(studies: Sequence[Study]) -> Table:
                 gained = results.minus(ours, control)
                 rows.append((name, against, results.accuracy(control), results.cost(control), gained))
                 notes += loss(name, against, gained)
-        return Block(rows, [*notes, _equal(study)])
+        return rows, [*notes, _equal(study)]
 
     columns = [
         Column("Method"),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_reasc.calibrating import calibrate_offline_on
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError, PoolError, missing_extra
-from langchain_reasc.method.stopping import Decision
 from langchain_reasc_lab.replay.bootstrap import Bootstrap
 from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE
 from langchain_reasc_lab.replay.metrics import Estimate, Row
@@ -89,22 +88,16 @@ def _settings(name: str) -> Any:
 def _for_a_page(text: str, name: str, title: str) -> str:
     from html import escape
 
-    body = _METADATA.sub("", text[_begin(text) :]).replace("xlink:href", "href").replace(_INK, "currentColor")
+    body = _METADATA.sub("", text[text.index("<svg") :]).replace("xlink:href", "href").replace(_INK, "currentColor")
     body = _FONT.sub(r"\1 sans-serif", _IDS.sub(rf"\1{name}-", body))
-    width, height = (float(part) for part in (_VIEW.search(body) or _no_view()).groups())
+    view = _VIEW.search(body)
+    assert view is not None  # matplotlib writes one
+    width, height = map(float, view.groups())
     root = (
         f'<svg viewBox="0 0 {width:g} {height:g}" width="{width * _PIXELS:.0f}" height="{height * _PIXELS:.0f}" '
         f'role="img" aria-label="{escape(title)}" stroke-linejoin="round" stroke-linecap="butt">'
     )
     return re.sub(r">\s+<", ">\n<", _ROOT.sub(lambda _: root, body, count=1)).strip()
-
-
-def _begin(text: str) -> int:
-    return text.index("<svg")
-
-
-def _no_view() -> re.Match[str]:
-    raise ValueError("matplotlib wrote an SVG without a viewBox")
 
 
 @figure("tradeoff", "Accuracy against tokens")
@@ -202,13 +195,9 @@ def _first_calibration(study: Study) -> Calibration:
 def _worked_words(worked: Worked) -> str:
     return " ".join(
         f"{name} stops after {len(course)} {'response' if len(course) == 1 else 'responses'} ({course[-1].reason}): "
-        f"{', '.join(_step(one) for one in course)}."
+        f"{', '.join(f'P = {one.posterior:.3f} after {one.samples}' for one in course)}."
         for name, course in (("ASC", worked.asc), ("ReASC", worked.reasc))
     )
-
-
-def _step(decision: Decision) -> str:
-    return f"P = {decision.posterior:.3f} after {decision.samples}"
 
 
 _METHODS: Final = (OFFLINE, MIXTURE)

@@ -139,7 +139,7 @@ def _latency(study: Study) -> Block:
         if slower := [name for name, at in mean if at == at_once and _slower(name, at_once, mean)]:
             told = f"with {at_once} at once, ASC takes less time than {listed(slower)}"
             notes.append(f"{study.name}: {told}.")
-    return Block(rows, notes)
+    return rows, notes
 
 
 def _slower(name: str, at_once: int, mean: Mapping[tuple[str, int], float]) -> bool:
@@ -163,7 +163,7 @@ def _batched(study: Study) -> Block:
     notes = [f"{study.name}: {held.note}."]
     if not weighing:
         notes.append(f"There are no rows of ReASC: {study.uncalibrated or 'nothing could be calibrated'}.")
-    return Block(rows, notes)
+    return rows, notes
 
 
 class _Timing:

@@ -19,6 +19,7 @@ from langchain_reasc.calibrating import MeasureSpec
 from langchain_reasc.complaints import suggestion
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.pools import Pool
 from langchain_reasc_lab.pools.reading import CALIBRATION_POOL
 from langchain_reasc_lab.replay.bootstrap import Estimate, exact
 from langchain_reasc_lab.replay.methods import ASC_ROW, HORIZON
@@ -238,13 +239,10 @@ def command_for(report: Report, name: str) -> str:
     usual, settings = StudySettings(), report.settings
     methods = settings.methods
     read = [study.pool for study in report.studies]
-    apart = {str(pool.calibration_path) for pool in read if pool.calibration_path}
-    beside = not apart and any(pool.path.with_name(CALIBRATION_POOL).exists() for pool in read)  # would be taken
-    size: tuple[str, Any, Any] = ("--calibration-size", settings.calibration_size, usual.calibration_size)
     options: list[tuple[str, Any, Any]] = [
         ("--shuffles", settings.shuffles, 0 if all(pool.calibrating for pool in read) else usual.shuffles),
         ("--seed", settings.seed, usual.seed),
-        ("--calibration-pool", apart.pop(), None) if len(apart) == 1 else (*size[:2], None) if beside else size,
+        *_calibrated_by(read, settings.calibration_size),
         ("--max-samples", methods.max_samples, usual.methods.max_samples),
         ("--p-target", methods.p_target, usual.methods.p_target),
         ("--prices", settings.prices and str(settings.prices), None),
@@ -254,6 +252,15 @@ def command_for(report: Report, name: str) -> str:
     said = [word for option, value, default in options if value != default for word in (option, _word(value))]
     pools = [str(pool.path) for pool in read]
     return shlex.join(["reasc", "report", *pools, "--only", name, *said, *_measured(report.studies[0].measure)])
+
+
+def _calibrated_by(pools: Sequence[Pool], size: int) -> list[tuple[str, Any, Any]]:
+    """The option that says what calibrates, its value, and its default."""
+    apart = {str(pool.calibration_path) for pool in pools if pool.calibration_path}
+    if len(apart) == 1:
+        return [("--calibration-pool", apart.pop(), None)]
+    beside = not apart and any(pool.path.with_name(CALIBRATION_POOL).exists() for pool in pools)  # would be taken
+    return [("--calibration-size", size, None if beside else StudySettings().calibration_size)]
 
 
 def _word(value: float | str) -> str:

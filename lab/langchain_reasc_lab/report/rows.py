@@ -26,17 +26,8 @@ INTERVALS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The part of a table that is about one pool.
-
-    Attributes:
-        rows: a cell for each column, without the one that names the pool.
-        notes: what has to be known to read them, in whole sentences.
-    """
-
-    rows: Sequence[Sequence[Cell]]
-    notes: Sequence[str] = ()
+Block = tuple[Sequence[Sequence[Cell]], Sequence[str]]
+"""The part of a table that is about one pool: its rows, without the column that names the pool, and its notes."""
 
 
 def table_of(
@@ -66,14 +57,14 @@ def table_of(
     refused: list[str] = []
     for study in studies:
         try:
-            made = block(study)
+            of_study, notes_of_study = block(study)
         except ReASCError as error:
             why = str(error).rstrip(".") + "."
             reasons.append(why)
             refused.append(why if why.startswith(study.name) else f"{study.name}: no row, because {why}")
             continue
-        rows += [(study.name, *row) for row in made.rows] if named else made.rows
-        told += made.notes
+        rows += [(study.name, *row) for row in of_study] if named else of_study
+        told += notes_of_study
     if not rows:
         raise PoolError(" ".join(dict.fromkeys(reasons or told)) or "there is no pool")
     return Table(
@@ -100,6 +91,11 @@ def how_tested(study: Study) -> str:
         f"{'s' if run.shuffles > 1 else ''} of questions and responses (seed {run.seed}). What calibration responses "
         "cost is not counted."
     )
+
+
+def how_compared(study: Study, cost: "Cost") -> list[str]:
+    """On what methods are compared, by what ReASC weighs, and the unit of costs, in sentences."""
+    return [how_tested(study), *how_calibrated(study), cost.note(study)]
 
 
 def how_calibrated(study: Study) -> Iterator[str]:

@@ -29,8 +29,7 @@ from langchain_reasc_lab.report.rows import (
     Results,
     calibrations,
     changed,
-    how_calibrated,
-    how_tested,
+    how_compared,
     impossible,
     table_of,
     variant_key,
@@ -64,9 +63,9 @@ def mappings(studies: Sequence[Study]) -> Table:
 
     def block(study: Study) -> Block:
         outcomes = study.run.outcomes | variants(study, changes)
-        made = _rows(study, cost, outcomes, shown)
+        rows, notes = _rows(study, cost, outcomes, shown)
         asc = ("none", "ASC: 1, without a gate", *cells(Results(study, study.run.outcomes, cost), _ASC))
-        return replace(made, rows=[asc, *made.rows])
+        return [asc, *rows], notes
 
     columns = [Column("Calibration"), Column("Mapping"), *choice_columns(cost)]
     note = "All mappings stand behind the same gate, so that count is the gate alone; ASC has none."
@@ -138,13 +137,13 @@ def _rows(study: Study, cost: Cost, outcomes: Mapping[RowKey, Outcomes], shown: 
     """A row of each choice by either calibration; an empty one where it cannot be had."""
     results = Results(study, outcomes, cost)
     rows: list[tuple[Cell, ...]] = []
-    notes = [how_tested(study), *how_calibrated(study), cost.note(study)]
+    notes = how_compared(study, cost)
     for row, calibration in calibrations(study).items():
         for name, cell in shown.items():
             at = variant_key(study, row, name)
             rows.append((calibration, cell, *cells(results, at)))
             notes += refused(f"{cell} by the {calibration} calibration", outcomes[at])
-    return Block(rows, notes)
+    return rows, notes
 
 
 def _weighed(rule: ReASC, *, weight: str) -> StoppingRule:
@@ -194,7 +193,7 @@ def calibration_size(studies: Sequence[Study]) -> Table:
             at = variant_key(study, OFFLINE, str(size))
             rows.append((size, *cells(results, at), _spent(study, arranged, size)))
             notes += refused(f"The calibration on {size} questions", outcomes[at])
-        return Block(rows, notes)
+        return rows, notes
 
     columns = [
         Column("Questions", ",.0f", "Calibration questions, with one labelled response to each."),

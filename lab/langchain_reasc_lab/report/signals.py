@@ -191,7 +191,7 @@ def _components(study: Study) -> Block:
         )
     else:
         notes += [f"{study.name}, {measure}: {size} first responses with a score." for measure, size in sizes.items()]
-    return Block(rows, notes)
+    return rows, notes
 
 
 def _measures(study: Study) -> list[Measure | str]:
@@ -290,7 +290,7 @@ def _separation(study: Study) -> Block:
         f"{len(study.pool.questions)} questions have both. Groups are of {width} tokens, which "
         f"{study.scores.shorter_than(width):.0%} of the responses do not fill."
     )
-    return Block(rows, notes)
+    return rows, notes
 
 
 def _windows(study: Study) -> Block:
@@ -311,7 +311,7 @@ def _windows(study: Study) -> Block:
         for at, width in enumerate(told):
             shorter = 100 * study.scores.shorter_than(width)
             rows.append((signal.signal, width, apart[at][0] if at in apart else None, shorter))
-    return Block(rows, notes)
+    return rows, notes
 
 
 def _apart(study: Study, responses: Responses, measures: Sequence[Measure | str]) -> dict[int, tuple[Cell, Cell, Cell]]:
@@ -420,4 +420,4 @@ def _bins(study: Study) -> Block:
         notes.append(
             f"{study.name}, {kind}: by {measure}, accuracy {'rises' if rises else 'does not rise'} from bin to bin."
         )
-    return Block(rows, notes)
+    return rows, notes

@@ -51,13 +51,17 @@ def parameters_of(metadata: Mapping[str, Any]) -> Parameters | None:
         return Parameters(float(told), "as the pool says")
     fingerprint = metadata.get("fingerprint")
     name = fingerprint.get("model") if isinstance(fingerprint, Mapping) else None
-    if not isinstance(name, str) or _EXPERTS.search(name):
+    size = _size_in(name) if isinstance(name, str) else None
+    return None if size is None else Parameters(size, f"as the name of the model, {name}, says")
+
+
+def _size_in(name: str) -> float | None:
+    """The parameters that a model's name tells: those that work on a token, where it tells them apart."""
+    if _EXPERTS.search(name):
         return None
     sizes = [(bool(active), float(number) * _UNITS[unit.lower()]) for active, number, unit in _IN_NAME.findall(name)]
-    if not sizes:
-        return None
     active = [size for works, size in sizes if works]
-    return Parameters((active or [size for _, size in sizes])[0], f"as the name of the model, {name}, says")
+    return next(iter([*active, *(size for _, size in sizes)]), None)
 
 
 @dataclass(frozen=True, slots=True)

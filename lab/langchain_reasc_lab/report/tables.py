@@ -133,11 +133,9 @@ def shown(table: Table) -> list[list[Shown]]:
 def _shown(cell: Cell, column: Column, mark: Mark | None) -> Shown:
     if cell is None or isinstance(cell, str):
         return Shown(MISSING if cell is None else cell, "", "", mark)
-    value, interval = cell, ""
-    if isinstance(cell, Estimate):
-        value, ends = cell.value, [_number(end, column.style) for end in (cell.low, cell.high)]
-        interval = "" if ends == [MISSING, MISSING] else f"[{', '.join(ends)}]"
-    key = number_of(cell)
+    ends = [_number(end, column.style) for end in (cell.low, cell.high)] if isinstance(cell, Estimate) else []
+    interval = "" if set(ends) <= {MISSING} else f"[{', '.join(ends)}]"
+    value, key = cell.value if isinstance(cell, Estimate) else cell, number_of(cell)
     return Shown(_number(value, column.style), interval, "" if key is None else repr(key), mark)
 
 

@@ -111,13 +111,11 @@ def test_a_pipe_is_written_to_and_not_replaced(pools: list[Path], tmp_path: Path
 
 
 def test_ctrl_c_leaves_the_file_as_it_was(pools: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from langchain_reasc_lab.report import report as making
-
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     (tmp_path / "r.html").write_text("before")
-    monkeypatch.setattr(making, "make_report", interrupted)
+    monkeypatch.setattr("langchain_reasc_lab.report.make_report", interrupted)
     assert "interrupted" in reasc("report", pools[0], "--out", tmp_path / "r.html", code=130).stderr
     assert (tmp_path / "r.html").read_text() == "before"
 
