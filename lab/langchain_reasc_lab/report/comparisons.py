@@ -238,12 +238,9 @@ def stage2(studies: Sequence[Study]) -> Table:
             if not left.questions:
                 notes.append(f"The gate of {row} accepts every question, and leaves none to Stage 2.")
                 continue
-            gained = left.minus(ours, _ASC)
-            asc = left.accuracy(_ASC), left.cost(_ASC)
-            rows.append((calibration, "ASC (counts votes)", left.share, *asc, None, None))
-            weighed = left.accuracy(ours), left.cost(ours)
-            rows.append((calibration, "ReASC (weighs them)", left.share, *weighed, left.cheaper(ours, _ASC), gained))
-            notes += loss(f"{row} on these questions", ASC_ROW, gained)
+            for name, at in (("ASC (counts votes)", _ASC), ("ReASC (weighs them)", ours)):
+                rows.append((calibration, name, left.share, *left.beside(at, _ASC)))
+            notes += loss(f"{row} on these questions", ASC_ROW, left.minus(ours, _ASC))
         return rows, notes
 
     columns = [
@@ -270,18 +267,11 @@ def ablation(studies: Sequence[Study]) -> Table:
         notes = how_compared(study, cost)
         for row, calibration in calibrations(study).items():
             ours = row, study.spec
-            for name, at in {
-                ASC_ROW: _ASC,
-                STAGE_2: variant_key(study, row, STAGE_2),
-                GATE_ALONE: variant_key(study, row, GATE_ALONE),
-                "ReASC": ours,
-            }.items():
-                gained = None if at == _ASC else results.minus(at, _ASC)
-                saved = None if at == _ASC else results.cheaper(at, _ASC)
-                rows.append((calibration, name, results.accuracy(at), results.cost(at), saved, gained))
+            alone = {name: variant_key(study, row, name) for name in (STAGE_2, GATE_ALONE)}
+            for name, at in {ASC_ROW: _ASC, **alone, "ReASC": ours}.items():
+                rows.append((calibration, name, *results.beside(at, _ASC)))
             for name in (GATE_ALONE, STAGE_2):
-                gained = results.minus(ours, variant_key(study, row, name))
-                notes += loss(row, f"{name} by the same calibration", gained)
+                notes += loss(row, f"{name} by the same calibration", results.minus(ours, alone[name]))
         return rows, notes
 
     columns = [

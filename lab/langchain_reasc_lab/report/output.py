@@ -341,7 +341,7 @@ def _markdown_part(report: Report, part: Made, known: Explained | None, folder: 
     for problem in part.problems:
         yield from ("", f"> {escaped(problem)}")
     if part.table is not None and known is not None:
-        yield from ("", *table_lines(part.table, known))
+        yield from ("", *_markdown_table(part.table, known))
     for at, figure in enumerate(part.figures):
         yield from (["", f"### {escaped(figure.title)}"] if figure.title else [])
         if folder is not None and _is_svg(figure):
@@ -351,17 +351,16 @@ def _markdown_part(report: Report, part: Made, known: Explained | None, folder: 
             yield from ("", escaped(note))
 
 
-def table_lines(table: Table, known: Explained) -> Iterator[str]:
+def _markdown_table(table: Table, known: Explained) -> Iterator[str]:
     """A table, and what has to be known to read it."""
     yield _row([escaped(column.name) for column in table.columns])
     yield _row(["---" if is_text(table, at) else "---:" for at in range(len(table.columns))])
     for row in shown(table):
         yield _row([_marked(cell) for cell in row])
-    yield from _explanation(known)
+    yield from _markdown_notes(known)
 
 
-def _explanation(known: Explained) -> Iterator[str]:
-    """What has to be known to read a table."""
+def _markdown_notes(known: Explained) -> Iterator[str]:
     yield from (line for note in known.notes for line in ("", escaped(note)))
     meanings = [f"- {escaped(name)}: {escaped(meaning)}" for name, meaning in known.meanings]
     yield from (["", *meanings] if meanings else [])
@@ -413,31 +412,42 @@ def print_report(report: Report, console: Console, *, spelled: Callable[[str], s
     def say(text: str, style: str = "") -> None:
         console.print(Text(spell(text), style), soft_wrap=not console.is_terminal)
 
-    for verdict in verdict_lines(report):
-        say(verdict, "bold")
-        say("")
+    for item in _items(report, console, plain=plain, spelled=spell):
+        if isinstance(item, Grid):
+            console.print(item)
+            console.print()
+        else:
+            say(*item)
+
+
+def _items(
+    report: Report, console: Console, *, plain: bool, spelled: Callable[[str], str]
+) -> Iterator[Grid | tuple[str, str]]:
+    """All that is printed: grids, and lines with their styles."""
+    yield from (item for verdict in verdict_lines(report) for item in ((verdict, "bold"), ("", "")))
     known = explained(report)
     for part in (part for part in report.parts if not part.is_empty):
-        paper = f" ({part.entry.paper})" if part.entry.paper else ""
-        say(f"{part.entry.title}{paper}, --only {part.entry.name}", "bold")
-        for problem in part.problems:
-            say(f"Not to be had: {problem}", "italic")
-        if part.table is not None:
-            for grid in _grids(part.table, console.width, plain=plain, spelled=spell):
-                console.print(grid)
-                console.print()
-            for line in _explanations(known[part.entry.name], marked=console.is_terminal):
-                say(line)
-            console.print()
-        for figure in part.figures:
-            for line in (f"{figure.title}: {figure.text}" if figure.title else figure.text, *figure.notes):
-                say(line)
-        if part.figures:
-            console.print()
+        yield from _part_items(part, known.get(part.entry.name), console, plain=plain, spelled=spelled)
     for reason, parts in missing(report).items():
-        say(f"Not to be had: {listed([part.entry.name for part in parts])}. {reason}", "italic")
-    for line in (*pool_lines(report), *setting_lines(report)):
-        say(line)
+        yield f"Not to be had: {listed([part.entry.name for part in parts])}. {reason}", "italic"
+    yield from ((line, "") for line in (*pool_lines(report), *setting_lines(report)))
+
+
+def _part_items(
+    part: Made, known: Explained | None, console: Console, *, plain: bool, spelled: Callable[[str], str]
+) -> Iterator[Grid | tuple[str, str]]:
+    paper = f" ({part.entry.paper})" if part.entry.paper else ""
+    yield f"{part.entry.title}{paper}, --only {part.entry.name}", "bold"
+    yield from ((f"Not to be had: {problem}", "italic") for problem in part.problems)
+    if part.table is not None and known is not None:
+        yield from _grids(part.table, console.width, plain=plain, spelled=spelled)
+        yield from ((line, "") for line in _explanations(known, marked=console.is_terminal))
+        yield "", ""
+    for figure in part.figures:
+        yield f"{figure.title}: {figure.text}" if figure.title else figure.text, ""
+        yield from ((note, "") for note in figure.notes)
+    if part.figures:
+        yield "", ""
 
 
 def _explanations(known: Explained, *, marked: bool) -> Iterator[str]:
@@ -478,10 +488,13 @@ def _fitting(
     names = list(takewhile(lambda at: is_text(table, at), range(len(heads))))
     if len(names) == len(heads):
         names = names[:1]
-    room = width - sum(folded[at] + _GAP for at in names)
+
+    def total(columns: Columns) -> int:
+        return sum(folded[at] + _GAP for at in columns)
+
     groups: list[list[int]] = [[]]
     for at in range(len(names), len(heads)):
-        if groups[-1] and sum(folded[one] + _GAP for one in [*groups[-1], at]) - _GAP > room:
+        if groups[-1] and total([*names, *groups[-1], at]) - _GAP > width:
             groups.append([])
         groups[-1].append(at)
     return [([*names, *group], [min(folded[at], width) for at in (*names, *group)]) for group in groups]

@@ -182,13 +182,12 @@ def make_report(
     if not studies or len(set(names)) < len(names):
         raise ConfigurationError(f"a report is of one pool or more, each with a name of its own; got {names}")
     wanted = chosen_entries(()) if entries is None else entries
-    if on_progress:
-        on_progress(0, len(wanted))
+    move = on_progress or (lambda made, of: None)
+    move(0, len(wanted))
     parts = []
     for at, entry in enumerate(wanted, start=1):
         parts.append(_made(entry, studies))
-        if on_progress:
-            on_progress(at, len(wanted))
+        move(at, len(wanted))
     compared = any(part.entry.name == "main" and not part.is_empty for part in parts)
     return Report(studies, parts, [verdict(study) for study in studies] if compared else [])
 

@@ -337,6 +337,15 @@ class Results:
         )
         return percent(difference)
 
+    def beside(self, key: RowKey, other: RowKey) -> tuple[Cell, Cell, Cell, Cell]:
+        """Accuracy and cost, how much more is spent than by another method, and the difference in accuracy.
+
+        The last two are None for the other method itself.
+        """
+        itself = key == other
+        more, gained = (None, None) if itself else (self.cheaper(key, other), self.minus(key, other))
+        return self.accuracy(key), self.cost(key), more, gained
+
     def _same(self, one: RowKey, other: RowKey) -> bool:
         first, second = self.outcomes[one], self.outcomes[other]
         if never_differs(first, second):

@@ -153,7 +153,10 @@ def components(studies: Sequence[Study]) -> Table:
     columns = [
         Column("Signal"),
         Column("By", "", "The criterion: Akaike's or the Bayesian one."),
-        *(Column(str(count), ".1f", f"With {_counted(count)}; lower is better.") for count in _COMPONENTS),
+        *(
+            Column(str(count), ".1f", f"With {count} component{'s' if count > 1 else ''}; lower is better.")
+            for count in _COMPONENTS
+        ),
         Column("Lowest", ".0f", "Components at which the criterion is lowest."),
     ]
     general = (
@@ -218,10 +221,6 @@ def falling(scores: Floats, mixture: Mixture) -> float:
     """The share of the scores whose posterior of the upper component is below that of some lower score."""
     posterior = posterior_upper(np.sort(scores), mixture)
     return float((posterior < np.maximum.accumulate(posterior) - 1e-9).mean())
-
-
-def _counted(count: int) -> str:
-    return "1 component" if count == 1 else f"{count} components"
 
 
 WINDOWS: Final = (8, 16, 32, 64, 128, 256, 512, 768)
