@@ -23,10 +23,11 @@ from langchain_reasc.complaints import explained
 from langchain_reasc.exceptions import ConfigurationError, MissingExtraError, NoVote
 from langchain_reasc.method.evidence import posterior
 from langchain_reasc.models.prepared import ModelOrName, model_of
-from langchain_reasc.runnable.loop import asolve, solve
+from langchain_reasc.runnable.loop import answer
 from langchain_reasc.runnable.options import DecisionOptions, Options
 from langchain_reasc.runnable.question import Question as VotedQuestion
 from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.threads import blocking
 
 if TYPE_CHECKING or find_spec("langchain_core.decisions"):
     from langchain_core.decisions import (
@@ -153,56 +154,46 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             FingerprintMismatch: the calibration was made with another prompt.
         """
-        answer = partial(self._answered, kwargs=kwargs)
-        return cast(DecisionResponse, self._call_with_config(answer, input, config, run_type="chain"))
+        answers = partial(self._answers, kwargs=kwargs)
+        return cast(DecisionResponse, self._call_with_config(answers, input, config, run_type="chain"))
 
     async def ainvoke(
         self, input: ClassifierRequest, config: RunnableConfig | None = None, **kwargs: Any
     ) -> DecisionResponse:
         """The asynchronous :meth:`invoke`."""
-        answer = partial(self._aanswered, kwargs=kwargs)
-        return cast(DecisionResponse, await self._acall_with_config(answer, input, config, run_type="chain"))
+        answers = partial(self._aanswers, kwargs=kwargs, is_async=True)
+        return cast(DecisionResponse, await self._acall_with_config(answers, input, config, run_type="chain"))
 
     @property
     def _provider(self) -> str:
         return "reasc"
 
     def _classify(self, state: State, questions: dict[str, Question]) -> DecisionResponse:
-        return self._answered({"state": state, "questions": questions}, ensure_config(), {})
+        return self._answers({"state": state, "questions": questions}, ensure_config(), {})
 
     async def _aclassify(self, state: State, questions: dict[str, Question]) -> DecisionResponse:
-        return await self._aanswered({"state": state, "questions": questions}, ensure_config(), {})
+        request: ClassifierRequest = {"state": state, "questions": questions}
+        return await self._aanswers(request, ensure_config(), {}, is_async=True)
 
-    def _answered(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
-        found: dict[str, tuple[Answer, ReASCResult]] = {}
-        for asked in _asked_questions(request):
-            with _noted(asked, found):
-                result = solve(self._question(asked, config, kwargs))
-                found[asked.id] = asked.answer(result), result
-        return self._response(found)
+    def _answers(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
+        return blocking(self._aanswers(request, config, kwargs, is_async=False))
 
-    async def _aanswered(self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any) -> DecisionResponse:
-        found: dict[str, tuple[Answer, ReASCResult]] = {}
-        for asked in _asked_questions(request):
-            with _noted(asked, found):
-                result = await asolve(self._question(asked, config, kwargs))
-                found[asked.id] = asked.answer(result), result
-        return self._response(found)
-
-    def _question(self, asked: "_AskedQuestion", config: RunnableConfig, kwargs: Any) -> VotedQuestion:
-        setup = replace(self._setup, extract=asked.labels.extractor)
-        return VotedQuestion(setup, asked.messages, asked.config(config), kwargs)
-
-    def _response(self, found: dict[str, tuple[Answer, ReASCResult]]) -> DecisionResponse:
+    async def _aanswers(
+        self, request: ClassifierRequest, config: RunnableConfig, kwargs: Any, *, is_async: bool
+    ) -> DecisionResponse:
+        answers: dict[str, Answer] = {}
+        accounts: dict[str, dict[str, Any]] = {}
         bill: UsageMetadata | None = None
-        for _, result in found.values():
+        for asked in _asked_questions(request):
+            with _noted(asked, answers):
+                setup = replace(self._setup, extract=asked.labels.extractor)
+                question = VotedQuestion(setup, asked.messages, asked.config(config), kwargs)
+                question.is_async = is_async
+                result = await answer(question)
+                answers[asked.id] = asked.answer(result)
+            accounts[asked.id] = result.message.response_metadata["reasc"]
             bill = add_usage(bill, result.usage.bill)
-        return DecisionResponse(
-            model=self.model,
-            answers={id: answer for id, (answer, _) in found.items()},
-            usage=bill,
-            reasc={id: result.message.response_metadata["reasc"] for id, (_, result) in found.items()},
-        )
+        return DecisionResponse(model=self.model, answers=answers, usage=bill, reasc=accounts)
 
 
 class _AskedQuestion:
@@ -305,12 +296,12 @@ def _meanings(question: "Choice | Noul | Score") -> dict[str, Any]:
 
 
 @contextmanager
-def _noted(asked: _AskedQuestion, found: dict[str, tuple[Answer, ReASCResult]]) -> Iterator[None]:
+def _noted(asked: _AskedQuestion, answers: dict[str, Answer]) -> Iterator[None]:
     """Note on an error the question it came with, and the answers to others, which are paid for."""
     try:
         yield
     except Exception as error:
         error.add_note(f"in answering the question {asked.id!r}")
-        for id, (answer, _) in found.items():
-            error.add_note(f"{id!r} had been answered: {answer!r}")
+        for id, answered in answers.items():
+            error.add_note(f"{id!r} had been answered: {answered!r}")
         raise
