@@ -1,1 +1,1 @@
-"""ReASC at home in agents: where a chat model, a middleware or a decision model is asked for."""
+"""ReASC for agents: a chat model, a middleware and a decision model whose outputs are voted on."""

@@ -128,12 +128,12 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
 
     @staticmethod
     def prompt(state: State, question: Question) -> list[BaseMessage]:
-        """Return what the chat model is asked.
+        """Return the messages for the chat model.
 
         Raises:
             ConfigurationError: a question of another kind than choice, yes/no and score, or a label nobody can name.
         """
-        return _AskedQuestion("", state, question).messages
+        return _LabelledQuestion("", state, question).messages
 
     def invoke(self, input: ClassifierRequest, config: RunnableConfig | None = None, **kwargs: Any) -> DecisionResponse:
         """Answer the questions of a request.
@@ -184,20 +184,20 @@ class ReASCDecisionModel(DecisionOptions, BaseDecisionModel):
         answers: dict[str, Answer] = {}
         accounts: dict[str, dict[str, Any]] = {}
         bill: UsageMetadata | None = None
-        for asked in _asked_questions(request):
-            with _noted(asked, answers):
-                setup = replace(self._setup, extract=asked.labels.extractor)
-                question = VotedQuestion(setup, asked.messages, asked.config(config), kwargs)
-                question.is_async = is_async
-                result = await answer(question)
-                answers[asked.id] = asked.answer(result)
-            accounts[asked.id] = result.message.response_metadata["reasc"]
+        for question in _questions_of(request):
+            with _noting(question, answers):
+                setup = replace(self._setup, extract=question.labels.extractor)
+                vote = VotedQuestion(setup, question.messages, question.config(config), kwargs)
+                vote.is_async = is_async
+                result = await answer(vote)
+                answers[question.id] = question.answer(result)
+            accounts[question.id] = result.message.response_metadata["reasc"]
             bill = add_usage(bill, result.usage.bill)
         return DecisionResponse(model=self.model, answers=answers, usage=bill, reasc=accounts)
 
 
-class _AskedQuestion:
-    """A question about a state, ready to be asked.
+class _LabelledQuestion:
+    """A question about a state, with its labels and its prompt.
 
     Args:
         id: the name that the caller gave it.
@@ -206,7 +206,7 @@ class _AskedQuestion:
 
     Attributes:
         labels: what may answer it.
-        messages: what the chat model is asked.
+        messages: the prompt for the chat model.
 
     Raises:
         ConfigurationError: a question of another kind, or a label that no response could name.
@@ -214,8 +214,8 @@ class _AskedQuestion:
 
     def __init__(self, id: str, state: State, question: Question | Mapping[str, Any]) -> None:
         self.id = id
-        self._question = _read(id, question)
-        meanings = _meanings(self._question)
+        self._question = _checked_question(id, question)
+        meanings = _labels_of(self._question)
         self.labels = Labels(meanings)
         self.messages = decision_prompt(state, self._question.instructions, meanings)
 
@@ -256,21 +256,21 @@ class _AskedQuestion:
         return {name: (evidence.get(name, 0.0) + 1.0) / total for name in names}
 
 
-def _asked_questions(request: ClassifierRequest) -> list[_AskedQuestion]:
+def _questions_of(request: ClassifierRequest) -> list[_LabelledQuestion]:
     """Return the questions of a request, all checked before anything is paid for.
 
     Raises:
-        ConfigurationError: there is none, or one that cannot be asked.
+        ConfigurationError: there is none, or one that cannot be answered.
     """
     questions = request.get("questions") if isinstance(request, Mapping) else None
     if not isinstance(questions, Mapping) or "state" not in request:
         raise ConfigurationError("a request holds a 'state' and its 'questions', a mapping from ids to questions")
     if not questions:
         raise ConfigurationError("a request without a question has no answer")
-    return [_AskedQuestion(id, request["state"], question) for id, question in questions.items()]
+    return [_LabelledQuestion(id, request["state"], question) for id, question in questions.items()]
 
 
-def _read(id: str, question: Question | Mapping[str, Any]) -> "Choice | Noul | Score":
+def _checked_question(id: str, question: Question | Mapping[str, Any]) -> "Choice | Noul | Score":
     if isinstance(question, Mapping):
         try:
             question = TypeAdapter[Question](Question).validate_python(question)
@@ -285,7 +285,7 @@ def _read(id: str, question: Question | Mapping[str, Any]) -> "Choice | Noul | S
     )
 
 
-def _meanings(question: "Choice | Noul | Score") -> dict[str, Any]:
+def _labels_of(question: "Choice | Noul | Score") -> dict[str, Any]:
     """Return label -> what it means."""
     if isinstance(question, Choice):
         return {**question.criteria}
@@ -296,12 +296,12 @@ def _meanings(question: "Choice | Noul | Score") -> dict[str, Any]:
 
 
 @contextmanager
-def _noted(asked: _AskedQuestion, answers: dict[str, Answer]) -> Iterator[None]:
-    """Note on an error the question it came with, and the answers to others, which are paid for."""
+def _noting(question: _LabelledQuestion, answers: dict[str, Answer]) -> Iterator[None]:
+    """Note on an error in which question it was raised, and the answers to others, which are paid for."""
     try:
         yield
     except Exception as error:
-        error.add_note(f"in answering the question {asked.id!r}")
+        error.add_note(f"in answering the question {question.id!r}")
         for id, answered in answers.items():
             error.add_note(f"{id!r} had been answered: {answered!r}")
         raise

@@ -1,6 +1,6 @@
-"""What a chat model is asked for a decision, and which label its response names.
+"""The prompt for a decision, and the label that a response names.
 
-It is asked to think about a state, and to end with one of the labels.
+The chat model is told to think about a state, and to end with one of the labels.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The chat model inside: found, bound and replaced; and a chat model that presents itself as the one inside it."""
+"""Find and replace the chat model inside another, and present the outer one as the inner one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -44,7 +44,7 @@ class ChatModelAround(Options, BaseChatModel):
     stop: list[str] | None = None
     """Strings that end a response."""
     streaming: bool = False
-    """Whether ``invoke`` tells handlers what ``stream`` would."""
+    """Whether ``invoke`` calls handlers with tokens, as ``stream`` does."""
 
     @model_validator(mode="after")
     def _set_model_profile(self) -> Self:
