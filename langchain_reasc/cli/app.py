@@ -18,7 +18,7 @@ __all__ = ["app", "main"]
 _HELP = """
 More reliable answers from a language model, for fewer tokens (ReASC).
 
-[bold]reasc demo --plot[/]    see it work, on the small model that comes along
+[bold]reasc demo --plot[/]    see it work, on the shipped model
 
 [bold]reasc ask "..."[/]    one question
 
@@ -26,9 +26,9 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 
 [bold]reasc record data.jsonl --model my.gguf --out pool.sqlite[/]    keep responses
 
-[bold]reasc grade pool.sqlite --grader numeric[/]    say anew which of them are right
+[bold]reasc grade pool.sqlite --grader numeric[/]    decide again which of them are right
 
-[bold]reasc replay pool.sqlite[/]    compare pass@1, SC, ESC, ASC and ReASC on them
+[bold]reasc replay pool.sqlite[/]    compare all methods on them
 
 [bold]reasc report pool.sqlite --out report.html[/]    the paper's tables and figures on them
 

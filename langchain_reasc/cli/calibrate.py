@@ -100,15 +100,16 @@ def calibrate(
 ) -> None:
     """Measure how far a model's confidence can be trusted, on questions whose answers you know.
 
-    One response to each of 128 questions is enough for the gate (--samples 1). With several, Stage 2 weighs votes, too,
-    where the confidence separates right from wrong responses to the same question; else it counts them; and P(correct)
-    is known, how likely an answer is right. A calibration holds for this model file, these sampling parameters and this
-    system message; ReASCRunnable refuses it elsewhere. Responses are kept beside the calibration, so that an
-    interrupted run goes on, corrected labels count without new responses, and another signal can be tried without the
-    model (--pool).
+    One response to each of 128 questions (--samples 1) is enough for the gate, the confidence at which a first response
+    is accepted alone. Several show whether confidence separates right from wrong responses to the same question: if
+    so, votes are weighed by it, else counted. They also show how likely an answer is right, P(correct).
 
-    Without right answers (--unlabelled), each question is asked until the votes on it are clear, at what counting votes
-    costs, and what is learned is how far responses agree; 64 questions are a good number. Those responses are not kept.
+    A calibration holds for this model file, these sampling parameters and this system message; ReASCRunnable refuses it
+    elsewhere. Responses are kept beside the calibration: an interrupted run goes on, corrected labels need no new
+    responses, and another signal can be tried without the model (--pool).
+
+    With --unlabelled no answers are needed. Each question is asked until the votes on it are clear, and how far
+    responses agree is learned; 64 questions are a good number. Those responses are not kept.
 
     [bold]Examples[/]
 

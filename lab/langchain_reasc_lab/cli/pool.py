@@ -1,4 +1,4 @@
-"""Recorded pools: what they hold, several as one, and for other programs."""
+"""Show, merge, export and import recorded pools."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

@@ -74,7 +74,7 @@ def replay(
         ),
     ] = None,
 ) -> None:
-    """Compare pass@1, SC, ESC, ASC and ReASC on recorded responses, without the model.
+    """Compare ReASC and other methods on recorded responses, without the model.
 
     In recorded order, ReASC calibrates on the first responses to the first 128 questions, and all methods are compared
     on the rest; or on all, where another pool calibrates, as beside the demo's test pool. With --shuffles, questions
