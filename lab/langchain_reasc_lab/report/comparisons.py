@@ -91,8 +91,8 @@ def main(studies: Sequence[Study]) -> Table:
     columns += [bill.column] if bill else []
     columns += [cost.column, cost.per_cost] if cost.flops else []
     budgets = dict.fromkeys(study.settings.methods.max_samples for study in studies)
-    told = (*map(_methods_told, budgets), *((_NO_RATIO,) if cost.flops else ()), INTERVALS)
-    return table_of(studies, columns, block, notes=told)
+    explanations = (*map(_methods_told, budgets), *((_NO_RATIO,) if cost.flops else ()), INTERVALS)
+    return table_of(studies, columns, block, notes=explanations)
 
 
 @table("tasks", "Beyond mathematics: the main methods on each pool", paper="Table 12")

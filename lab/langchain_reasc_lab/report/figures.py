@@ -137,9 +137,9 @@ def _tradeoff_words(rows: Sequence[Row]) -> str:
 
 def _risk_words(rows: Sequence[Row]) -> str:
     return "Area under the curve, the lower the better. " + " ".join(
-        f"{_named(row)}: {100 * told.aurc:.1f} %; wrong are {100 * told.risk[(told.risk.size - 1) // 2]:.1f} % of the "
-        f"likeliest half, {100 * told.risk[-1]:.1f} % of all."
-        for row, told in ranked(rows)
+        f"{_named(row)}: {100 * curve.aurc:.1f} %; wrong are {100 * curve.risk[(curve.risk.size - 1) // 2]:.1f} % of "
+        f"the likeliest half, {100 * curve.risk[-1]:.1f} % of all."
+        for row, curve in ranked(rows)
     )
 
 
@@ -213,20 +213,20 @@ class _Accepted:
 @figure("acceptance", "Questions that the gate answers from one response", paper="Figure 4")
 def acceptance(studies: Sequence[Study]) -> Figure:
     """Against the number of parameters where every pool's model tells it and they differ, else pool by pool."""
-    held = [_accepted(study, alone=len(studies) == 1) for study in studies]
-    sized = len({one.parameters for one in held} - {None}) > 1 and all(one.parameters for one in held)
+    pools = [_accepted(study, alone=len(studies) == 1) for study in studies]
+    sized = len({one.parameters for one in pools} - {None}) > 1 and all(one.parameters for one in pools)
     if sized:
         size = ["Sizes are what each pool says, or the name of its model; what --parameters says is not used here."]
-    elif len(held) > 1:
+    elif len(pools) > 1:
         size = ["By pool, because the pools do not all tell the size of their models, or it is the same."]
     else:
         size = ["Pools of several models, named one after the other, are drawn against the size of the model."]
-    html = svg(lambda: _draw_acceptance(held, sized=sized), "acceptance", "Share of questions accepted in Stage 1")
+    html = svg(lambda: _draw_acceptance(pools, sized=sized), "acceptance", "Share of questions accepted in Stage 1")
     notes = [
         "Whether the gate accepts more than it should, the accuracy of what it accepted says: see the table stage1.",
         *size,
     ]
-    return Figure(html, " ".join(_acceptance_words(one) for one in held), notes=notes)
+    return Figure(html, " ".join(_acceptance_words(one) for one in pools), notes=notes)
 
 
 def _accepted(study: Study, *, alone: bool) -> _Accepted:
@@ -235,8 +235,8 @@ def _accepted(study: Study, *, alone: bool) -> _Accepted:
     shares = {row.method: _share(row, study.settings.seed) for row in study.rows if row.method in _METHODS}
     if not shares:
         raise PoolError(str(study.uncalibrated or f"nothing could be calibrated on {study.pool.path}"))
-    asked, told = study.settings.parameters if alone else None, parameters_of(study.pool.metadata)
-    return _Accepted(study.name, asked or (told.count if told else None), shares)
+    given, recorded = study.settings.parameters if alone else None, parameters_of(study.pool.metadata)
+    return _Accepted(study.name, given or (recorded.count if recorded else None), shares)
 
 
 def _share(row: Row, seed: int) -> Estimate:
@@ -246,32 +246,32 @@ def _share(row: Row, seed: int) -> Estimate:
 
 def _acceptance_words(one: _Accepted) -> str:
     size = "" if one.parameters is None else f" ({one.parameters / 1e9:.3g} billion parameters)"
-    told = ", ".join(
+    shares = ", ".join(
         f"{100 * share.value:.1f} % [{100 * share.low:.1f}, {100 * share.high:.1f}] by {method}"
         for method, share in one.shares.items()
     )
-    return f"{one.pool}{size}: {told} of the questions are answered from one response."
+    return f"{one.pool}{size}: {shares} of the questions are answered from one response."
 
 
-def _draw_acceptance(held: Sequence[_Accepted], *, sized: bool) -> "Drawn":
-    drawn = empty_figure(5.2, 3.6 if sized else 1.2 + 0.7 * len(held))
+def _draw_acceptance(pools: Sequence[_Accepted], *, sized: bool) -> "Drawn":
+    drawn = empty_figure(5.2, 3.6 if sized else 1.2 + 0.7 * len(pools))
     axes = drawn.subplots()
     for number, method in enumerate(_METHODS):
-        shown = [one for one in held if method in one.shares]
+        shown = [one for one in pools if method in one.shares]
         if not shown:
             continue
         if sized:
             shown = sorted(shown, key=lambda one: one.parameters or 0)
             _points(axes, shown, method, number)
         else:
-            _bars(axes, held, method, number)
+            _bars(axes, pools, method, number)
     if sized:
         axes.set_xscale("log")
         axes.set_xlabel("parameters (billions)")
         axes.set_ylabel("accepted (%)")
         axes.set_ylim(0, 100)
     else:
-        axes.set_yticks(range(len(held)), [one.pool for one in held])
+        axes.set_yticks(range(len(pools)), [one.pool for one in pools])
         axes.invert_yaxis()
         axes.set_xlabel("accepted (%)")
         axes.set_xlim(0, 100)
@@ -292,10 +292,10 @@ def _points(axes: "Axes", shown: Sequence[_Accepted], method: str, number: int) 
             axes.annotate(one.pool, (x, y), xytext=(6, 6), textcoords="offset points", fontsize=7)
 
 
-def _bars(axes: "Axes", held: Sequence[_Accepted], method: str, number: int) -> None:
-    there = [(at, one.shares[method]) for at, one in enumerate(held) if method in one.shares]
-    places = [at + 0.35 * (number - 0.5) for at, _ in there]
-    shares = [share for _, share in there]
+def _bars(axes: "Axes", pools: Sequence[_Accepted], method: str, number: int) -> None:
+    known = [(at, one.shares[method]) for at, one in enumerate(pools) if method in one.shares]
+    places = [at + 0.35 * (number - 0.5) for at, _ in known]
+    shares = [share for _, share in known]
     values = [100 * share.value for share in shares]
     axes.barh(places, values, 0.32, xerr=_errors(shares), color=COLOURS[number], ecolor="0.5", label=method)
 
@@ -401,5 +401,5 @@ def _draw_sweep(lines: Sequence[Line], heads: Sequence[str]) -> "Drawn":
 def _reach(course: Sequence[tuple[float, Cell]], values: Sequence[float], *, low: bool) -> list[float]:
     """From each value to the end of its interval; 0 where there is none."""
     ends = [(cell.low if low else cell.high) if isinstance(cell, Estimate) else None for _, cell in course]
-    held = [value if (end := number_of(cell)) is None else end for cell, value in zip(ends, values, strict=True)]
-    return [max(0.0, value - end if low else end - value) for value, end in zip(values, held, strict=True)]
+    bounds = [value if (end := number_of(cell)) is None else end for cell, value in zip(ends, values, strict=True)]
+    return [max(0.0, value - end if low else end - value) for value, end in zip(values, bounds, strict=True)]

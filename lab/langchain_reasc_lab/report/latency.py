@@ -47,15 +47,15 @@ def durations(study: Study) -> Durations:
     missing = np.isnan(seconds)
     responses = sum(len(row) for row in rows)
     if missing.sum() == responses:
-        told = "its responses were not timed, so latencies are in tokens; --tokens-per-second R makes them seconds"
-        return Durations(tokens, tokens, told)
-    told = "latencies by the times that were recorded, under the load of the recording"
+        note = "its responses were not timed, so latencies are in tokens; --tokens-per-second R makes them seconds"
+        return Durations(tokens, tokens, note)
+    note = "latencies by the times that were recorded, under the load of the recording"
     if missing.any():
         timed = ~missing & (tokens > 0)
         per_token = float(np.median(seconds[timed] / tokens[timed])) if timed.any() else 0.0
         seconds = np.where(missing, tokens * per_token, seconds)
-        told += f"; {missing.sum()} of {responses} responses have none, and are taken to have come at the median rate"
-    return Durations(seconds, tokens, told)
+        note += f"; {missing.sum()} of {responses} responses have none, and are taken to have come at the median rate"
+    return Durations(seconds, tokens, note)
 
 
 CONCURRENCIES: Final = (1, 4, 16)
@@ -126,19 +126,19 @@ def batched(studies: Sequence[Study]) -> Table:
 
 
 def _latency(study: Study) -> Block:
-    held, timing = durations(study), _Timing(study)
+    response_times, timing = durations(study), _Timing(study)
     mean: dict[tuple[str, int], float] = {}
     rows = []
     for name, decided in timing.decided(lambda _: True).items():
         for at_once in CONCURRENCIES:
-            clock = timing.clock(held, decided, at_once)
+            clock = timing.clock(response_times, decided, at_once)
             mean[name, at_once] = float(clock.latency.mean())
             rows.append((name, at_once, float(clock.waves.mean()), *_times(clock), float(clock.tokens.mean())))
-    notes = [f"{study.name}: {held.note}."]
+    notes = [f"{study.name}: {response_times.note}."]
     for at_once in CONCURRENCIES:
         if slower := [name for name, at in mean if at == at_once and _slower(name, at_once, mean)]:
-            told = f"with {at_once} at once, ASC takes less time than {listed(slower)}"
-            notes.append(f"{study.name}: {told}.")
+            line = f"with {at_once} at once, ASC takes less time than {listed(slower)}"
+            notes.append(f"{study.name}: {line}.")
     return rows, notes
 
 
@@ -148,19 +148,19 @@ def _slower(name: str, at_once: int, mean: Mapping[tuple[str, int], float]) -> b
 
 
 def _batched(study: Study) -> Block:
-    held, timing = durations(study), _Timing(study)
+    response_times, timing = durations(study), _Timing(study)
     found = timing.decided(lambda name: name in (ASC_ROW, _ESC, OFFLINE, MIXTURE))
     weighing = [name for name in found if name not in (ASC_ROW, _ESC)]
     plan = [(ASC_ROW, 1, False), (_ESC, 4, False)]
     plan += [row for name in weighing for row in ((name, 1, False), (name, 4, False), (name, 4, True))]
     rows: list[Sequence[Cell]] = []
     for name, at_once, live in plan:
-        clock = timing.clock(held, found[name], at_once, live=live)
+        clock = timing.clock(response_times, found[name], at_once, live=live)
         tokens, parameters = float(clock.tokens.mean()), study.parameters
         accuracy = 100 * float(np.mean([one.accuracy for one in found[name]]))
         spent = None if parameters is None else tflops(parameters.count, tokens)
         rows.append((f"{name}, live" if live else name, at_once, accuracy, tokens, spent, *_times(clock)))
-    notes = [f"{study.name}: {held.note}."]
+    notes = [f"{study.name}: {response_times.note}."]
     if not weighing:
         notes.append(f"There are no rows of ReASC: {study.uncalibrated or 'nothing could be calibrated'}.")
     return rows, notes
@@ -173,23 +173,25 @@ class _Timing:
         self._study, self._recorded = study, study.recorded
         self._budget = study.settings.methods.max_samples
 
-    def decided(self, wanted: Callable[[str], bool]) -> dict[str, list[Decided]]:
+    def decided(self, include: Callable[[str], bool]) -> dict[str, list[Decided]]:
         """What the methods of these names decided on each arrangement."""
         found: dict[str, list[Decided]] = {}
         for split in self._study.splits:
             for method in self._methods(split):
-                if wanted(method.name) and not method.problem:
+                if include(method.name) and not method.problem:
                     found.setdefault(method.name, []).append(self._decide(method, split))
         # A method that was not possible, or not needed, in some arrangements would be compared on others than the rest.
         return {name: each for name, each in found.items() if len(each) == len(self._study.splits)}
 
-    def clock(self, held: Durations, decided: Sequence[Decided], at_once: int, *, live: bool = True) -> WallClock:
+    def clock(
+        self, response_times: Durations, decided: Sequence[Decided], at_once: int, *, live: bool = True
+    ) -> WallClock:
         """Waves, latency and tokens on all tested questions of all arrangements."""
         clocks = []
         for split, one in zip(self._study.splits, decided, strict=True):
             clock = wall_clock(
-                self._arranged(held.times, split),
-                self._arranged(held.tokens, split),
+                self._arranged(response_times.times, split),
+                self._arranged(response_times.tokens, split),
                 one.samples,
                 concurrency=at_once,
                 lengths=np.minimum(self._recorded.lengths[np.asarray(split.tested)], one.most),

@@ -67,7 +67,7 @@ class Explained:
 
 def explained(report: Report) -> dict[str, Explained]:
     """For each table, by name, what has to be known to read it; each thing is said once, under the first table."""
-    told: dict[object, Entry] = {}
+    said_under: dict[object, Entry] = {}
     found: dict[str, Explained] = {}
     for part in report.parts:
         if part.table is None:
@@ -75,14 +75,14 @@ def explained(report: Report) -> dict[str, Explained]:
         notes = list(dict.fromkeys(part.table.notes))
         meanings = [(column.name, column.meaning) for column in part.table.columns if column.meaning]
         lines: list[object] = [*notes, *meanings, *([MARKED] if marks(part.table) else [])]
-        earlier = dict.fromkeys(told[line] for line in lines if line in told)
+        earlier = dict.fromkeys(said_under[line] for line in lines if line in said_under)
         found[part.entry.name] = Explained(
-            [note for note in notes if note not in told],
-            [meaning for meaning in meanings if meaning not in told],
-            MARKED in lines and MARKED not in told,
+            [note for note in notes if note not in said_under],
+            [meaning for meaning in meanings if meaning not in said_under],
+            MARKED in lines and MARKED not in said_under,
             list(earlier),
         )
-        told |= {line: part.entry for line in lines if line not in told}
+        said_under |= {line: part.entry for line in lines if line not in said_under}
     return found
 
 
@@ -98,8 +98,8 @@ def missing(report: Report) -> dict[str, list[Made]]:
 def verdict_lines(report: Report) -> list[str]:
     """What the report comes to, a line for each pool."""
     named = len(report.studies) > 1
-    told = zip(report.studies, report.verdicts, strict=False)
-    return [f"{study.name}: {' '.join(verdict)}" if named else " ".join(verdict) for study, verdict in told]
+    pairs = zip(report.studies, report.verdicts, strict=False)
+    return [f"{study.name}: {' '.join(verdict)}" if named else " ".join(verdict) for study, verdict in pairs]
 
 
 def pool_facts(study: Study) -> dict[str, str]:
@@ -225,7 +225,7 @@ def _pool_data(study: Study) -> dict[str, Any]:
 
 def _part_data(report: Report, part: Made) -> dict[str, Any]:
     entry = part.entry
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "name": entry.name,
         "title": entry.title,
         "paper": entry.paper or None,
@@ -238,12 +238,12 @@ def _part_data(report: Report, part: Made) -> dict[str, Any]:
             {"name": column.name, "meaning": column.meaning or None, "best": column.best}
             for column in part.table.columns
         ]
-        told["table"] = {"columns": columns, "rows": rows, "notes": list(part.table.notes)}
+        data["table"] = {"columns": columns, "rows": rows, "notes": list(part.table.notes)}
     if part.figures:
-        told["figures"] = [
+        data["figures"] = [
             {"title": one.title or None, "text": one.text, "notes": list(one.notes)} for one in part.figures
         ]
-    return told
+    return data
 
 
 def _cell_data(cell: Cell) -> Any:
@@ -311,9 +311,9 @@ def report_markdown(report: Report, folder: str | None = None) -> str:
     known = explained(report)
     for part in (part for part in report.parts if not part.is_empty):
         lines += ["", *_markdown_part(report, part, known.get(part.entry.name), folder)]
-    if gone := missing(report):
+    if reasons := missing(report):
         lines += ["", "## Not to be had", ""]
-        named = {listed([one.entry.name for one in parts]): why for why, parts in gone.items()}
+        named = {listed([one.entry.name for one in parts]): why for why, parts in reasons.items()}
         lines += [f"- {escaped(names)}: {escaped(why)}" for names, why in named.items()]
     lines += ["", "## Pools and settings", ""]
     lines += [f"- {escaped(line)}" for line in (*pool_lines(report), *setting_lines(report))]

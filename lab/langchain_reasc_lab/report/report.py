@@ -95,11 +95,11 @@ def _once(name: str, function: Maker) -> Maker:
 
     @wraps(function)
     def make(studies: Sequence[Study]) -> Any:
-        kept = studies[0].made if studies else {}
-        then, made = kept.get(name, ((), None))
-        if len(then) != len(studies) or any(one is not other for one, other in zip(then, studies, strict=True)):
+        cache = studies[0].made if studies else {}
+        made_of, made = cache.get(name, ((), None))
+        if len(made_of) != len(studies) or any(one is not other for one, other in zip(made_of, studies, strict=True)):
             made = function(studies)
-            kept[name] = tuple(studies), made
+            cache[name] = tuple(studies), made
         return made
 
     return make
@@ -155,11 +155,11 @@ def chosen_entries(names: Iterable[str]) -> list[Entry]:
     Raises:
         ConfigurationError: there is none of such a name; it says which ones are alike.
     """
-    known, wanted = contents(), list(names)
-    for name in wanted:
+    known, selected = contents(), list(names)
+    for name in selected:
         if name not in known:
             raise ConfigurationError(f"no table or figure is called {name!r}; {suggestion(name, known)}")
-    return [entry for entry in known.values() if not wanted or entry.name in wanted]
+    return [entry for entry in known.values() if not selected or entry.name in selected]
 
 
 def make_report(
@@ -181,20 +181,20 @@ def make_report(
     names = [study.name for study in studies]
     if not studies or len(set(names)) < len(names):
         raise ConfigurationError(f"a report is of one pool or more, each with a name of its own; got {names}")
-    wanted = chosen_entries(()) if entries is None else entries
+    chosen = chosen_entries(()) if entries is None else entries
     move = on_progress or (lambda made, of: None)
-    move(0, len(wanted))
+    move(0, len(chosen))
     parts = []
-    for at, entry in enumerate(wanted, start=1):
+    for at, entry in enumerate(chosen, start=1):
         parts.append(_made(entry, studies))
-        move(at, len(wanted))
+        move(at, len(chosen))
     compared = any(part.entry.name == "main" and not part.is_empty for part in parts)
     return Report(studies, parts, [verdict(study) for study in studies] if compared else [])
 
 
 def _made(entry: Entry, studies: Sequence[Study]) -> Made:
     began = perf_counter()
-    made, problems = _of_those_that_can(entry, studies)
+    made, problems = _make(entry, studies)
     seconds = perf_counter() - began
     if isinstance(made, Table) and all(cell is None or isinstance(cell, str) for row in made.rows for cell in row):
         why = [note for note in made.notes if "cannot be had" in note] or ["No number in it could be had."]
@@ -204,14 +204,14 @@ def _made(entry: Entry, studies: Sequence[Study]) -> Made:
     return Made(entry, None, [made] if isinstance(made, Figure) else list(made), problems, seconds)
 
 
-def _of_those_that_can(entry: Entry, studies: Sequence[Study]) -> tuple[Any, list[str]]:
+def _make(entry: Entry, studies: Sequence[Study]) -> tuple[Any, list[str]]:
     """What is made of all pools, or of those of which it can be made, with what the others lack."""
     try:
         return entry.make(studies), []
     except ReASCError as error:
         if len(studies) == 1:
             return None, [_sentence(error)]
-        told = _sentence(error)
+        reason = _sentence(error)
     able, problems = [], []
     for study in studies:
         try:
@@ -221,7 +221,7 @@ def _of_those_that_can(entry: Entry, studies: Sequence[Study]) -> tuple[Any, lis
         else:
             able.append(study)
     if not able or len(able) == len(studies):  # none can, or only not together
-        return None, [told] if all(told in problem for problem in problems) else problems
+        return None, [reason] if all(reason in problem for problem in problems) else problems
     try:
         return entry.make(able), problems
     except ReASCError as error:
@@ -248,18 +248,18 @@ def command_for(report: Report, name: str) -> str:
         ("--parameters", settings.parameters, None),
         ("--tokens-per-second", settings.tokens_per_second, None),
     ]
-    said = [word for option, value, default in options if value != default for word in (option, _word(value))]
+    words = [word for option, value, default in options if value != default for word in (option, _word(value))]
     pools = [str(pool.path) for pool in read]
-    return shlex.join(["reasc", "report", *pools, "--only", name, *said, *_measured(report.studies[0].measure)])
+    return shlex.join(["reasc", "report", *pools, "--only", name, *words, *_measured(report.studies[0].measure)])
 
 
 def _calibrated_by(pools: Sequence[Pool], size: int) -> list[tuple[str, Any, Any]]:
     """The option that says what calibrates, its value, and its default."""
-    apart = {str(pool.calibration_path) for pool in pools if pool.calibration_path}
-    if len(apart) == 1:
-        return [("--calibration-pool", apart.pop(), None)]
-    beside = not apart and any(pool.path.with_name(CALIBRATION_POOL).exists() for pool in pools)  # would be taken
-    return [("--calibration-size", size, None if beside else StudySettings().calibration_size)]
+    paths = {str(pool.calibration_path) for pool in pools if pool.calibration_path}
+    if len(paths) == 1:
+        return [("--calibration-pool", paths.pop(), None)]
+    found = not paths and any(pool.path.with_name(CALIBRATION_POOL).exists() for pool in pools)  # would be taken
+    return [("--calibration-size", size, None if found else StudySettings().calibration_size)]
 
 
 def _word(value: float | str) -> str:
@@ -331,9 +331,9 @@ def _compared(row: Row, samples: str, tested: int) -> str:
     difference = percent(row.accuracy_vs_sc)
     reach = max(-difference.low, difference.high, 100 * exact(0, tested).high)  # resamples of one difference say little
     if difference.high < 0:
-        return f"{row.method} is less accurate than {samples} of each question, by {_apart(difference)}"
+        return f"{row.method} is less accurate than {samples} of each question, by {_points_apart(difference)}"
     if difference.low > 0:
-        return f"{row.method} is more accurate than {samples} of each question, by {_apart(difference)}"
+        return f"{row.method} is more accurate than {samples} of each question, by {_points_apart(difference)}"
     if reach <= AS_ACCURATE:
         return f"{row.method} is as accurate as {samples} of each question, within ±{reach:.1f} points"
     return (
@@ -342,7 +342,7 @@ def _compared(row: Row, samples: str, tested: int) -> str:
     )
 
 
-def _apart(difference: Estimate) -> str:
+def _points_apart(difference: Estimate) -> str:
     low, high = sorted((abs(difference.low), abs(difference.high)))
     return f"{abs(difference.value):.1f} points [{low:.1f}, {high:.1f}]"
 

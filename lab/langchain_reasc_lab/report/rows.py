@@ -52,7 +52,7 @@ def table_of(
     """
     named = named and len(studies) > 1
     rows: list[Sequence[Cell]] = []
-    told: list[str] = []
+    lines: list[str] = []
     reasons: list[str] = []
     refused: list[str] = []
     for study in studies:
@@ -64,11 +64,11 @@ def table_of(
             refused.append(why if why.startswith(study.name) else f"{study.name}: no row, because {why}")
             continue
         rows += [(study.name, *row) for row in of_study] if named else of_study
-        told += notes_of_study
+        lines += notes_of_study
     if not rows:
-        raise PoolError(" ".join(dict.fromkeys(reasons or told)) or "there is no pool")
+        raise PoolError(" ".join(dict.fromkeys(reasons or lines)) or "there is no pool")
     return Table(
-        (Column("Pool"), *columns) if named else columns, rows, tuple(dict.fromkeys((*told, *refused, *notes)))
+        (Column("Pool"), *columns) if named else columns, rows, tuple(dict.fromkeys((*lines, *refused, *notes)))
     )
 
 
@@ -114,16 +114,18 @@ def how_calibrated(study: Study) -> Iterator[str]:
         )
     elif study.spec != "auto":
         yield f"ReASC weighs by {'the recorded score' if study.spec == 'recorded' else study.spec}."
-    for (name, _), held in study.run.outcomes.items():
-        yield from _gone_wrong(name, held, study.run.arrangements)
+    for (name, _), outcomes in study.run.outcomes.items():
+        yield from _calibration_problems(name, outcomes, study.run.arrangements)
 
 
-def _gone_wrong(name: str, held: Outcomes, arrangements: int) -> Iterator[str]:
+def _calibration_problems(name: str, outcomes: Outcomes, arrangements: int) -> Iterator[str]:
     often = f"in {{}} of {arrangements} arrangements" if arrangements > 1 else "here"
-    if held.problems:
-        yield f"{name} counted votes {often.format(len(held.problems))}: {held.problems[0]}."
+    if outcomes.problems:
+        yield f"{name} counted votes {often.format(len(outcomes.problems))}: {outcomes.problems[0]}."
     closed = [
-        why for one in held.calibrations if (why := one.gate.under("paper" if name != SAFEGUARDED else "default")[1])
+        why
+        for one in outcomes.calibrations
+        if (why := one.gate.under("paper" if name != SAFEGUARDED else "default")[1])
     ]
     if closed:
         yield f"The gate of {name} was closed {often.format(len(closed))}: {closed[0]}."
@@ -287,8 +289,8 @@ class Results:
         self._among = tested if among is None else tested & (among == 1)
         self.questions = int(self._among.any(axis=0).sum())
         columns: dict[Any, Cells] = {
-            (key, name): np.where(self._among, held.column(name), 0.0)
-            for key, held in outcomes.items()
+            (key, name): np.where(self._among, each.column(name), 0.0)
+            for key, each in outcomes.items()
             for name in _COLUMNS
         }
         columns["among"] = self._among.astype(np.float64)
@@ -385,17 +387,17 @@ def calibrations(study: Study) -> dict[str, str]:
     Raises:
         PoolError: there is none, and why.
     """
-    run, told = study.run, {OFFLINE: "offline", MIXTURE: "mixture"}
-    had = {row: how for row, how in told.items() if not impossible(run.outcomes[row, study.spec])}
-    if not had:
+    run, names = study.run, {OFFLINE: "offline", MIXTURE: "mixture"}
+    possible = {row: how for row, how in names.items() if not impossible(run.outcomes[row, study.spec])}
+    if not possible:
         why = run.outcomes[OFFLINE, study.spec].problems[0]
         raise PoolError(f"nothing could be calibrated on {study.name}: {why}")
-    return had
+    return possible
 
 
-def impossible(held: Outcomes) -> bool:
+def impossible(outcomes: Outcomes) -> bool:
     """Whether a method could be had in no arrangement, and counted votes instead."""
-    return len(held.problems) == len(held.cells)
+    return len(outcomes.problems) == len(outcomes.cells)
 
 
 def variant_key(study: Study, row: str, name: str) -> RowKey:

@@ -126,11 +126,11 @@ def cells(results: Results, at: RowKey) -> tuple[Cell, ...]:
     return results.accuracy(at), results.cost(at), results.efficiency(at), difference
 
 
-def refused(name: str, held: Outcomes) -> Iterator[str]:
+def refused(name: str, outcomes: Outcomes) -> Iterator[str]:
     """Why a choice could not be had in some arrangements, or in all."""
-    if held.problems:
-        times = f"counted votes in {len(held.problems)} of {len(held.cells)} arrangements"
-        yield f"{name} {'cannot be had' if impossible(held) else times}: {held.problems[0]}."
+    if outcomes.problems:
+        times = f"counted votes in {len(outcomes.problems)} of {len(outcomes.cells)} arrangements"
+        yield f"{name} {'cannot be had' if impossible(outcomes) else times}: {outcomes.problems[0]}."
 
 
 def _rows(study: Study, cost: Cost, outcomes: Mapping[RowKey, Outcomes], shown: Mapping[str, Cell]) -> Block:
@@ -205,14 +205,14 @@ def calibration_size(studies: Sequence[Study]) -> Table:
 
 def _sizes(study: Study) -> list[int]:
     """Those that leave as many questions to be tested; of a pool of their own, those that it holds, and all of it."""
-    if apart := study.pool.calibrating:
-        return [*(size for size in SIZES if size < apart), apart]
-    held = len(study.pool.questions)
-    sizes = [size for size in SIZES if 2 * size <= held]
+    if calibrating := study.pool.calibrating:
+        return [*(size for size in SIZES if size < calibrating), calibrating]
+    questions = len(study.pool.questions)
+    sizes = [size for size in SIZES if 2 * size <= questions]
     if not sizes:
         raise PoolError(
-            f"{study.name} holds {held} question{'s' if held > 1 else ''}; the smallest calibration is on {SIZES[0]}, "
-            "and as many are to be left for a test"
+            f"{study.name} holds {questions} question{'s' if questions > 1 else ''}; the smallest calibration is on "
+            f"{SIZES[0]}, and as many are to be left for a test"
         )
     return sizes
 

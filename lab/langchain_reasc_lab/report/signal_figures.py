@@ -61,16 +61,16 @@ def histograms(studies: Sequence[Study]) -> list[Figure]:
 def _histograms_of(at: int, study: Study) -> Figure:
     first = chosen(study)
     panels = [_panel(study, measure) for measure in _variants(first)]
-    told = [panel for panel in panels if panel.right.size and panel.wrong.size]
-    if not told:
+    comparable = [panel for panel in panels if panel.right.size and panel.wrong.size]
+    if not comparable:
         raise CalibrationDataError(
             f"the first responses in {study.pool.path} are all right or all wrong, or carry no score: there are no two "
             "groups to compare"
         )
     title = f"Scores of right and wrong first responses in {study.name}"
     return Figure(
-        html=svg(lambda: _draw_panels(told), f"histogram-{at}", title),
-        text=" ".join(_words(panel) for panel in told),
+        html=svg(lambda: _draw_panels(comparable), f"histogram-{at}", title),
+        text=" ".join(_words(panel) for panel in comparable),
         notes=[
             "Of each question its first recorded response. The areas of the two groups are their shares of all. The "
             "mixture (Algorithm 2) is fitted to all of them without their labels. Drawn from the 1st to the 99th "
@@ -91,8 +91,8 @@ def _variants(first: Measure | str) -> list[Measure | str]:
 def _panel(study: Study, measure: Measure | str) -> _Panel:
     firsts = study.scores.array(measure)[:, 0]
     right = np.array([bool(question.responses[0].correct) for question in study.pool.questions])
-    held = np.isfinite(firsts)
-    return _Panel(measure, firsts[held & right], firsts[held & ~right], _mixture(study, measure))
+    scored = np.isfinite(firsts)
+    return _Panel(measure, firsts[scored & right], firsts[scored & ~right], _mixture(study, measure))
 
 
 def _mixture(study: Study, measure: Measure | str) -> Calibration | None:
@@ -107,12 +107,12 @@ def _mixture(study: Study, measure: Measure | str) -> Calibration | None:
 
 def _words(panel: _Panel) -> str:
     means = f"right {panel.right.mean():.4g} (n = {panel.right.size}), wrong {panel.wrong.mean():.4g}"
-    said = f"{panel.measure}: mean of {means} (n = {panel.wrong.size}), {panel.gap:+.2f} standard deviations apart"
+    line = f"{panel.measure}: mean of {means} (n = {panel.wrong.size}), {panel.gap:+.2f} standard deviations apart"
     calibration = panel.mixture
     if calibration is None or calibration.mixture is None:
-        return f"{said}; no mixture could be fitted."
+        return f"{line}; no mixture could be fitted."
     low, high = calibration.mixture.means
-    fitted = f"{said}; the mixture's components have means of {low:.4g} and {high:.4g}"
+    fitted = f"{line}; the mixture's components have means of {low:.4g} and {high:.4g}"
     if calibration.gate.threshold is None:
         return f"{fitted}; its gate is closed: {calibration.gate.closed_because}."
     return f"{fitted}, and its gate stands at {calibration.gate.threshold:.4g}."
@@ -233,11 +233,11 @@ def _typical(study: Study, measure: Measure) -> int:
     """The question whose right and wrong responses differ in their mean score by the median of such differences."""
     scores, gaps = study.scores.array(measure), {}
     for at, question in enumerate(study.pool.questions):
-        held = scores[at, : len(question.responses)]
+        row = scores[at, : len(question.responses)]
         right = np.array([bool(one.correct) for one in question.responses])
-        known = np.isfinite(held)
+        known = np.isfinite(row)
         if (known & right).any() and (known & ~right).any():
-            gaps[at] = float(held[known & right].mean() - held[known & ~right].mean())
+            gaps[at] = float(row[known & right].mean() - row[known & ~right].mean())
     if not gaps:
         raise CalibrationDataError(
             f"no question in {study.pool.path} has both a right and a wrong response with token signals"
@@ -249,7 +249,7 @@ def _typical(study: Study, measure: Measure) -> int:
 def _responses(study: Study, measure: Measure, which: int) -> list[_Shown]:
     question, signals = study.pool.questions[which], study.pool.signals
     assert signals is not None
-    held, scores = signals.of(question.id), study.scores.array(measure)[which]
+    recorded, scores = signals.of(question.id), study.scores.array(measure)[which]
     texts, lengths = study.pool.texts(question.id), study.pool.token_lengths(question.id)
     all_shown = [
         _Shown(
@@ -257,8 +257,8 @@ def _responses(study: Study, measure: Measure, which: int) -> list[_Shown]:
             one.answer,
             bool(one.correct),
             float(scores[number]),
-            held[number][measure.signal],
-            _cut(texts[number], lengths[number], held[number][measure.signal].size),
+            recorded[number][measure.signal],
+            _cut(texts[number], lengths[number], recorded[number][measure.signal].size),
         )
         for number, one in enumerate(question.responses)
         if np.isfinite(scores[number])
@@ -278,8 +278,8 @@ def coloured(question: PoolQuestion, shown: Sequence[_Shown]) -> str:
     """The responses as HTML: the darker a token, the less sure the model was of it."""
     every = np.concatenate([one.signal for one in shown])
     bounds = np.percentile(every, _SHARES)
-    asked = question.input if isinstance(question.input, str) else f"question {question.id}"
-    parts = [f'<p class="asked" dir="auto">{escape(asked)}</p>', _legend()]
+    heading = question.input if isinstance(question.input, str) else f"question {question.id}"
+    parts = [f'<p class="asked" dir="auto">{escape(heading)}</p>', _legend()]
     for one in shown:
         parts.append(f'<p class="answered">{escape(one.name)}, S(y) = {one.score:.4g}</p>')
         levels = np.searchsorted(bounds, one.signal, side="right").tolist()

@@ -116,8 +116,8 @@ def window_for(study: Study) -> int:
 
 def longest_response(study: Study) -> int:
     """Tokens of the longest response that has signals; 0 where none has."""
-    held = study.pool.signals
-    return max((int(max(held.lengths(one.id))) for one in study.pool.questions), default=0) if held else 0
+    signals = study.pool.signals
+    return max((int(max(signals.lengths(one.id))) for one in study.pool.questions), default=0) if signals else 0
 
 
 def judged(
@@ -134,8 +134,8 @@ def judged(
     Yields:
         Indices of the measures, and the responses that these score: none where they score none right, or none wrong.
     """
-    there = np.arange(study.scores.array(measures[0]).shape[1]) < np.bincount(responses.question)[:, None]
-    scores = np.array([study.scores.array(measure)[there] for measure in measures])
+    recorded = np.arange(study.scores.array(measures[0]).shape[1]) < np.bincount(responses.question)[:, None]
+    scores = np.array([study.scores.array(measure)[recorded] for measure in measures])
     finite = np.isfinite(scores) & (responses.votes if voting else True)
     for mask in np.unique(finite, axis=0):
         same = np.flatnonzero((finite == mask).all(axis=1))
@@ -185,7 +185,7 @@ def _components(study: Study) -> Block:
             lowest = min(values, key=lambda count: values[count])
             signal = measure.signal if isinstance(measure, Measure) else measure
             rows.append((signal, criterion, *(values[k] for k in _COMPONENTS), lowest))
-        notes += [f"{study.name}, {measure}: {told}." for told in _told(scores, fit)]
+        notes += [f"{study.name}, {measure}: {told}." for told in _mixture_notes(scores, fit)]
     if not rows:
         raise PoolError("no first responses of it have scores to which mixtures can be fitted")
     if len(set(sizes.values())) == 1:
@@ -199,13 +199,13 @@ def _components(study: Study) -> Block:
 
 def _measures(study: Study) -> list[Measure | str]:
     """The one that was asked for, or else the paper's score of each signal."""
-    asked = study.measure
-    if asked is None or asked == "auto":
+    measure = study.measure
+    if measure is None or measure == "auto":
         return signal_measures(study, SCORE_OF_PAPER, window_for(study))
-    return [asked]
+    return [measure]
 
 
-def _told(scores: Floats, fit: Mixture) -> Iterator[str]:
+def _mixture_notes(scores: Floats, fit: Mixture) -> Iterator[str]:
     if fit.one_group:
         yield fit.one_group
     if not fit.converged:
@@ -274,8 +274,8 @@ def window(studies: Sequence[Study]) -> Table:
 def _separation(study: Study) -> Block:
     responses, width = Responses.of(study), window_for(study)
     measures = [one for score in _SCORES for one in signal_measures(study, score, width)]
-    measures, notes = _possible(study, measures)
-    apart, inside = _apart(study, responses, measures), _inside(study, responses, measures)
+    measures, notes = _scorable(study, measures)
+    apart, inside = _separations(study, responses, measures), _separations_within(study, responses, measures)
     signals = [_names(measure)[0] for measure in measures]
     nothing: tuple[Cell, ...] = (None, None, None)
     rows = [
@@ -296,24 +296,28 @@ def _windows(study: Study) -> Block:
     responses, longest = Responses.of(study), longest_response(study)
     if not longest:
         raise PoolError("it has no token signals, without which a score cannot be made anew with another window")
-    told = WINDOWS[: sum(width < longest for width in WINDOWS) + 1]  # one beyond the longest response: the plain mean
+    windows = WINDOWS[
+        : sum(width < longest for width in WINDOWS) + 1
+    ]  # one beyond the longest response: the plain mean
     notes = []
-    if len(told) < len(WINDOWS):
+    if len(windows) < len(WINDOWS):
         notes.append(
-            f"{study.name}: its longest response has {longest} tokens; with {told[-1]} and more, the score is the "
+            f"{study.name}: its longest response has {longest} tokens; with {windows[-1]} and more, the score is the "
             "plain mean of every response."
         )
     rows: list[Sequence[Cell]] = []
     for signal in signal_measures(study, SCORE_OF_PAPER, WINDOWS[0]):
         assert isinstance(signal, Measure)
-        apart = _apart(study, responses, [Measure(signal.signal, SCORE_OF_PAPER, width) for width in told])
-        for at, width in enumerate(told):
+        apart = _separations(study, responses, [Measure(signal.signal, SCORE_OF_PAPER, width) for width in windows])
+        for at, width in enumerate(windows):
             shorter = 100 * study.scores.shorter_than(width)
             rows.append((signal.signal, width, apart[at][0] if at in apart else None, shorter))
     return rows, notes
 
 
-def _apart(study: Study, responses: Responses, measures: Sequence[Measure | str]) -> dict[int, tuple[Cell, Cell, Cell]]:
+def _separations(
+    study: Study, responses: Responses, measures: Sequence[Measure | str]
+) -> dict[int, tuple[Cell, Cell, Cell]]:
     """AUROC, gap, and gap in standard deviations, by the index of the measure; without those that score one kind."""
     return {
         at: (_estimate(auroc_with_interval(scores, here.right, here.question)), *_gap(scores, here.right))
@@ -322,7 +326,7 @@ def _apart(study: Study, responses: Responses, measures: Sequence[Measure | str]
     }
 
 
-def _inside(study: Study, responses: Responses, measures: Sequence[Measure | str]) -> dict[int, Cell]:
+def _separations_within(study: Study, responses: Responses, measures: Sequence[Measure | str]) -> dict[int, Cell]:
     """AUROC within questions, by the index of the measure."""
     return {
         at: _estimate(mean_auroc(found))
@@ -340,7 +344,7 @@ def _gap(scores: Floats, right: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> t
     return gap, gap / math.sqrt(squares / (above.size + below.size - 2))
 
 
-def _possible(study: Study, measures: Sequence[Measure | str]) -> tuple[list[Measure | str], list[str]]:
+def _scorable(study: Study, measures: Sequence[Measure | str]) -> tuple[list[Measure | str], list[str]]:
     """Those that the pool can score by, and why it cannot by the others."""
     possible, notes = [], dict[str, None]()
     for measure in measures:

@@ -46,9 +46,9 @@ def parameters_of(metadata: Mapping[str, Any]) -> Parameters | None:
     Returns:
         None where nothing tells.
     """
-    told = metadata.get("parameters")
-    if isinstance(told, int | float) and not isinstance(told, bool) and math.isfinite(told) and told > 0:
-        return Parameters(float(told), "as the pool says")
+    count = metadata.get("parameters")
+    if isinstance(count, int | float) and not isinstance(count, bool) and math.isfinite(count) and count > 0:
+        return Parameters(float(count), "as the pool says")
     fingerprint = metadata.get("fingerprint")
     name = fingerprint.get("model") if isinstance(fingerprint, Mapping) else None
     size = _size_in(name) if isinstance(name, str) else None
@@ -118,16 +118,16 @@ class Study:
     @cached_property
     def uncalibrated(self) -> str | None:
         """Why ReASC cannot be studied on this pool; None where it can."""
-        held, size = len(self.pool.questions), self.pool.calibrating or self.settings.calibration_size
+        questions, size = len(self.pool.questions), self.pool.calibrating or self.settings.calibration_size
         if self.measure is None:
             return (
                 f"{self.name} has neither scores nor token signals, so ReASC has nothing to go by; record it from a "
                 "model that returns log-probabilities to have its rows"
             )
-        if held <= size:
+        if questions <= size:
             return (
-                f"{self.name} holds {held} question{'s' if held > 1 else ''}; a calibration on {size} leaves none to "
-                "test, so ReASC has no rows. Record more, or ask for a smaller calibration size"
+                f"{self.name} holds {questions} question{'s' if questions > 1 else ''}; a calibration on {size} leaves "
+                "none to test, so ReASC has no rows. Record more, or ask for a smaller calibration size"
             )
         return None
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from typing import Any
 from xml.etree.ElementTree import Element
 
 import pytest
@@ -36,6 +37,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
     folder = tmp_path_factory.mktemp("pools")
     told = {"fingerprint": {"model": HOSTILE, "sampling": {"temperature": 1.0}}}
     return report([study(pool(folder, name, 6, metadata=told), name) for name in ("a", "b")])
+
+
+def alone(made: Report, table: Table) -> Report:
+    """A report of one table on the same pools."""
+    return Report(made.studies, [Made(made.parts[0].entry, table, [], [], 0.0)])
+
+
+def printed(report: Report, width: int = 80, **options: Any) -> str:
+    file = io.StringIO()
+    print_report(report, Console(file=file, width=width, **options))
+    return file.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -105,8 +117,8 @@ def test_markdown_keeps_its_tables_whole(made: Report) -> None:
 def test_a_terminal_of_any_width_shows_every_column(made: Report, width: int, encoding: str) -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding, errors="strict")
-    short = Made(made.parts[0].entry, Table(TABLE.columns, [ROWS[0], ROWS[1], ROWS[2]]), [], [], 0.0)
-    print_report(Report(made.studies, [short]), Console(file=stream, width=width), spelled=in_ascii)
+    short = alone(made, Table(TABLE.columns, ROWS[:3]))
+    print_report(short, Console(file=stream, width=width), spelled=in_ascii)
     stream.flush()
     shown = raw.getvalue().decode(encoding)
     grid = shown[: shown.index("Method: How it decides")]
@@ -116,25 +128,31 @@ def test_a_terminal_of_any_width_shows_every_column(made: Report, width: int, en
     assert grid.count("pass@1") == (2 if width == 40 else 1), "each part names its rows"
 
 
-def test_what_stands_under_one_table_is_not_said_again_under_the_next(made: Report) -> None:
+@pytest.mark.parametrize("form", ["page", "markdown", "terminal", "file"])
+def test_what_holds_of_two_tables_is_said_once(made: Report, form: str) -> None:
     column, note = Column("Cost", ".1f", "What it costs.", best="low"), "A note to both."
-    first = Made(
-        Entry("one", "One", "", Table, print), Table([column], [[1.0], [2.0]], [note, "Its own."]), [], [], 0.0
+    both = Report(
+        made.studies,
+        [
+            Made(Entry(name, name.title(), "", Table, print), Table([column], [[1.0], [2.0]], [note, *own]), [], [], 0)
+            for name, own in (("one", ["Its own."]), ("two", []))
+        ],
     )
-    other = Made(Entry("two", "Two", "", Table, print), Table([column], [[1.0], [2.0]], [note]), [], [], 0.0)
-    for terminal in (True, False):
-        file = io.StringIO()
-        print_report(Report(made.studies, [first, other]), Console(file=file, width=80, force_terminal=terminal))
-        for text in (note, "Its own.", "Cost: What it costs.", "What else holds of it stands under one."):
-            assert file.getvalue().count(text) == 1
-        assert ("Bold is the best" in file.getvalue()) == terminal, "elsewhere nothing is bold"
+    if form in ("page", "markdown"):
+        text = (report_page if form == "page" else report_markdown)(both)
+    else:
+        text = printed(both, force_terminal=form == "terminal")
+    for said in (note, "Its own.", "What it costs.", "What else holds of it stands under"):
+        assert text.count(said) == 1
+    assert text.count("is the best of its column") == (form != "file"), "in a file nothing is bold"
+    assert form != "page" or 'stands under <a href="#part-one">One</a>' in text
 
 
 def test_a_terminal_is_not_told_to_do_anything(made: Report) -> None:
-    file = io.StringIO()
-    table = Table([Column("x\x1b[2J")], [["\x1b]0;title\x07 text\x00"]], notes=["\x1b[31mred"])
-    print_report(Report(made.studies, [Made(made.parts[0].entry, table, [], [], 0.0)]), Console(file=file, width=80))
-    assert "text" in file.getvalue() and not set("\x1b\x07\x00") & set(file.getvalue())
+    text = printed(
+        alone(made, Table([Column("x\x1b[2J")], [["\x1b]0;title\x07 text\x00"]], notes=["\x1b[31mred"])), width=80
+    )
+    assert "text" in text and not set("\x1b\x07\x00") & set(text)
 
 
 def links(page: Element) -> list[str]:
@@ -186,22 +204,7 @@ def test_the_first_screen_is_the_verdict_the_comparison_and_one_picture(made: Re
     both = Report(made.studies, made.parts, verdicts)
     assert report_markdown(both).splitlines()[2] == "**a: It saves. Much.**"
     assert report_data(both)["verdicts"] == {"a": "It saves. Much.", "b": "It does not."}
-    file = io.StringIO()
-    print_report(both, Console(file=file, width=80))
-    assert file.getvalue().startswith("a: It saves. Much.")
-
-
-def test_what_holds_of_two_tables_is_said_once_and_linked(made: Report) -> None:
-    column, note = Column("Cost", ".1f", "What it costs.", best="low"), "A note to both."
-    parts = [
-        Made(Entry(name, name.title(), "", Table, print), Table([column], [[1.0], [2.0]], [note]), [], [], 0.0)
-        for name in ("one", "two")
-    ]
-    both = Report(made.studies, parts)
-    for text in (report_page(both), report_markdown(both)):
-        for said in (note, "What it costs.", "is the best of its column", "What else holds of it stands under"):
-            assert text.count(said) == 1
-    assert 'stands under <a href="#part-one">One</a>' in report_page(both)
+    assert printed(both).startswith("a: It saves. Much.")
 
 
 def test_a_table_without_a_number_is_not_shown(made: Report) -> None:
@@ -215,17 +218,15 @@ def test_a_table_without_a_number_is_not_shown(made: Report) -> None:
 
 def test_tables_without_rows_or_columns_are_written(made: Report) -> None:
     for table in (Table([], []), Table(TABLE.columns, []), Table([Column("x")], [["x"]])):
-        bare = Report(made.studies, [Made(made.parts[0].entry, table, [], [], 0.0)])
+        bare = alone(made, table)
         parsed(report_page(bare))
         report_markdown(bare), report_csv(bare), report_data(bare)
-        print_report(bare, Console(file=io.StringIO(), width=40))
+        printed(bare, width=40)
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-2", "@SUM(A1)", "\t=1", " =HYPERLINK(0)", "=cmd|' /C calc'!A0"])
 def test_a_spreadsheet_computes_nothing_of_a_text(made: Report, text: str) -> None:
     table = Table([Column(text), Column("n", "+.1f")], [[text, -1.5]])
-    written = list(
-        csv.DictReader(io.StringIO(report_csv(Report(made.studies, [Made(made.parts[0].entry, table, [], [], 0.0)]))))
-    )
+    written = list(csv.DictReader(io.StringIO(report_csv(alone(made, table)))))
     assert [line["column"] for line in written] == [f"'{text}", "n"]
     assert written[0]["text"] == f"'{text}" and written[1]["value"] == "-1.5", "a number stays a number"
