@@ -19,7 +19,7 @@ from langchain_reasc_lab.replay import (
 from pools.synthetic import question, response, write_lines, write_pool
 
 from langchain_reasc.calibrating import PoolScores
-from langchain_reasc.calibration import ConsensusLearner
+from langchain_reasc.calibration import ConsensusLearner, Taken
 from langchain_reasc.method import ASC, Cap, Measure, decide
 
 MEASURES = [Measure("token_logprob", "mean"), Measure("self_certainty", "mean")]
@@ -47,7 +47,7 @@ def test_it_learns_and_decides_as_a_live_run(arrangement: Arrangement, measures:
         decision = decide(rule | Cap(16), responses)
         assert decision == streamed.decisions[row]
         observed = stream.observe(row, responses[: decision.samples], counted=known is None)
-        learner.observe(observed, decided=decision.samples, answer=None, learned=False)
+        learner.observe(Taken(observed, decision.samples, None, known is not None))
         if learner.due:
             learner.adopt(learner.fit())
 
