@@ -4,6 +4,7 @@ import ast
 import inspect
 import sys
 import textwrap
+from abc import ABCMeta
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -49,7 +50,7 @@ def _parsed(path: str) -> ast.Module:
     return ast.parse(Path(path).read_text(encoding="utf-8"))
 
 
-class ShownByHelp(type):
+class ShownByHelp(ABCMeta):
     """Leaves out of ``help()`` what LangChain and pydantic define: some 1,700 lines."""
 
     def __dir__(cls) -> list[str]:
