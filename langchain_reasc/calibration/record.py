@@ -542,7 +542,8 @@ def read_record(model: type[T], path: str | os.PathLike[str], what: str, advice:
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            why = f"is not valid JSON (truncated?): {first['ctx']['error']}"
+            reason = first["ctx"]["error"].replace("recursion limit exceeded", "nested too deeply")
+            why = f"is not valid JSON (truncated?): {reason}"
         else:
             why = f"is invalid: {findings(error, values=values)[0]}"
         raise CalibrationFileError(f"{what} {why}; {advice}") from None

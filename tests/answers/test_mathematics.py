@@ -98,9 +98,18 @@ print("asked", flush=True)
 
 def _workers(pid: int) -> list[int]:
     """The children of a process that read formulas."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    return [child for child in children if "mathematics_worker" in Path(f"/proc/{child}/cmdline").read_text()]
+    children = [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in _read(task / "children").split()
+    ]
+    return [child for child in children if "mathematics_worker" in _read(Path(f"/proc/{child}/cmdline"))]
+
+
+def _read(path: Path) -> str:
+    """Read what is said of a process or thread; nothing where it has ended since."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def _runs(pid: int) -> bool:

@@ -164,11 +164,11 @@ def test_waiting_for_others_is_none_of_a_questions_time(runner: Any) -> None:
 
     def script(question: str, index: int) -> Reply:
         if question == "slow" and index == 0:
-            threading.Timer(0.4, gate.set).start()
+            threading.Timer(1.2, gate.set).start()
             return Reply("the answer is 1", opens=gate)
         return Reply("the answer is 1")
 
-    given = reasc(model=Scripted(script=script), timeout=0.3)
+    given = reasc(model=Scripted(script=script), timeout=1.0)
     slow, *others = runner.batch(given, ["slow", *EASY], total_samples=60, return_exceptions=True)
     assert isinstance(slow, SamplingError)
     assert {message.response_metadata["reasc"]["reason"] for message in others} == {"agreement"}
