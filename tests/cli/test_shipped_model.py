@@ -160,11 +160,11 @@ def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) ->
     assert calibration.n == 16
     assert calibration.fingerprint.model == embedded_model_path().name
     assert calibration.vocabulary_size
-    account = json.loads(reasc("ask", EASY, "--calibration", out, "--json").stdout)
+    account = json.loads(reasc("ask", EASY, "--calibration", out, "--seed", 0, "--json").stdout)
     assert account["responses"][0]["score"] is not None
     refused = reasc("ask", QUESTION, "--calibration", out, "--temperature", 0.3, code=1)
     assert "temperature" in refused.stderr and "--allow-mismatch" in refused.stderr
-    reasc("ask", EASY, "--calibration", out, "--temperature", 0.3, "--allow-mismatch")
+    reasc("ask", EASY, "--calibration", out, "--temperature", 0.3, "--seed", 0, "--allow-mismatch")
 
 
 def test_record_then_replay(tmp_path: Path) -> None:
