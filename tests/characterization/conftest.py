@@ -50,24 +50,24 @@ def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
         if request.config.getoption("--write-golden", default=False):
             known[key] = value
             path.parent.mkdir(exist_ok=True)
-            path.write_text(_text(dict(sorted(known.items()))) + "\n", encoding="utf-8")
+            path.write_text(_text(dict(sorted(known.items())), 800) + "\n", encoding="utf-8")
         elif known.get(key) != value:
-            before, now = (_text(one).splitlines() for one in (known.get(key), value))
+            before, now = (_text(one, 110).splitlines() for one in (known.get(key), value))
             pytest.fail("\n".join([key, *difflib.unified_diff(before, now, "golden", "now", lineterm="", n=2)]))
 
     return compare
 
 
-def _text(value: Any, indent: str = "") -> str:
+def _text(value: Any, width: int, indent: str = "") -> str:
     """JSON, with what fits in a line on one."""
     line = json.dumps(value, ensure_ascii=False)
-    if (len(line) + len(indent) <= 110 and indent) or not isinstance(value, dict | list) or not value:
+    if (len(line) + len(indent) <= width and indent) or not isinstance(value, dict | list) or not value:
         return line
     inner = f"{indent} "
     if isinstance(value, dict):
-        parts, ends = [f"{json.dumps(key)}: {_text(one, inner)}" for key, one in value.items()], "{}"
+        parts, ends = [f"{json.dumps(key)}: {_text(one, width, inner)}" for key, one in value.items()], "{}"
     else:
-        parts, ends = [_text(one, inner) for one in value], "[]"
+        parts, ends = [_text(one, width, inner) for one in value], "[]"
     return ends[0] + "\n" + ",\n".join(f"{inner}{part}" for part in parts) + f"\n{indent}{ends[1]}"
 
 

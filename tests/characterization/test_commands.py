@@ -49,11 +49,12 @@ def shown(result: Any, *folders: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("command", [*COMMANDS, *OF_POOLS])
 def test_help(command: str, golden: Golden) -> None:
-    """Every option, by name; the words about it may change on purpose."""
+    """Every option by name, and every default; the words about them may change."""
     result = reasc(*command.split(), "--help")
     assert result.exit_code == 0
-    golden(sorted(set(re.findall(r"--[a-z][a-z-]+", result.stdout))), "options")
-    golden(plain(result.stdout), "text")
+    text = " ".join(plain(result.stdout))
+    options = sorted(set(re.findall(r"--[a-z][a-z-]+", text)))
+    golden({"options": options, "defaults": re.findall(r"\[default: [^\]]+\]", text)})
 
 
 @pytest.fixture(scope="module")
