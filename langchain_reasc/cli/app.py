@@ -11,6 +11,7 @@ from typer.main import get_group
 from langchain_reasc._version import __version__
 from langchain_reasc.cli import ask, calibrate, probe
 from langchain_reasc.cli.console import prepare_streams, print_error, stderr
+from langchain_reasc.cli.options import with_groups
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
 
 __all__ = ["app", "main"]
@@ -81,7 +82,7 @@ app = typer.Typer(
     context_settings=_HELP_OPTIONS,
 )
 for command in (ask.ask, calibrate.calibrate, probe.probe):
-    app.command(help=_reflowed(command.__doc__ or ""))(command)
+    app.command(help=_reflowed(command.__doc__ or ""))(with_groups(command))
 
 
 _LABORATORY = ("demo", "record", "grade", "replay", "report", "pool")
@@ -97,7 +98,9 @@ def _laboratory() -> typer.Typer:
             continue
         missing.discard(entry.name)
         if callable(command):
-            registered.command(entry.name, help=_reflowed(command.__doc__ or ""), rich_help_panel=panel)(command)
+            registered.command(entry.name, help=_reflowed(command.__doc__ or ""), rich_help_panel=panel)(
+                with_groups(command)
+            )
             continue
         several = typer.Typer(
             help=_reflowed(command.__doc__ or ""),
@@ -106,7 +109,9 @@ def _laboratory() -> typer.Typer:
             context_settings=_HELP_OPTIONS,
         )
         for operation in command.COMMANDS:
-            several.command(operation.__name__.strip("_"), help=_reflowed(operation.__doc__ or ""))(operation)
+            several.command(operation.__name__.strip("_"), help=_reflowed(operation.__doc__ or ""))(
+                with_groups(operation)
+            )
         registered.add_typer(several, name=entry.name, rich_help_panel=panel)
     for name in missing:
         anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}

@@ -3,30 +3,13 @@
 import json
 import os
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from langchain_reasc.cli.console import ending, in_options, print_json, remark, stderr, stdout
-from langchain_reasc.cli.models import embedded, open_model
-from langchain_reasc.cli.options import (
-    AnswerGiven,
-    AsJson,
-    KeyVariable,
-    MaxTokens,
-    Model,
-    ModelClass,
-    ModelKwargs,
-    PresetName,
-    System,
-    Temperature,
-    TemplateText,
-    Urls,
-    one_of,
-    prompting,
-    read_template,
-)
+from langchain_reasc.cli.models import ModelOptions, embedded
+from langchain_reasc.cli.options import AsJson, PromptOptions, one_of
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
 if TYPE_CHECKING:
@@ -37,15 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["ask"]
 
 _UNDECIDED = 3  # exit code
+_OF_RESPONSE = ("answer", "score", "weight", "status", "used", "output_tokens")
 
 
 def ask(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help='The question; "-" reads it from stdin.')],
-    model: Model = None,
-    url: Urls = None,
-    key_variable: KeyVariable = None,
-    model_class: ModelClass = None,
-    model_kwargs: ModelKwargs = None,
+    *,
+    source: ModelOptions,
     calibration: Annotated[
         str | None,
         typer.Option(
@@ -72,12 +53,7 @@ def ask(
     ] = None,
     max_samples: Annotated[int, typer.Option(min=1, help="Samples at most.")] = 16,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
-    system: System = None,
-    template: TemplateText = None,
-    answer: AnswerGiven = None,
-    preset: PresetName = None,
-    temperature: Temperature = None,
-    max_tokens: MaxTokens = None,
+    asking: PromptOptions,
     seed: Annotated[int | None, typer.Option(min=0, help="For the same samples each time.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Show the samples as they arrive.")] = False,
     as_json: AsJson = False,
@@ -97,26 +73,15 @@ def ask(
 
     reasc ask - --model hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json < question.txt
     """
-    from langchain_reasc.data import Template
     from langchain_reasc.runnable.runnable import ReASCRunnable
 
-    # Where the terminal is said to speak ASCII, Python passes other letters on as bytes; they are UTF-8 all the same.
-    given = os.fsencode(question).decode("utf-8", "replace")
-    text = (typer.get_text_stream("stdin").read() if question == "-" else given).strip()
-    if not text:
-        raise typer.BadParameter("the question is empty")
+    text = _question(question)
     stopping = None if rule is None else _rule(rule, budget=max_samples)
-    given_template = read_template(template, system=system)
-    how = prompting(preset, None, model=model, template=given_template, answer=answer, temperature=temperature)
-    prompt = (how.template or Template()).after(system)
-    shipped = model is None and not url and model_class is None
-    known = _calibration(calibration, shipped=shipped)
-    options: dict[str, Any] = {**how.sampling, "max_tokens": max_tokens, "seed": seed}
-    source: dict[str, Any] = {"urls": url, "key_variable": key_variable}
-    source |= {"model_class": model_class, "model_kwargs": model_kwargs}
-    with open_model(model, **source, **options) as chat_model:
+    how = asking.prompting(source.model)
+    known = _calibration(calibration, shipped=source.is_shipped)
+    with source.open(**how.sampling, seed=seed) as model:
         reasc = ReASCRunnable(
-            model=chat_model,
+            model=model,
             calibration=known,
             # As in calibration: stated confidences hold for a model that is asked for them.
             ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
@@ -124,47 +89,53 @@ def ask(
             max_samples=max_samples,
             concurrency=concurrency,
             answer=how.answer,
-            fixed_prompt=prompt.fixed,
+            fixed_prompt=how.prompt.fixed,
             safeguard=cast(Literal["default", "paper"], safeguard),
             allow_fingerprint_mismatch=allow_mismatch,
         )
-        result = reasc.solve(prompt.messages(text), on_response=_show_sample if trace else None)
+        result = reasc.solve(how.prompt.messages(text), on_response=_show_sample if trace else None)
     if as_json:
         print_json(_as_data(result))
     else:
         _show(result)
-    if shipped:
+    if source.is_shipped:
         remark("note: the shipped model knows arithmetic word problems and nothing else; --model takes any chat GGUF")
     if result.answer is None:
-        raise SamplingError(_without_answer(result))
+        raise SamplingError(
+            f"no answer was found; samples: {result.decision.samples}, one of which ends "
+            f"{ending(str(result.message.text))}. --answer says where the answer is, --max-tokens allows longer "
+            "responses"
+        )
     if result.undecided:
         raise typer.Exit(_UNDECIDED)
 
 
+def _question(given: str) -> str:
+    """Return the question, which may come from stdin.
+
+    Raises:
+        BadParameter: it is empty.
+    """
+    # Where the terminal is said to speak ASCII, Python passes other letters on as bytes; they are UTF-8 all the same.
+    spelled = os.fsencode(given).decode("utf-8", "replace")
+    text = (typer.get_text_stream("stdin").read() if given == "-" else spelled).strip()
+    if not text:
+        raise typer.BadParameter("the question is empty")
+    return text
+
+
 def _show(result: "ReASCResult") -> None:
+    """Print the answer, how sure it is, what was spent, the votes, and notices."""
+    from langchain_reasc.runnable.summary import cost, shortened, votes
+
     if result.answer is not None:
         stdout().print(result.answer, markup=False, soft_wrap=True)
         style = "bold yellow" if result.undecided else "bold"
         stderr().print(in_options(result.summary()), style=style, markup=False, soft_wrap=True)
-    for line in _account(result):
-        remark(line)
-
-
-def _account(result: "ReASCResult") -> Iterator[str]:
-    """Yield what was spent, the votes, and notices."""
-    from langchain_reasc.runnable.summary import cost, shortened, votes
-
-    voted = ", ".join(f"{shortened(answer)}: {evidence:.2f}" for answer, _, evidence in votes(result))
-    yield f"{cost(result)}; evidence {voted or 'none'}"
-    yield from (f"note: {notice}" for notice in result.notices)
-
-
-def _without_answer(result: "ReASCResult") -> str:
-    end = ending(str(result.message.text))
-    return (
-        f"no answer was found; samples: {result.decision.samples}, one of which ends {end}. --answer says where the "
-        "answer is, --max-tokens allows longer responses"
-    )
+    evidence = ", ".join(f"{shortened(answer)}: {evidence:.2f}" for answer, _, evidence in votes(result))
+    remark(f"{cost(result)}; evidence {evidence or 'none'}")
+    for notice in result.notices:
+        remark(f"note: {notice}")
 
 
 def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
@@ -190,28 +161,28 @@ def _rule(given: str, *, budget: int) -> "StoppingRule":
     known = rules()
     parameters: dict[str, object] = {"budget": budget} if hasattr(known.get(name), "budget") else {}
     try:
-        return rule_named(
-            name, parameters | dict(map(_parameter, re.split(r",(?=\s*\w+\s*=)", listed) if listed else ()))
-        )
+        for one in re.split(r",(?=\s*\w+\s*=)", listed) if listed else ():
+            parameter, equals, value = one.partition("=")
+            if not equals:
+                raise ConfigurationError(f"{one!r} is no parameter of a rule, which is given as name=value")
+            parameters[parameter.strip()] = _value(value)
+        return rule_named(name, parameters)
     except ConfigurationError as error:
         if name not in known:
             raise
         raise ConfigurationError(f"{error}; parameters follow the name, as in --rule esc:window=3") from None
 
 
-def _parameter(text: str) -> tuple[str, object]:
-    """Parse ``name=value``; a value that is not JSON is a text."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigurationError(f"{text!r} is no parameter of a rule, which is given as name=value")
+def _value(text: str) -> object:
+    """Parse a value, which is JSON or else a text; lists become tuples, as rules are hashable."""
+
+    def hashable(value: Any) -> object:
+        return tuple(map(hashable, value)) if isinstance(value, list) else value
+
     try:
-        return name.strip(), _hashable(json.loads(value))
+        return hashable(json.loads(text))
     except ValueError:
-        return name.strip(), value.strip()
-
-
-def _hashable(value: Any) -> object:
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+        return text.strip()
 
 
 def _show_sample(response: "SampledResponse", decision: "Decision") -> None:
@@ -241,12 +212,7 @@ def _as_data(result: "ReASCResult") -> dict[str, Any]:
         "responses": [
             {
                 "text": str(response.message.text) if response.message else None,
-                "answer": response.answer,
-                "score": response.score,
-                "weight": response.weight,
-                "status": response.status,
-                "used": response.used,
-                "output_tokens": response.output_tokens,
+                **{name: getattr(response, name) for name in _OF_RESPONSE},
             }
             for response in result.responses
         ],

@@ -1,41 +1,26 @@
 """``reasc calibrate``: labelled questions in, calibration.json out."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from langchain_reasc.cli.calibration_lines import calibration_lines, consensus_lines
-from langchain_reasc.cli.console import ending, progress, remark, stdout
-from langchain_reasc.cli.models import open_model
+from langchain_reasc.cli.console import ending, print_lines, progress, remark
+from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import (
-    AnswerField,
-    AnswerGiven,
     Concurrency,
-    Format,
-    KeyVariable,
-    MaxTokens,
-    Model,
-    ModelClass,
-    ModelKwargs,
-    PresetName,
+    FieldOptions,
     Prompting,
+    PromptOptions,
     PTarget,
-    QuestionField,
     Score,
     Seed,
-    System,
-    Temperature,
-    TemplateText,
-    Urls,
     Window,
     keep_apart,
     measure_spec,
     output_file,
-    prompting,
-    read_template,
 )
 from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.exceptions import ConfigurationError, PoolError
@@ -43,9 +28,9 @@ from langchain_reasc.exceptions import ConfigurationError, PoolError
 if TYPE_CHECKING:
     from langchain_reasc.calibrating import MeasureSpec
     from langchain_reasc.calibration import Calibration
-    from langchain_reasc.pools import Pool
+    from langchain_reasc.pools import Pool, PoolQuestion
 
-__all__ = ["calibrate", "check_signals"]
+__all__ = ["calibrate"]
 
 _SHOWN = 3  # examples
 
@@ -57,6 +42,7 @@ def calibrate(
             metavar="[DATA]", help="Questions with answers: .jsonl, .json, .csv, .tsv, .parquet; see reasc record."
         ),
     ] = None,
+    *,
     pool: Annotated[
         Path | None, typer.Option("--pool", metavar="POOL", help="Calibrate on recorded responses instead of a model.")
     ] = None,
@@ -68,11 +54,7 @@ def calibrate(
             help="Calibrate without right answers: a text with a question a line, or any file that DATA may be.",
         ),
     ] = None,
-    model: Model = None,
-    url: Urls = None,
-    key_variable: KeyVariable = None,
-    model_class: ModelClass = None,
-    model_kwargs: ModelKwargs = None,
+    source: ModelOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.", callback=output_file)] = Path(
         "calibration.json"
     ),
@@ -86,15 +68,8 @@ def calibrate(
     samples: Annotated[
         int, typer.Option(min=1, help="Responses per question; several show whether votes may be weighed.")
     ] = 4,
-    system: System = None,
-    template: TemplateText = None,
-    answer: AnswerGiven = None,
-    preset: PresetName = None,
-    format: Format = "auto",
-    question_field: QuestionField = None,
-    answer_field: AnswerField = None,
-    temperature: Temperature = None,
-    max_tokens: MaxTokens = None,
+    asking: PromptOptions,
+    fields: FieldOptions,
     seed: Seed = 0,
     concurrency: Concurrency = None,
 ) -> None:
@@ -124,62 +99,47 @@ def calibrate(
     reasc calibrate --unlabelled questions.txt --model qwen.gguf
     """
     from langchain_reasc.calibrating import calibrate_on_pool
-    from langchain_reasc.data import data_format, read_data_set
+    from langchain_reasc.data import data_format, read_data_set, read_unlabelled
     from langchain_reasc.pools import read_pool
 
-    if pool is not None and (preset is not None or format != "auto"):
+    if pool is not None and (asking.preset is not None or fields.format != "auto"):
         raise typer.BadParameter("--preset and --format say how questions are read and asked; a --pool's were")
     keep_apart(out, _only_source(data, pool, unlabelled))
-    spec = measure_spec(signal, score, window)
-    fixed = read_template(template, system=system)
-    fields: dict[str, Any] = {"format": format, "question_field": question_field, "answer_field": answer_field}
-    given: dict[str, Any] = {"model": model, "template": fixed, "answer": answer, "temperature": temperature}
-    opened = partial(
-        open_model,
-        model,
-        urls=url,
-        key_variable=key_variable,
-        model_class=model_class,
-        model_kwargs=model_kwargs,
-        default_seed=seed,
-        max_tokens=max_tokens,
-    )
-    in_flight = concurrency or (8 if url else 1)
+    spec, in_flight = measure_spec(signal, score, window), source.in_flight(concurrency)
     if unlabelled is not None:
-        known = data_format(unlabelled, **fields) if preset == "auto" else None  # a pipe can be read once only
-        how = prompting(preset, known, **given)
-        with opened(**how.sampling) as chat_model:
-            options: dict[str, Any] = {"limit": limit, "seed": seed, "concurrency": in_flight}
-            calibration, lines = _calibrated_without_labels(
-                chat_model, unlabelled, fields, out, spec=spec, how=how, system=system, **options
+        # The format is looked up only where it is needed, as a pipe can be read once.
+        known = data_format(unlabelled, **vars(fields)) if asking.preset == "auto" else None
+        how = asking.prompting(source.model, known)
+        with source.open(**how.sampling, default_seed=seed) as model:
+            questions = read_unlabelled(unlabelled, limit=limit, **vars(fields))
+            calibration = _calibrated_without_labels(model, questions, how, out, spec, seed=seed, concurrency=in_flight)
+        labels = sum(right is not None for _, right in questions)
+        _save(calibration, out, consensus_lines(calibration, asked=len(questions), known=labels))
+        return
+    if data is not None:
+        found = read_data_set(data, limit=limit, **vars(fields))
+        how = asking.prompting(source.model, found.format)
+        responses = out.with_suffix(".pool.sqlite")
+        with source.open(**how.sampling, default_seed=seed) as model:
+            recorded = record_with_progress(
+                "Calibrating",
+                model,
+                found.questions,
+                responses,
+                samples=samples,
+                answer=how.answer,
+                template=how.template,
+                system=asking.system,
+                concurrency=in_flight,
+                on_question=_checking_first(responses, spec),
             )
+        chosen = {question.id for question in found.questions}
     else:
-        if data is not None:
-            found = read_data_set(data, limit=limit, **fields)
-            how = prompting(preset, found.format, **given)
-            responses = out.with_suffix(".pool.sqlite")
-            with opened(**how.sampling) as chat_model:
-                recorded = record_with_progress(
-                    "Calibrating",
-                    chat_model,
-                    found.questions,
-                    responses,
-                    samples=samples,
-                    answer=how.answer,
-                    template=how.template,
-                    system=system,
-                    concurrency=in_flight,
-                    on_question=_checking_first(responses, spec),
-                )
-            chosen = {question.id for question in found.questions}
-        else:
-            recorded = read_pool(pool or Path())
-            chosen = {question.id for question in recorded.questions[:limit]}
-        for line in _nothing_right(recorded, chosen):
-            remark(line)
-        calibration = calibrate_on_pool(recorded, spec, p_target=p_target, seed=seed, only=chosen)
-        lines = calibration_lines(calibration)
-    _save(calibration, out, lines)
+        recorded = read_pool(pool or Path())
+        chosen = {question.id for question in recorded.questions[:limit]}
+    _remark_none_right(recorded, [question for question in recorded.questions if question.id in chosen])
+    calibration = calibrate_on_pool(recorded, spec, p_target=p_target, seed=seed, only=chosen)
+    _save(calibration, out, calibration_lines(calibration))
 
 
 def _only_source(*sources: Path | None) -> Path:
@@ -200,48 +160,55 @@ def _checking_first(responses: Path, spec: "MeasureSpec") -> "Callable[[int, int
 
     def check_first(done: int, total: int) -> None:
         if unchecked and PoolStore.open(responses).ids():
-            check_signals(read_pool(responses), unchecked.pop())
+            _check_signals(read_pool(responses), unchecked.pop())
 
     return check_first
 
 
+def _check_signals(pool: "Pool", spec: "MeasureSpec") -> None:
+    from langchain_reasc.method.confidence import Measure
+
+    names = pool.signals.names if pool.signals else ()
+    if not any(response.completion_tokens for response in pool.questions[0].responses):
+        return  # an empty response has no signals either
+    if not names:
+        raise PoolError(
+            "the first response came without log-probabilities, so no confidence can be measured; `reasc probe URL` "
+            "shows whether a server gives any"
+        )
+    if isinstance(spec, Measure) and spec.signal not in names:
+        raise PoolError(f"--signal {spec.signal} cannot be had from this model; its responses have {', '.join(names)}")
+
+
 def _calibrated_without_labels(
     model: Any,
-    data: Path,
-    fields: Mapping[str, Any],
-    out: Path,
-    *,
-    spec: "MeasureSpec",
+    questions: "Sequence[tuple[str, str | None]]",
     how: Prompting,
-    system: str | None,
-    limit: int,
-    seed: int,
-    concurrency: int,
-) -> "tuple[Calibration, Iterator[str]]":
-    """Calibrate under a progress bar; return the calibration and what to print of it."""
+    out: Path,
+    spec: "MeasureSpec",
+    **options: Any,
+) -> "Calibration":
+    """Calibrate under a progress bar; what was learned is kept beside ``out`` until that is written."""
     from langchain_reasc.calibrating import calibrate_unlabelled
-    from langchain_reasc.data import Template, read_unlabelled
     from langchain_reasc.models.prepared import PreparedModel
 
-    out.parent.mkdir(parents=True, exist_ok=True)
     if spec == "recorded":
         raise ConfigurationError("--signal recorded goes with --pool: its scores are those of recorded responses")
-    questions = read_unlabelled(data, limit=limit, **fields)
-    prompt, checkpoint = (how.template or Template()).after(system), out.with_name(f"{out.name}.unfinished")
+    out.parent.mkdir(parents=True, exist_ok=True)
     for notice in PreparedModel.of(model, logprobs=True).notices:
         remark(notice)
+    checkpoint = out.with_name(f"{out.name}.unfinished")
     try:
         with progress("Calibrating") as move:
-            calibration = calibrate_unlabelled(
+            return calibrate_unlabelled(
                 model,
-                [(prompt.messages(question), right) for question, right in questions],
+                [(how.prompt.messages(question), right) for question, right in questions],
                 answer=how.answer,
-                fixed_prompt=prompt.fixed,
-                measure="auto" if spec == "auto" else spec,
-                concurrency=concurrency,
-                seed=seed,
+                fixed_prompt=how.prompt.fixed,
+                measure=spec,
                 checkpoint=checkpoint,
                 progress=move,
+                **options,
             )
     except KeyboardInterrupt:
         remark(
@@ -249,8 +216,6 @@ def _calibrated_without_labels(
             f"were asked is in {checkpoint}: run the same command again to go on"
         )
         raise
-    known = sum(right is not None for _, right in questions)
-    return calibration, consensus_lines(calibration, asked=len(questions), known=known)
 
 
 def _save(calibration: "Calibration", out: Path, lines: Iterable[str]) -> None:
@@ -258,37 +223,19 @@ def _save(calibration: "Calibration", out: Path, lines: Iterable[str]) -> None:
 
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
-    for line in lines:
-        stdout().print(line, soft_wrap=True, markup=False)
+    print_lines(lines)
     remark(f'wrote {out}; use it with reasc ask --calibration {out}, or ReASCRunnable(calibration="{out}", model=...)')
 
 
-def check_signals(pool: "Pool", spec: "MeasureSpec") -> None:
-    """Refuse a measure that the model's responses cannot give, before all of them are paid for."""
-    from langchain_reasc.method.confidence import Measure
-
-    held = pool.signals.names if pool.signals else ()
-    if not any(response.completion_tokens for response in pool.questions[0].responses):
-        return  # an empty response has no signals either
-    if not held:
-        raise PoolError(
-            "the first response came without log-probabilities, so no confidence can be measured; `reasc probe URL` "
-            "shows whether a server gives any"
-        )
-    if isinstance(spec, Measure) and spec.signal not in held:
-        raise PoolError(f"--signal {spec.signal} cannot be had from this model; its responses have {', '.join(held)}")
-
-
-def _nothing_right(pool: "Pool", chosen: "Collection[str]") -> Iterator[str]:
-    """Yield answers beside their labels where none is right: extractor or label field may be the wrong one."""
-    firsts = [(question, question.responses[0]) for question in pool.questions if question.id in chosen]
-    if any(response.correct for _, response in firsts):
+def _remark_none_right(pool: "Pool", questions: "Sequence[PoolQuestion]") -> None:
+    """Show answers beside labels where no first response is right: extractor or label field may be the wrong one."""
+    if any(question.responses[0].correct for question in questions):
         return
-    yield (
-        f"none of the {len(firsts)} first responses is right; if the answer is looked for in the wrong place, --answer "
-        "says where it is, and if the label is the wrong field, --answer-field names the right one:"
+    remark(
+        f"none of the {len(questions)} first responses is right; if the answer is looked for in the wrong place, "
+        "--answer says where it is, and if the label is the wrong field, --answer-field names the right one:"
     )
-    for question, response in firsts[:_SHOWN]:
+    for question in questions[:_SHOWN]:
         text = pool.texts(question.id)[0]
         end = "" if text is None else f", in a response that ends {ending(text)}"
-        yield f"  label {question.reference!r}, answer {response.answer!r}{end}"
+        remark(f"  label {question.reference!r}, answer {question.responses[0].answer!r}{end}")

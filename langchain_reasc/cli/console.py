@@ -32,6 +32,7 @@ __all__ = [
     "prepare_streams",
     "print_error",
     "print_json",
+    "print_lines",
     "progress",
     "remark",
     "secret_in",
@@ -140,6 +141,12 @@ def remark(text: str) -> None:
     from rich.markup import escape
 
     stderr().print(f"[dim]{escape(in_options(text))}[/]", soft_wrap=True, highlight=False)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of a result."""
+    for line in lines:
+        stdout().print(line, soft_wrap=True, markup=False)
 
 
 def print_error(error: Exception) -> None:

@@ -1,7 +1,13 @@
-"""Options that several commands share, their checks, and what they mean together."""
+"""Options that several commands share, each declared once: alone, or in a group of all that serve one idea.
+
+A command takes a group as one parameter, and :func:`with_groups` shows typer the options in it.
+"""
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,41 +19,32 @@ from langchain_reasc.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from langchain_reasc.calibrating import MeasureSpec
     from langchain_reasc.data import DataFormat, Template
-
-__all__ = [
-    "AnswerField",
-    "AnswerGiven",
-    "AsJson",
-    "Concurrency",
-    "Format",
-    "KeyVariable",
-    "MaxTokens",
-    "Model",
-    "ModelClass",
-    "ModelKwargs",
-    "PTarget",
-    "PresetName",
-    "Prompting",
-    "QuestionField",
-    "Score",
-    "Seed",
-    "System",
-    "Temperature",
-    "TemplateText",
-    "Urls",
-    "Window",
-    "keep_apart",
-    "measure_spec",
-    "one_of",
-    "output_file",
-    "output_folder",
-    "probability",
-    "prompting",
-    "read_template",
-]
-
+    from langchain_reasc.data.prompts import Preset
 
 _UNKNOWN_FAMILY = "the paper's is unknown, as the model's name is of none of its families"
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter of a command that is a dataclass by the fields of that dataclass."""
+    groups: dict[str, Any] = {}
+    options: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        group: Any = parameter.annotation
+        if is_dataclass(group):
+            groups[parameter.name] = group
+            options += signature(group).parameters.values()
+        else:
+            options.append(parameter)
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{option: values.pop(option) for option in signature(group).parameters})
+        command(**values)
+
+    only_named = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
+    run.__signature__ = Signature(only_named)  # type: ignore[attr-defined]
+    return run
 
 
 def probability(value: float) -> float:
@@ -91,13 +88,13 @@ def output_folder(path: Path) -> Path:
     return path
 
 
-def keep_apart(out: Path, read: Path | None) -> None:
+def keep_apart(out: Path, source: Path | None) -> None:
     """Refuse to write over what is read."""
-    if read is not None and out.resolve() == read.resolve():
+    if source is not None and out.resolve() == source.resolve():
         raise typer.BadParameter(f"--out {out} is the file that is read, and would be lost; name another one")
 
 
-def _answer_spec(value: str | None) -> str | None:
+def _check_answer(value: str | None) -> str | None:
     from langchain_reasc.answers import extractor
 
     if value is not None:
@@ -105,7 +102,7 @@ def _answer_spec(value: str | None) -> str | None:
     return value
 
 
-def _format_name(value: str) -> str:
+def _check_format(value: str) -> str:
     from langchain_reasc.data import format_of
 
     if value != "auto":
@@ -113,7 +110,7 @@ def _format_name(value: str) -> str:
     return value
 
 
-def _preset_name(value: str | None) -> str | None:
+def _check_preset(value: str | None) -> str | None:
     from langchain_reasc.data import preset_of
 
     if value not in (None, "auto"):
@@ -121,57 +118,19 @@ def _preset_name(value: str | None) -> str | None:
     return value
 
 
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help=r"A GGUF file, hf:OWNER/REPO/FILE for one of the Hub, or with --url or --model-class its name there. "
-        r"\[default: the shipped one]",
-    ),
-]
-ModelClass = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PACKAGE.CLASS", help="Any LangChain chat model instead, such as ChatOpenAI of langchain_openai."
-    ),
-]
-ModelKwargs = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="Arguments of that class: name=value, a JSON object, or a file with one; may be given several times. "
-        "A secret is given as env:NAME, the environment variable that holds it.",
-    ),
-]
+def _read_template(value: str | None) -> Any:
+    from langchain_reasc.data import Template
+
+    return None if value is None else Template.read(value)
+
+
+KeyVariable = Annotated[str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")]
 Urls = Annotated[
     list[str] | None,
     typer.Option("--url", metavar="URL", help="An OpenAI-compatible server of the model; several may be given."),
 ]
-KeyVariable = Annotated[str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")]
 Concurrency = Annotated[
     int | None, typer.Option(min=1, help=r"Questions in flight at once. \[default: 8 with --url, else 1]")
-]
-Format = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        metavar="NAME",
-        help="The data set that DATA is of, by its published form: gsm8k, math500, omni-math, gpqa, strategyqa, "
-        "last-letters, nq-open; any, for the usual fields; auto recognizes it.",
-        callback=_format_name,
-    ),
-]
-PresetName = Annotated[
-    str | None,
-    typer.Option(
-        "--preset",
-        metavar="NAME",
-        help="How a kind of task is asked: number, maths, letter, yes-no, letters, short; auto takes that of the data "
-        "set. It sets --template, --answer, and the paper's sampling for the model's family, but for what you give.",
-        callback=_preset_name,
-    ),
 ]
 QuestionField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the question. \[default: question, input, problem, ...]")
@@ -179,40 +138,19 @@ QuestionField = Annotated[
 AnswerField = Annotated[
     str | None, typer.Option(metavar="NAME", help=r"Field of the answer. \[default: answer, reference, target, ...]")
 ]
-AnswerGiven = Annotated[
-    str | None,
-    typer.Option(
-        "--answer",
-        metavar="SPEC",
-        help="Where a response's answer is: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
-        r"\[default: the preset's, else auto]",
-        callback=_answer_spec,
-    ),
-]
-System = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="A system message in front of each question, the same as in use.")
-]
-TemplateText = Annotated[
-    str | None,
-    typer.Option(
-        "--template",
-        metavar="FILE|TEXT",
-        help="What stands around each question, the same as in use: a text with {question} in it, a file that holds "
-        "one, or a .json file with a list of messages (worked examples, say).",
-    ),
-]
-Temperature = Annotated[float | None, typer.Option(help=r"Sampling temperature. \[default: the model's]")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"Tokens per response at most. \[default: the model's]")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same one gives the same result.")]
 Score = Annotated[
     str,
     typer.Option(
-        help="Response score: bottom_group, mean, tail_group, average_group, lowest_group, answer_span or last_step."
+        help="How a response's confidence is made of its tokens': bottom_group, mean, tail_group, average_group, "
+        "lowest_group, answer_span or last_step."
     ),
 ]
-Window = Annotated[int, typer.Option(min=1, help="Tokens per group of the score.")]
+Window = Annotated[int, typer.Option(min=1, help="Tokens in each group of the score.")]
 PTarget = Annotated[
-    float, typer.Option(help="Accuracy asked of what the gate accepts from one response.", callback=probability)
+    float,
+    typer.Option(help="Accuracy asked of answers that are accepted after one response.", callback=probability),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
@@ -233,78 +171,119 @@ def measure_spec(signal: str, score: str, window: int) -> "MeasureSpec":
     return "auto" if signal == "auto" else "recorded"
 
 
-def read_template(given: str | None, *, system: str | None) -> "Template | None":
-    """Read what ``--template`` names; None without one.
+@dataclass
+class FieldOptions:
+    """Where questions and answers are in a file."""
 
-    Raises:
-        ConfigurationError: it cannot be read, has no ``{question}``, or does not go with ``--system``.
-    """
-    from langchain_reasc.data import Template
-
-    if given is None:
-        return None
-    template = Template.read(given)
-    template.after(system)
-    return template
+    format: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The data set that DATA is of, by its published form: gsm8k, math500, omni-math, gpqa, strategyqa, "
+            "last-letters, nq-open; any, for the usual fields; auto recognizes it.",
+            callback=_check_format,
+        ),
+    ] = "auto"
+    question_field: QuestionField = None
+    answer_field: AnswerField = None
 
 
 class Prompting(NamedTuple):
     """How a model is prompted and sampled.
 
     Attributes:
-        template: the prompt around each question.
+        template: the prompt around each question, but for the system message; None for the question alone.
+        prompt: the whole prompt.
         answer: where the answer is in a response.
         sampling: options of the chat model; for those that are None its defaults hold.
     """
 
     template: "Template | None"
+    prompt: "Template"
     answer: str
     sampling: dict[str, Any]
 
 
-def prompting(
-    preset: str | None,
-    data: "DataFormat | None",
-    *,
-    model: str | None,
-    template: "Template | None",
-    answer: str | None,
-    temperature: float | None,
-) -> Prompting:
-    """Return what ``--preset`` sets, but for what was given; print what was chosen.
+@dataclass
+class PromptOptions:
+    """How each question is asked."""
 
-    Args:
-        preset: its name, or ``"auto"``, for that of the data set; None for none.
-        data: the format of the questions; None where it is not known.
-        model: the model's name, which tells its family.
-        template: what was given; likewise ``answer`` and ``temperature``.
-        answer: where the answer is.
-        temperature: of sampling.
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A system message in front of each question, the same as in use.")
+    ] = None
+    template: Annotated[
+        Any,  # a Template
+        typer.Option(
+            metavar="FILE|TEXT",
+            help="What stands around each question, the same as in use: a text with {question} in it, a file that "
+            "holds one, or a .json file with a list of messages (worked examples, say).",
+            parser=str,
+            callback=_read_template,
+        ),
+    ] = None
+    answer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="Where a response's answer is: auto, boxed, number, choice, math, regex:..., json, json:FIELD. "
+            r"\[default: the preset's, else auto]",
+            callback=_check_answer,
+        ),
+    ] = None
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How a kind of task is asked: number, maths, letter, yes-no, letters, short; auto takes that of the "
+            "data set. It sets --template, --answer, and the paper's sampling for the model's family; options that "
+            "you give come first.",
+            callback=_check_preset,
+        ),
+    ] = None
+    temperature: Annotated[float | None, typer.Option(help=r"Sampling temperature. \[default: the model's]")] = None
+    max_tokens: MaxTokens = None
 
-    Raises:
-        ConfigurationError: ``"auto"``, and the data set has no preset.
-        MissingExtraError: the preset finds its answers by a package that is not installed.
-    """
-    if preset is None:
-        return Prompting(template, answer or "auto", {"temperature": temperature})
-    from langchain_reasc.answers import extractor
-    from langchain_reasc.data import PRESETS, preset_of, sampling_of
+    def prompting(self, model: str | None, data: "DataFormat | None" = None) -> Prompting:
+        """Return what the preset sets and what was given instead; print what a preset has set.
 
-    if preset == "auto":
-        preset = data.preset if data else None
-        if preset is None:
-            raise ConfigurationError(
-                "--preset auto is for data sets that are recognized, or named with --format; for other questions name "
-                f"the preset: {', '.join(PRESETS)}"
-            )
-    chosen, family = preset_of(preset), sampling_of(model)
-    how = Prompting(template or chosen.template, answer or chosen.answer, dict(family.parameters) if family else {})
-    extractor(how.answer)
-    source = f"the paper's for {family.family}" if family else _UNKNOWN_FAMILY
-    if temperature is not None:
-        how.sampling["temperature"] = temperature
-        source += ", your temperature" if family else ""
-    prompt = "your template" if template else f'"{" ".join(str(chosen.template.turns[-1].content).split())}"'
-    values = ", ".join(f"{name} {value:g}" for name, value in how.sampling.items()) or "the model's own"
-    remark(f"--preset {chosen.name}: {prompt}, --answer {how.answer}; sampling: {values} ({source})")
-    return how
+        Args:
+            model: the model's name, which tells its family.
+            data: the format of the questions; None where it is not known.
+
+        Raises:
+            ConfigurationError: ``auto``, and the data set has no preset; or template and system message do not go
+                together.
+            MissingExtraError: the preset finds its answers by a package that is not installed.
+        """
+        from langchain_reasc.answers import extractor
+        from langchain_reasc.data import PRESETS, Template, preset_of, sampling_of
+
+        template, answer, sampling = self.template, self.answer, dict[str, Any]()
+        if self.preset is not None:
+            name: str | None = self.preset
+            if name == "auto":
+                name = data.preset if data else None
+            if name is None:
+                raise ConfigurationError(
+                    "--preset auto is for data sets that are recognized, or named with --format; for other questions "
+                    f"name the preset: {', '.join(PRESETS)}"
+                )
+            preset, family = preset_of(name), sampling_of(model)
+            template, answer = template or preset.template, answer or preset.answer
+            extractor(answer)
+            sampling = dict(family.parameters) if family else {}
+            self._print_preset(preset, answer, sampling, family.family if family else None)
+        if self.temperature is not None:
+            sampling["temperature"] = self.temperature
+        prompt = (template or Template()).after(self.system)
+        return Prompting(template, prompt, answer or "auto", sampling | {"max_tokens": self.max_tokens})
+
+    def _print_preset(self, preset: "Preset", answer: str, sampling: dict[str, Any], family: str | None) -> None:
+        source = f"the paper's for {family}" if family else _UNKNOWN_FAMILY
+        if self.temperature is not None:
+            sampling = sampling | {"temperature": self.temperature}
+            source += ", your temperature" if family else ""
+        text = " ".join(str(preset.template.turns[-1].content).split())
+        prompt = "your template" if self.template else f'"{text}"'
+        values = ", ".join(f"{name} {value:g}" for name, value in sampling.items()) or "the model's own"
+        remark(f"--preset {preset.name}: {prompt}, --answer {answer}; sampling: {values} ({source})")

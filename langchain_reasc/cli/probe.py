@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_reasc.cli.console import print_json, remark, secret_in, stdout
-from langchain_reasc.cli.models import openai_backend
+from langchain_reasc.cli.model_class import import_package
 from langchain_reasc.cli.options import AsJson, KeyVariable
 from langchain_reasc.exceptions import ServerError
 
@@ -47,7 +47,7 @@ def probe(
     failed: list[str] = []
     for url in urls:
         try:
-            found[url] = openai_backend().probe(
+            found[url] = import_package("langchain_reasc_openai").probe(
                 url, model=model, api_key=key, cache=cache, refresh=True, timeout=timeout, cut_off=True
             )
         except ServerError as error:

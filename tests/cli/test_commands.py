@@ -215,7 +215,6 @@ def test_output_in_any_encoding(tmp_path: Path, encoding: str) -> None:
     replay = ["replay", str(path), "--calibration-size", "16", "--shuffles", "1", *measure]
     script = f"""
 from langchain_reasc.cli import app
-from langchain_reasc.cli.calibrate import check_signals
 for arguments in ({replay}, {[*replay, "--json"]}, ["replay", "--help"]):
     app(arguments, standalone_mode=False)
     print(chr(12))

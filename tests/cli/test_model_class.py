@@ -2,18 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pools.synthetic import content, write_lines
 
 from cli.chat_models import Scripted, Unseeded
 from cli.test_commands import reasc
-from langchain_reasc.cli.models import make_class, read_kwargs
+from langchain_reasc.cli.model_class import read_kwargs
+from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.pools import read_pool
 
 KEY = "sk-0123456789-secret"
-CLASS = "cli.chat_models.Scripted"
+CLASS, UNSEEDED = "cli.chat_models.Scripted", "cli.chat_models.Unseeded"
 
 
 @pytest.fixture
@@ -49,28 +51,27 @@ def test_a_file_that_holds_no_object(tmp_path: Path) -> None:
         read_kwargs([str(tmp_path / "list.json")])
 
 
+def opened(path: str, *kwargs: str, key: str | None = None, model: str | None = None, **options: Any) -> Any:
+    """The model that the options of a command make."""
+    with ModelOptions(model, key_variable=key, model_class=path, model_kwargs=list(kwargs)).open(**options) as made:
+        return made
+
+
 def test_options_go_under_the_names_that_the_class_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", KEY)
-    options = {"model": "m", "temperature": 0.5, "max_tokens": 7, "seed": None}
-    with make_class(CLASS, ["usage=false"], key_variable="A_KEY", default_seed=3, **options) as model:
-        assert isinstance(model, Scripted) and model.scripted_api_key is not None
-        assert (model.model_name, model.temperature, model.max_tokens, model.seed) == ("m", 0.5, 7, 3)
-        assert model.scripted_api_key.get_secret_value() == KEY and model.usage is False
-    with make_class(CLASS, ["seed=9"], default_seed=3) as model:
-        assert isinstance(model, Scripted) and model.seed == 9
+    options = {"temperature": 0.5, "max_tokens": 7, "seed": None, "default_seed": 3}
+    model = opened(CLASS, "usage=false", key="A_KEY", model="m", **options)
+    assert isinstance(model, Scripted) and model.scripted_api_key is not None
+    assert (model.model_name, model.temperature, model.max_tokens, model.seed) == ("m", 0.5, 7, 3)
+    assert model.scripted_api_key.get_secret_value() == KEY and model.usage is False
+    assert opened(CLASS, "seed=9", default_seed=3).seed == 9
+    assert opened(CLASS, '{"headers": {"Authorization": "env:A_KEY"}}').headers == {"Authorization": KEY}
 
 
 def test_a_default_seed_is_no_matter_where_there_is_none() -> None:
-    with make_class("cli.chat_models.Unseeded", ["size=3"], default_seed=0, temperature=None) as model:
-        assert isinstance(model, Unseeded)
+    assert isinstance(opened(UNSEEDED, "size=3", default_seed=0, temperature=None), Unseeded)
     with pytest.raises(ConfigurationError, match=r"Unseeded has no field for --seed \(looked for seed, random_seed\)"):
-        make_class("cli.chat_models.Unseeded", ["size=3"], default_seed=0, seed=1)
-
-
-def test_what_environment_variables_hold_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("A_KEY", KEY)
-    with make_class(CLASS, ['{"headers": {"Authorization": "env:A_KEY"}}']) as model:
-        assert isinstance(model, Scripted) and model.headers == {"Authorization": KEY}
+        opened(UNSEEDED, "size=3", default_seed=0, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_what_environment_variables_hold_anywhere(monkeypatch: pytest.MonkeyPatc
         (CLASS, (json.dumps({"headers": {"X-API-Key": KEY}}),), "headers.X-API-Key is a secret"),
         (CLASS, ("api_key=env:NO_SUCH_VARIABLE",), "the environment variable NO_SUCH_VARIABLE is not set"),
         (CLASS, ("model=a",), "--model and --model-kwargs both say what Scripted's 'model' is"),
-        ("cli.chat_models.Unseeded", (), "Unseeded has no field for --model"),
+        (UNSEEDED, (), "Unseeded has no field for --model"),
         ("langchain_core.language_models.BaseChatModel", (), "has no field for --model"),
     ],
 )
@@ -107,13 +108,13 @@ def test_what_is_wrong_is_said_in_a_line(path: str, given: tuple[str, ...], says
     [
         (("--model-class", CLASS, "--url", "http://127.0.0.1:9"), "--url and --model-class exclude each other"),
         (("--model-kwargs", "a=1"), "--model-kwargs goes with --model-class"),
-        (("--model-class", "cli.chat_models.Unseeded"), "size is missing"),
+        (("--model-class", UNSEEDED), "size is missing"),
         (
-            ("--model-class", "cli.chat_models.Unseeded", "--model-kwargs", "size=1", "--key-variable", "PATH"),
+            ("--model-class", UNSEEDED, "--model-kwargs", "size=1", "--key-variable", "PATH"),
             "Unseeded takes no API key by any known name",
         ),
         (
-            ("--model-class", "cli.chat_models.Unseeded", "--model-kwargs", "size=1", "--temperature", "1"),
+            ("--model-class", UNSEEDED, "--model-kwargs", "size=1", "--temperature", "1"),
             "Unseeded has no field for --temperature",
         ),
     ],
@@ -176,8 +177,8 @@ def test_the_shipped_model_by_its_class(tmp_path: Path) -> None:
 
 def test_what_a_preset_sets_beyond_the_fields_goes_into_the_body_of_the_request() -> None:
     pytest.importorskip("langchain_openai")
-    kwargs = ["base_url=http://127.0.0.1:9/v1", "api_key=env:PATH", '{"extra_body": {"top_k": 5}}']
-    with make_class("langchain_openai.ChatOpenAI", kwargs, model="m", top_p=0.8, top_k=20, min_p=0.1) as model:
-        assert (model.top_p, model.extra_body) == (0.8, {"min_p": 0.1, "top_k": 5})
+    kwargs = ("base_url=http://127.0.0.1:9/v1", "api_key=env:PATH", '{"extra_body": {"top_k": 5}}')
+    model = opened("langchain_openai.ChatOpenAI", *kwargs, model="m", top_p=0.8, top_k=20, min_p=0.1)
+    assert (model.top_p, model.extra_body) == (0.8, {"min_p": 0.1, "top_k": 5})
     with pytest.raises(ConfigurationError, match="Scripted has no field for --top-k"):
-        make_class(CLASS, top_k=20)
+        opened(CLASS, top_k=20)

@@ -30,7 +30,7 @@ def on(server: LlamaServer) -> tuple[str, ...]:
 def test_calibrate_then_ask(real_server: LlamaServer, tmp_path: Path) -> None:
     made = tmp_path / "calibration.json"
     shown = reasc("calibrate", CALIBRATION, *on(real_server), "--limit", 48, "--out", made)
-    assert "First responses     48" in shown.stdout
+    assert "the first to 48 questions" in shown.stdout
     assert load_calibration(made).fingerprint.model == real_server.name
     asked = reasc("ask", QUESTION, *on(real_server), "--calibration", made, "--seed", 1, "--json")
     account = json.loads(asked.stdout)

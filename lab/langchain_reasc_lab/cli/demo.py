@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_reasc.cli.calibration_lines import calibration_lines, consensus_lines
-from langchain_reasc.cli.console import progress, remark, stdout
-from langchain_reasc.cli.models import embedded, open_model
+from langchain_reasc.cli.console import print_lines, progress, remark, stdout
+from langchain_reasc.cli.models import ModelOptions, embedded
 from langchain_reasc.cli.options import PTarget, output_folder
 from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.exceptions import ConfigurationError
@@ -73,7 +73,7 @@ def demo(
     chosen: dict[str, float] = {"calibration_size": calibration_size, "max_samples": samples, "seed": seed}
     chosen["p_target"] = p_target
     started = time.perf_counter()
-    with open_model(None, seed=seed, n_parallel=_PARALLEL) as model:
+    with ModelOptions().open(seed=seed, n_parallel=_PARALLEL) as model:
         calibrating, testing = _recorded(model, problems, calibration_size, samples, out, shuffled=shuffles > 0)
         calibration = _calibrated(calibrating, out, p_target, seed)
         _heading("The same responses, method by method")
@@ -152,8 +152,7 @@ def _calibrated(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibra
     _heading("Calibration")
     calibration = calibrate_on_pool(pool, "auto", p_target=p_target, seed=seed)
     save_calibration(calibration, out / "calibration.json")
-    for line in calibration_lines(calibration):
-        stdout().print(line, soft_wrap=True, markup=False)
+    print_lines(calibration_lines(calibration))
     return calibration
 
 
@@ -169,8 +168,7 @@ def _learned(model: Any, pool: "Pool", out: Path, samples: int, seed: int) -> "C
             model, questions, max_samples=samples, concurrency=_AT_ONCE, seed=seed, progress=move
         )
     save_calibration(learned, out / "unlabelled.json")
-    for line in consensus_lines(learned, asked=len(questions), known=0):
-        stdout().print(line, soft_wrap=True, markup=False)
+    print_lines(consensus_lines(learned, asked=len(questions), known=0))
     return learned
 
 

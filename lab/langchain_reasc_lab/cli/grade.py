@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_reasc.cli.console import ending, print_json, progress, remark, stdout
-from langchain_reasc.cli.models import open_model
+from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import AnswerField, AsJson, KeyVariable, MaxTokens, QuestionField, Seed, Urls, one_of
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.untrusted import read_text
@@ -226,7 +226,7 @@ def _judge_model(
     if named is None and model is None and not url:
         raise ConfigurationError("which model judges? Name it with --judge-model, or --model, or --url and --model")
     if named is None:
-        return open_model(model, urls=url, key_variable=key, **options)
+        return ModelOptions(model, list(url or ()), key).open(**options)
     if model is not None or url or key is not None:
         raise ConfigurationError(
             "--judge-model names a chat model of LangChain's; leave out --model, --url and the key"

@@ -11,13 +11,9 @@ __all__ = [
     "AllSignals",
     "CalibrationPool",
     "CalibrationSize",
-    "Data",
     "MaxSamples",
-    "ModelSeed",
     "PoolPath",
     "Prices",
-    "Ray",
-    "RayCount",
     "picture",
     "text_output",
 ]
@@ -58,25 +54,6 @@ AllSignals = Annotated[
         "--signals", metavar="all", help="all: rows for auto and for every signal of the pool.", callback=_all
     ),
 ]
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="Let workers on Ray ask: local starts some on this machine, auto joins its cluster, HOST:PORT another.",
-    ),
-]
-RayCount = Annotated[
-    int | None, typer.Option("--ray-workers", min=1, help=r"Workers; each has --concurrency. \[default: 2]")
-]
-Data = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DATA",
-        help="Questions with answers: .jsonl, .json, .csv, .tsv (or .gz of these), .parquet; last-letters:500, made "
-        r"from names; hf:OWNER/NAME\[:CONFIG]/SPLIT, from the Hugging Face Hub.",
-    ),
-]
 Prices = Annotated[
     Path | None,
     typer.Option(
@@ -107,6 +84,3 @@ MaxSamples = Annotated[
     typer.Option(min=1, help=r"Budget of every method. \[default: 16, or as many as the pool has of each question]"),
 ]
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
-ModelSeed = Annotated[
-    int | None, typer.Option(min=0, help=r"Seed of the samples: the same one draws the same. \[default: 0]")
-]

@@ -2,66 +2,53 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from langchain_reasc.cli.console import remark
-from langchain_reasc.cli.models import open_model
-from langchain_reasc.cli.options import (
-    AnswerField,
-    AnswerGiven,
-    Concurrency,
-    Format,
-    KeyVariable,
-    MaxTokens,
-    Model,
-    ModelClass,
-    ModelKwargs,
-    PresetName,
-    QuestionField,
-    System,
-    Temperature,
-    TemplateText,
-    Urls,
-    keep_apart,
-    output_file,
-    prompting,
-    read_template,
-)
+from langchain_reasc.cli.models import ModelOptions
+from langchain_reasc.cli.options import Concurrency, FieldOptions, PromptOptions, keep_apart, output_file
 from langchain_reasc.cli.recording import record_with_progress
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_lab.cli.options import Data, ModelSeed, Prices, Ray, RayCount
+from langchain_reasc_lab.cli.options import Prices
 
 __all__ = ["record"]
 
 
 def record(
-    data: Data,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="Questions with answers: .jsonl, .json, .csv, .tsv (or .gz of these), .parquet; last-letters:500, "
+            r"made from names; hf:OWNER/NAME\[:CONFIG]/SPLIT, from the Hugging Face Hub.",
+        ),
+    ],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="POOL", help="The pool to write, or to continue.", callback=output_file),
     ],
-    model: Model = None,
-    url: Urls = None,
-    key_variable: KeyVariable = None,
-    model_class: ModelClass = None,
-    model_kwargs: ModelKwargs = None,
+    *,
+    source: ModelOptions,
     samples: Annotated[int, typer.Option(min=1, help="Responses per question.")] = 16,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
-    system: System = None,
-    template: TemplateText = None,
-    answer: AnswerGiven = None,
-    preset: PresetName = None,
-    format: Format = "auto",
-    question_field: QuestionField = None,
-    answer_field: AnswerField = None,
-    temperature: Temperature = None,
-    max_tokens: MaxTokens = None,
-    seed: ModelSeed = None,
+    asking: PromptOptions,
+    fields: FieldOptions,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help=r"Seed of the samples: the same one draws the same. \[default: 0]")
+    ] = None,
     concurrency: Concurrency = None,
-    ray: Ray = None,
-    ray_workers: RayCount = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Let workers on Ray ask: local starts some here, auto joins this machine's cluster, HOST:PORT one.",
+        ),
+    ] = None,
+    ray_workers: Annotated[
+        int | None, typer.Option(min=1, help=r"Workers; each has --concurrency. \[default: 2]")
+    ] = None,
     prices: Prices = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it is expected to cost, and stop.")] = False,
     max_cost: Annotated[
@@ -95,24 +82,15 @@ def record(
     reasc record gsm8k.jsonl --out pool.sqlite --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
     --prices prices.json --dry-run
     """
-    from langchain_reasc.data import Template, read_data_set
+    from langchain_reasc.data import read_data_set
     from langchain_reasc_lab.cli.budget import Budget
 
     keep_apart(out, data)
     budget = Budget(prices, max_cost, max_tokens_total)
-    fixed = read_template(template, system=system)
-    found = read_data_set(data, format=format, question_field=question_field, answer_field=answer_field, limit=limit)
-    how = prompting(preset, found.format, model=model, template=fixed, answer=answer, temperature=temperature)
-    options: dict[str, Any] = {**how.sampling, "max_tokens": max_tokens, "seed": seed}
-    source: dict[str, Any] = {
-        "urls": url,
-        "key_variable": key_variable,
-        "model_class": model_class,
-        "model_kwargs": model_kwargs,
-    }
-    make_model = partial(open_model, model, **source, default_seed=0, **options)
-    in_flight = concurrency or (8 if url else 1)
-    workers = None
+    found = read_data_set(data, limit=limit, **vars(fields))
+    how = asking.prompting(source.model, found.format)
+    make_model = partial(source.open, **how.sampling, seed=seed, default_seed=0)
+    in_flight, workers = source.in_flight(concurrency), None
     if ray is not None:
         from langchain_reasc_lab.pools.ray_workers import RayWorkers, import_ray
 
@@ -121,20 +99,19 @@ def record(
         workers = RayWorkers(ray, ray_workers or 2, in_flight, make_model=make_model)
     elif ray_workers is not None:
         raise ConfigurationError("--ray-workers goes with --ray")
-    with make_model() as chat_model:
-        prompt = (how.template or Template()).after(system)
-        budget.expect(chat_model, found.questions, out, samples=samples, prompt=prompt, dry_run=dry_run)
+    with make_model() as model:
+        budget.expect(model, found.questions, out, samples=samples, prompt=how.prompt, dry_run=dry_run)
         if dry_run:
             return
         with budget.billed():
             record_with_progress(
                 "Recording",
-                chat_model,
+                model,
                 found.questions,
                 out,
                 samples=samples,
                 answer=how.answer,
-                system=system,
+                system=asking.system,
                 template=how.template,
                 workers=budget.limited(in_flight, workers),
                 on_drawn=budget.add,

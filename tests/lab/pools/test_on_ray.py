@@ -15,7 +15,7 @@ from langchain_reasc_lab.pools.ray_workers import LOCAL, RayWorkers, ray_cluster
 from pools.ray_processes import workers
 from pools.synthetic import Guesser, content, labelled
 
-from langchain_reasc.cli.models import open_model
+from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.data import Template
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError, SamplingError
 from langchain_reasc.pools import QuestionSampler, read_pool, record_pool
@@ -139,7 +139,7 @@ def test_a_worker_that_cannot_make_the_model_says_why(tmp_path: Path) -> None:
 def test_a_key_is_taken_from_the_environment_of_the_worker_and_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("langchain_reasc_openai")
     monkeypatch.setenv("A_KEY", "sk-secret")
-    make = partial(open_model, "m", urls=["http://a:1"], key_variable="A_KEY")
+    make = ModelOptions("m", ["http://a:1"], "A_KEY").open
     with make() as model:
         packed = RayWorkers(make_model=make)._packed(QuestionSampler(model, Template(), 1))
     assert b"sk-secret" not in packed
