@@ -34,7 +34,8 @@ Responses that call tools have a kind, which tools they call, and vote on that f
 do not lose to fewer responses that call none.
 """
 
-from langchain_reasc.answers.endings import ending_of, is_refusal, says_how_it_ended, without_reasoning
+from langchain_reasc.answers.calls import ToolVotes, arguments_of, kind_of
+from langchain_reasc.answers.endings import ending_of, says_how_it_ended, without_reasoning
 from langchain_reasc.answers.equivalence import (
     JUDGE_PROMPT,
     Classes,
@@ -60,15 +61,13 @@ from langchain_reasc.answers.extractors import (
     json_object,
     last_number,
     matching,
-    mathematical,
     message_extractor,
-    whole_message,
 )
 from langchain_reasc.answers.json_values import REASONING
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
+from langchain_reasc.answers.objects import ObjectVotes, with_answer
 from langchain_reasc.answers.schemas import STRUCTURE, Schema, Schemas, can_refuse, schemas_of, text_schema_of
 from langchain_reasc.answers.spelling import equivalent, normalize, read_quantity, without_unit
-from langchain_reasc.answers.structured import ObjectVotes, ToolVotes, arguments_of, kind_of, with_answer
 from langchain_reasc.answers.text import boxed_content, statements
 from langchain_reasc.answers.vote import TOO_SLOW, Places, Vote, places_of, vote_of
 
@@ -103,13 +102,11 @@ __all__ = [
     "filled",
     "free_text",
     "held_to",
-    "is_refusal",
     "json_field",
     "json_object",
     "kind_of",
     "last_number",
     "matching",
-    "mathematical",
     "message_extractor",
     "name_of_judge",
     "normalize",
@@ -123,7 +120,6 @@ __all__ = [
     "statements",
     "text_schema_of",
     "vote_of",
-    "whole_message",
     "with_answer",
     "without_reasoning",
     "without_tags",

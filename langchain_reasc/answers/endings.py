@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 
-__all__ = ["Ending", "ending_of", "is_refusal", "says_how_it_ended", "without_reasoning"]
-
 Ending = Literal["whole", "cut off", "filtered", "refused", "malformed call"]
 
 _WORDS: dict[Ending, str] = {

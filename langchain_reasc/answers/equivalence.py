@@ -24,22 +24,6 @@ from langchain_reasc.answers.json_values import field_of_last_object
 from langchain_reasc.answers.text import explicit_answer
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = [
-    "JUDGE_PROMPT",
-    "Ask",
-    "Classes",
-    "Equivalence",
-    "Same",
-    "Unclear",
-    "equivalence_of",
-    "filled",
-    "name_of_judge",
-    "reply_of_judge",
-    "spelling",
-    "verdict_of",
-    "without_tags",
-]
-
 Same = Callable[[str, str], bool]
 """Whether two answers mean the same; it may raise."""
 Ask = Callable[[Runnable[Any, Any], str], AIMessage]
@@ -101,47 +85,16 @@ def spelling(answer: str) -> str:
     return " ".join(answer.casefold().split()).rstrip(".。") or answer
 
 
-def equivalence_of(
-    *,
-    same: Same | None,
-    embeddings: Embeddings | None,
-    threshold: float,
-    judge: Runnable[Any, Any] | None,
-    prompt: str | None,
-    timeout: float | None,
-) -> Equivalence:
-    """Return what tells whether two answers mean the same; see :func:`~langchain_reasc.answers.free_text`.
+def by_function(same: Callable[[str, str], Any]) -> Equivalence:
+    """Compare answers by a user's function.
 
     Raises:
-        ConfigurationError: not exactly one of ``same``, ``embeddings`` and ``judge``, or an option that does not fit.
+        ConfigurationError: it is none, or one of a coroutine.
     """
-    given = {"same": same, "embeddings": embeddings, "judge": judge}
-    kinds: list[Any] = [kind for kind, one in given.items() if one is not None]
-    if len(kinds) != 1:
-        raise ConfigurationError(
-            f"free_text needs one of same=, embeddings= and judge= to tell which answers mean the same, got "
-            f"{' and '.join(kinds) or 'none'}"
-        )
-    if timeout is not None and not timeout > 0:
-        raise ConfigurationError(f"timeout is in seconds, above 0, got {timeout!r}")
-    if prompt is not None and judge is None:
-        raise ConfigurationError("prompt= is what a judge is asked, and goes with judge=")
-    if same is not None:
-        name, between = _by_function(same)
-    elif embeddings is not None:
-        name, between = _by_similarity(embeddings, threshold)
-    else:
-        name, between = _by_judge(judge, JUDGE_PROMPT if prompt is None else prompt)
-    return Equivalence(name=name, kind=kinds[0], between=between, timeout=timeout)
-
-
-Between = Callable[[str, Ask], Same]
-
-
-def _by_function(function: Same) -> tuple[str, Between]:
-    if not callable(function) or inspect.iscoroutinefunction(function):
-        raise ConfigurationError(f"same= is a function (first, second) -> bool, not a coroutine's, got {function!r}")
-    return f"same({getattr(function, '__name__', type(function).__name__)})", partial(_compare_by_function, function)
+    if not callable(same) or inspect.iscoroutinefunction(same):
+        raise ConfigurationError(f"same= is a function (first, second) -> bool, not a coroutine's, got {same!r}")
+    name = f"same({getattr(same, '__name__', type(same).__name__)})"
+    return Equivalence(name=name, kind="same", between=partial(_compare_by_function, same))
 
 
 def _compare_by_function(function: Callable[[str, str], Any], question: str, ask: Ask) -> Same:
@@ -157,13 +110,18 @@ def _compare_by_function(function: Callable[[str, str], Any], question: str, ask
 _ROUNDING: Final = 1e-9
 
 
-def _by_similarity(embeddings: Embeddings, threshold: float) -> tuple[str, Between]:
+def by_embeddings(embeddings: Embeddings, threshold: float) -> Equivalence:
+    """Compare answers by the cosine of their embeddings.
+
+    Raises:
+        ConfigurationError: what is given embeds nothing, or the threshold is no cosine above 0.
+    """
     if not callable(getattr(embeddings, "embed_documents", None)):
         raise ConfigurationError(f"embeddings= is a LangChain Embeddings, got {type(embeddings).__name__}")
     if not 0 < threshold <= 1:
         raise ConfigurationError(f"threshold is a cosine above 0 and at most 1, got {threshold!r}")
     name = f"embeddings({_model_name(embeddings)} >= {threshold:g})"
-    return name, partial(_compare_by_similarity, embeddings, threshold)
+    return Equivalence(name=name, kind="embeddings", between=partial(_compare_by_similarity, embeddings, threshold))
 
 
 def _compare_by_similarity(embeddings: Embeddings, threshold: float, question: str, ask: Ask) -> Same:
@@ -282,12 +240,18 @@ def name_of_judge(judge: Any, prompt: str, *, usual: str) -> str:
     return f"judge({_model_name(judge)}{other})"
 
 
-def _by_judge(judge: Runnable[Any, Any] | None, prompt: str) -> tuple[str, Between]:
+def by_judge(judge: Runnable[Any, Any] | None, prompt: str) -> Equivalence:
+    """Have another model compare answers.
+
+    Raises:
+        ConfigurationError: it is no model, or the prompt does not take the two answers.
+    """
     if not isinstance(judge, Runnable):
         raise ConfigurationError(f"judge= is a chat model, got {type(judge).__name__}")
     if missing := [name for name in ("{first}", "{second}") if name not in prompt]:
         raise ConfigurationError(f"the judge's prompt lacks {' and '.join(missing)}, which stand for the two answers")
-    return name_of_judge(judge, prompt, usual=JUDGE_PROMPT), partial(_compare_by_judge, judge, prompt)
+    name = name_of_judge(judge, prompt, usual=JUDGE_PROMPT)
+    return Equivalence(name=name, kind="judge", between=partial(_compare_by_judge, judge, prompt))
 
 
 def _compare_by_judge(judge: Runnable[Any, Any], prompt: str, question: str, ask: Ask) -> Same:

@@ -12,12 +12,19 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.answers.equivalence import Equivalence, Same, equivalence_of
+from langchain_reasc.answers.equivalence import (
+    JUDGE_PROMPT,
+    Equivalence,
+    Same,
+    by_embeddings,
+    by_function,
+    by_judge,
+)
 from langchain_reasc.answers.json_values import REASONING, Names, field_of_last_object
 from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
+from langchain_reasc.answers.objects import ObjectVotes, whole_object
 from langchain_reasc.answers.schemas import Schema
 from langchain_reasc.answers.spelling import normalize, without_unit
-from langchain_reasc.answers.structured import ObjectVotes, whole_object
 from langchain_reasc.answers.text import (
     ChoiceFinder,
     boxed_content,
@@ -27,24 +34,6 @@ from langchain_reasc.answers.text import (
     last_of,
 )
 from langchain_reasc.exceptions import ConfigurationError
-
-__all__ = [
-    "ANY_TEXT",
-    "AnswerSpec",
-    "Extractor",
-    "boxed",
-    "choice",
-    "extractor",
-    "free_text",
-    "held_to",
-    "json_field",
-    "json_object",
-    "last_number",
-    "matching",
-    "mathematical",
-    "message_extractor",
-    "whole_message",
-]
 
 ANY_TEXT: Final = "text"
 """What every text votes for where texts are not compared."""
@@ -299,9 +288,24 @@ def free_text(
     Example:
         >>> reasc = ReASCRunnable(model=llm, answer=free_text(judge=small_llm))
     """
-    equivalence = equivalence_of(
-        same=same, embeddings=embeddings, threshold=threshold, judge=judge, prompt=prompt, timeout=timeout
-    )
+    given = {"same": same, "embeddings": embeddings, "judge": judge}
+    kinds = [kind for kind, one in given.items() if one is not None]
+    if len(kinds) != 1:
+        raise ConfigurationError(
+            "free_text needs one of same=, embeddings= and judge= to tell which answers mean the same, got "
+            f"{' and '.join(kinds) or 'none'}"
+        )
+    if timeout is not None and not timeout > 0:
+        raise ConfigurationError(f"timeout is in seconds, above 0, got {timeout!r}")
+    if prompt is not None and judge is None:
+        raise ConfigurationError("prompt= is what a judge is asked, and goes with judge=")
+    if same is not None:
+        equivalence = by_function(same)
+    elif embeddings is not None:
+        equivalence = by_embeddings(embeddings, threshold)
+    else:
+        equivalence = by_judge(judge, JUDGE_PROMPT if prompt is None else prompt)
+    equivalence = replace(equivalence, timeout=timeout)
     name = f"free_text:{equivalence.name}"
     return Extractor(str, name, canonical=_as_written, blocks=True, equivalence=equivalence)
 

@@ -12,20 +12,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.fields import within
 from langchain_reasc.untrusted import parse_json
 
-__all__ = [
-    "REASONING",
-    "FoundObject",
-    "Names",
-    "canonical",
-    "check_options",
-    "field_of_last_object",
-    "last_object",
-    "named",
-    "names_of",
-    "near",
-    "parsed_object",
-]
-
 # Objects in a text
 
 _DEEPEST: Final = 32
@@ -44,12 +30,7 @@ class FoundObject(NamedTuple):
 
 
 def last_object(text: str, *, cut_off: bool = False) -> FoundObject | None:
-    """Return the last object in a text.
-
-    Args:
-        text: may hold several objects, and other text around them.
-        cut_off: whether the text was cut off: an object inside one that never ended then does not count.
-    """
+    """Return the last object in a text; in one that was cut off, none inside an object that never ended."""
     return next(_last_first(text, cut_off), None)
 
 
@@ -57,9 +38,9 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
     """Return a field of the last object that has it, as text: strings as they are, the rest as JSON.
 
     Args:
-        text: as for :func:`last_object`.
+        text: as for :func:`last_object`, as is ``cut_off``.
         path: the field's name; ``a.b`` descends.
-        cut_off: as for :func:`last_object`.
+        cut_off: whether the text was cut off.
 
     Returns:
         None without such an object, or where the field is null, NaN or infinite.
@@ -68,12 +49,10 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
     if f'"{keys[0]}"' not in text:
         return None
     for found in _last_first(text, cut_off):
-        value: Any = found.value
+        fields: list[Any] = [found.value]
         for key in keys:
-            if not isinstance(value, dict) or key not in value:
-                break
-            value = value[key]
-        else:
+            fields = [one[key] for one in fields if isinstance(one, dict) and key in one]
+        for value in fields:
             if isinstance(value, str):
                 return value
             is_nothing = value is None or (isinstance(value, float) and not math.isfinite(value))
@@ -134,6 +113,8 @@ REASONING: Final = (
 
 Names = Sequence[str] | AbstractSet[str]
 """Several names, in any collection that pydantic knows too."""
+Path = tuple[str, ...]
+"""The keys that lead to a value; in a list, those that lead to the list."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _UTC: Final = re.compile(r"\A(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?)[+-]00:00\Z")
@@ -151,29 +132,61 @@ def canonical(value: Any) -> str:
     return text if text.isascii() else normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
 
 
-def near(one: Any, other: Any, tolerance: Mapping[str, float], *, tool: str | None = None, path: Any = ()) -> bool:
+def _plain(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {str(key): _plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case str():
+            return value.lower() if _UUID.fullmatch(value) else _UTC.sub(r"\1Z", value)
+        case float() if value.is_integer():
+            return int(value)
+    return value
+
+
+def leaves(value: Any, path: Path = (), *, into_lists: bool = False) -> Iterator[tuple[Path, Any]]:
+    """Yield the values in an object, those in objects inside it too, and if asked those in lists of objects."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key), into_lists=into_lists)
+    elif into_lists and isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        for inner in value:
+            yield from leaves(inner, path, into_lists=True)
+    else:
+        yield path, value
+
+
+def near(one: Any, other: Any, tolerance: Mapping[str, float], tool: str = "", path: Path = ()) -> bool:
     """Return whether two JSON values are the same but for numbers that are within their tolerance."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(
-            near(one[key], other[key], tolerance, tool=tool, path=(*path, key)) for key in one
-        )
-    if isinstance(one, list) and isinstance(other, list):
-        pairs = zip(one, other, strict=False)
-        return len(one) == len(other) and all(near(a, b, tolerance, tool=tool, path=path) for a, b in pairs)
+    match one, other:
+        case dict(), dict():
+            same_keys = one.keys() == other.keys()
+            return same_keys and all(near(one[key], other[key], tolerance, tool, (*path, key)) for key in one)
+        case list(), list():
+            pairs = zip(one, other, strict=False)
+            return len(one) == len(other) and all(near(*pair, tolerance, tool, path) for pair in pairs)
     if _is_number(one) and _is_number(other):
-        return within(one, other, named(tolerance, path, tool) or 0.0)
+        return within(one, other, option_for(tolerance, path, tool) or 0.0)
     return canonical(one) == canonical(other)  # in Python, True == 1
 
 
-def names_of(path: tuple[str, ...], tool: str | None = None) -> set[str]:
-    """Return what a value in an object, or in a tool's arguments, may be called by."""
-    return {".".join(path)} | ({".".join((tool, *path))} if tool else set())
+def _is_number(value: Any) -> bool:
+    return type(value) is int or (isinstance(value, float) and math.isfinite(value))
 
 
-def named(options: Mapping[str, Any], path: tuple[str, ...], tool: str | None = None) -> Any:
-    """Return the option for a value, the name with its tool first; None where there is none."""
-    names = sorted(names_of(path, tool), key=len, reverse=True) if options else ()
-    return next((options[name] for name in names if name in options), None)
+# Options that name values
+
+
+def names_of(path: Path, tool: str = "") -> tuple[str, ...]:
+    """Return what a value in an object, or in a tool's arguments, may be called by: the name with its tool first."""
+    name = ".".join(path)
+    return (f"{tool}.{name}", name) if tool else (name,)
+
+
+def option_for(options: Mapping[str, Any], path: Path, tool: str = "") -> Any:
+    """Return the option for a value; None where there is none."""
+    return next((options[name] for name in names_of(path, tool) if name in options), None) if options else None
 
 
 def check_options(tolerance: Mapping[str, float], **names: object) -> None:
@@ -191,19 +204,3 @@ def check_options(tolerance: Mapping[str, float], **names: object) -> None:
             raise ConfigurationError(
                 f"the tolerance of {name!r} must be a finite number of at least 0, got {distance!r}"
             )
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) is int or (isinstance(value, float) and math.isfinite(value))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, str):
-        return value.lower() if _UUID.fullmatch(value) else _UTC.sub(r"\1Z", value)
-    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
-        return int(value)
-    return value

@@ -21,8 +21,6 @@ from pathlib import Path
 from langchain_reasc.answers.spelling import normalize, plain_text, read_quantity
 from langchain_reasc.exceptions import MissingExtraError, missing_extra
 
-__all__ = ["canonical_mathematics", "require_math_verify"]
-
 SECONDS = 3.0
 """An answer may take, once the worker runs."""
 _STARTING = 60.0

@@ -23,22 +23,7 @@ from uuid import UUID
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from langchain_reasc.answers.json_values import names_of
-
-__all__ = [
-    "ANY_TOOL",
-    "STRUCTURE",
-    "Schema",
-    "Schemas",
-    "can_refuse",
-    "name_of_schema",
-    "names_in",
-    "read",
-    "refuses",
-    "schemas_of",
-    "text_schema_of",
-    "unwrapped",
-]
+from langchain_reasc.answers.json_values import Path, names_of
 
 Schema = Mapping[str, Any] | type
 """A JSON schema, or a class that pydantic can validate: a model, a dataclass, a TypedDict."""
@@ -79,8 +64,7 @@ def schemas_of(tools: Any) -> dict[str, dict[str, Any]]:
     """
     found: dict[str, dict[str, Any]] = {}
     for tool in tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]:
-        declared = _declarations(tool)
-        if declared is None:
+        if (declared := _gemini_functions(tool)) is None:
             found.update([_named_schema(tool)])
         else:
             found.update((name, _in_json_schema(schema)) for name, schema in map(_named_schema, declared))
@@ -132,38 +116,28 @@ def _named_schema(tool: Any) -> tuple[str, dict[str, Any]]:
     return name, dict(schema) if isinstance(schema, Mapping) else {}
 
 
-def _declarations(tool: Any) -> list[Any] | None:
+def _gemini_functions(tool: Any) -> list[Any] | None:
     """Return the functions of a tool of Gemini's, which holds several; None for any other tool."""
     for name in ("function_declarations", "functionDeclarations"):
         declared = tool.get(name) if isinstance(tool, Mapping) else getattr(tool, name, None)
         if isinstance(declared, Sequence):
-            return [
-                one.model_dump(mode="json", exclude_none=True) if hasattr(one, "model_dump") else one
-                for one in declared
-            ]
+            dumped = {"mode": "json", "exclude_none": True}
+            return [one.model_dump(**dumped) if hasattr(one, "model_dump") else one for one in declared]
     return None
 
 
-def _in_json_schema(schema: Any, *, is_names: bool = False) -> Any:
-    """Return Gemini's ``{"type": "STRING", "nullable": true}`` in the words of JSON schema.
-
-    Args:
-        schema: a schema, or a part of one.
-        is_names: whether its keys are names of fields, not words of the schema.
-    """
+def _in_json_schema(schema: Any) -> Any:
+    """Return Gemini's ``{"type": "STRING", "nullable": true}`` in the words of JSON schema."""
     if isinstance(schema, list):
         return [_in_json_schema(inner) for inner in schema]
     if not isinstance(schema, Mapping):
         return schema
-    if is_names:
-        return {name: _in_json_schema(inner) for name, inner in schema.items()}
-    plain = {
-        word: inner
-        if word in ("default", "example", "enum", "const")
-        else _in_json_schema(inner, is_names=word in ("properties", "$defs"))
-        for word, inner in schema.items()
-        if word != "nullable" or not isinstance(inner, bool)
-    }
+    plain: dict[str, Any] = {}
+    for word, inner in schema.items():
+        if word in ("properties", "$defs") and isinstance(inner, Mapping):  # whose keys are names of fields
+            plain[word] = {name: _in_json_schema(field) for name, field in inner.items()}
+        elif word != "nullable" or not isinstance(inner, bool):
+            plain[word] = inner if word in ("default", "example", "enum", "const") else _in_json_schema(inner)
     if isinstance(kind := plain.get("type"), str):
         plain["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
     return plain
@@ -178,10 +152,13 @@ def can_refuse() -> bool:
 
 
 def refuses(schema: Mapping[str, Any], value: Any) -> bool:
-    """Return whether a schema does not allow a value. Without jsonschema, and by a broken schema, none is refused."""
+    """Return whether a schema does not allow a value. Without jsonschema, and by a broken schema, none is refused.
+
+    Defaults are not looked at: a default is the tool's own affair, and may be none that the schema allows.
+    """
     try:
         validator = _validator(json.dumps(schema, sort_keys=True, default=str))
-        return validator is not None and not validator.is_valid(value)
+        return validator is not None and not validator.is_valid(read(value, schema, defaults=False))
     except Exception:  # a reference to nowhere or without end, a pattern that is none: it says nothing of the value
         return False
 
@@ -223,30 +200,23 @@ def names_in(schemas: Schemas) -> tuple[set[str], set[str]]:
 
 
 def _fields(
-    schema: Any, root: Mapping[str, Any], path: tuple[str, ...] = (), around: tuple[int, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], bool]]:
+    schema: Any, root: Mapping[str, Any], path: Path = (), around: tuple[int, ...] = ()
+) -> Iterator[tuple[Path, bool]]:
     """Yield the keys that lead to each field, whether or not lists are between them; and objects that may have more."""
     schema = _resolved(schema, root)
     if not isinstance(schema, Mapping) or not schema:
         yield from () if schema is False else [(path, True)]
     elif id(schema) not in around:
+        around = (*around, id(schema))
         named, others = schema.get("properties"), schema.get("additionalProperties")
         if others or ("object" in _types_of(schema) and named is None and others is None):
             yield path, True
-        for keys, inner in _parts(schema):
-            if keys:
-                yield (*path, *keys), False
-            yield from _fields(inner, root, (*path, *keys), (*around, id(schema)))
-
-
-def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the schemas in a schema, each with the key that leads to it; none where it is of the same value."""
-    if isinstance(properties := schema.get("properties"), Mapping):
-        yield from (((key,), inner) for key, inner in properties.items())
-    for word in ("allOf", "anyOf", "oneOf", "prefixItems"):
-        yield from (((), branch) for branch in schema.get(word) or ())
-    if "items" in schema:
-        yield (), schema["items"]
+        for key, inner in named.items() if isinstance(named, Mapping) else ():
+            yield (*path, key), False
+            yield from _fields(inner, root, (*path, key), around)
+        branches = [schema.get(word) or () for word in ("allOf", "anyOf", "oneOf", "prefixItems")]
+        for inner in chain(*branches, [schema["items"]] if "items" in schema else ()):
+            yield from _fields(inner, root, path, around)
 
 
 # Reading values
@@ -260,18 +230,12 @@ _TYPES: Final[dict[str, Any]] = {
     "boolean": bool,
     "null": NoneType,
 }
-_READERS: Final[dict[str, TypeAdapter[Any]]] = {  # as LangChain's tools do, by pydantic
-    "integer": TypeAdapter(int),
-    "number": TypeAdapter(float),
-    "boolean": TypeAdapter(bool),
-}
-_FORMATS: Final[dict[str, TypeAdapter[Any]]] = {
-    "date": TypeAdapter(date),
-    "date-time": TypeAdapter(datetime),
-    "time": TypeAdapter(time),
-    "duration": TypeAdapter(timedelta),
-    "uuid": TypeAdapter(UUID),
-    "ipv6": TypeAdapter(IPv6Address),
+_Readers = dict[str, TypeAdapter[Any]]
+_READERS: Final[_Readers] = {"integer": TypeAdapter(int), "number": TypeAdapter(float), "boolean": TypeAdapter(bool)}
+"""Values are read by pydantic, as LangChain's tools read them."""
+_FORMATS: Final[_Readers] = {
+    **{"date": TypeAdapter(date), "date-time": TypeAdapter(datetime), "time": TypeAdapter(time)},
+    **{"duration": TypeAdapter(timedelta), "uuid": TypeAdapter(UUID), "ipv6": TypeAdapter(IPv6Address)},
 }
 """JSON schema's formats of strings that can be spelled in several ways."""
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)")
@@ -315,11 +279,12 @@ class _Reader:
         for word in ("anyOf", "oneOf"):
             if isinstance(branches := schema.get(word), list):
                 value = self._read_by_branch(value, branches, around)
-        if isinstance(value, dict):
-            return self._read_object(value, schema)
-        if isinstance(value, list):
-            schemas = chain(schema.get("prefixItems") or (), repeat(schema.get("items")))
-            return [self.read(one, of) for one, of in zip(value, schemas, strict=False)]
+        match value:
+            case dict():
+                return self._read_object(value, schema)
+            case list():
+                schemas = chain(schema.get("prefixItems") or (), repeat(schema.get("items")))
+                return [self.read(one, of) for one, of in zip(value, schemas, strict=False)]
         value = _converted(value, schema)
         return _spelled(value, schema) if self.formats and isinstance(value, str) else value
 

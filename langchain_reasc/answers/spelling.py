@@ -12,9 +12,7 @@ import unicodedata
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 
-from langchain_reasc.answers.structured import canonical_calls
-
-__all__ = ["QUANTITY", "equivalent", "last_quantity", "normalize", "plain_text", "read_quantity", "without_unit"]
+from langchain_reasc.answers.calls import canonical_calls
 
 # LaTeX and typography
 

@@ -11,23 +11,11 @@ The first two are explicit (:func:`explicit_answer`): they hold in a text that w
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from langchain_reasc.answers.json_values import field_of_last_object
 from langchain_reasc.answers.spelling import QUANTITY, last_quantity, plain_text, without_unit
-
-__all__ = [
-    "ChoiceFinder",
-    "boxed_content",
-    "closing_number",
-    "explicit_answer",
-    "last_number_in",
-    "last_of",
-    "marked_answer",
-    "stated_answer",
-    "statements",
-]
 
 _T = TypeVar("_T")
 _REACH = 300
@@ -43,10 +31,7 @@ def explicit_answer(text: str, *, cut_off: bool = False) -> str | None:
     """
     if (marked := marked_answer(text, cut_off=cut_off)) is not None:
         return marked
-    for said, comma_decimal in statements(text, cut_off=cut_off):
-        if answer := stated_answer(said, comma_decimal=comma_decimal):
-            return answer
-    return None
+    return _first(stated_answer(said, comma_decimal=comma) for said, comma in statements(text, cut_off=cut_off))
 
 
 # Marks
@@ -65,8 +50,10 @@ def marked_answer(text: str, *, cut_off: bool = False) -> str | None:
         return without_unit(inside)
     if "<" in text and (tagged := _last_tagged(text)):
         return stated_answer(tagged) or tagged
-    if field := field_of_last_object(text, "answer", cut_off=cut_off):
-        return field
+    return field_of_last_object(text, "answer", cut_off=cut_off) or _behind_hashes(text, cut_off)
+
+
+def _behind_hashes(text: str, cut_off: bool) -> str | None:
     at = text.rfind("####")
     if at < 0 or text.startswith("#####", max(at - 1, 0)):
         return None
@@ -133,19 +120,25 @@ def statements(text: str, *, cut_off: bool = False) -> Iterator[tuple[str, bool]
     """Yield what stands behind "the answer is" and the like, the last first, and whether its commas are decimal."""
     for at, cue in _cues(text):
         behind = text[at + len(cue) : at + len(cue) + _REACH]
-        link = (_HEADING.match(behind) if _is_heading(text, at) else None) or _LINK.match(behind)
-        if link is None:
-            before = _TURNED_ROUND.search(text[max(at - 120, 0) : at])
-            if before and re.search(r"\d|\b[A-J]\b", before[1]):  # 28 is the answer, but not: what is the answer
-                yield before[1], False
-        elif (said := _rest_of_sentence(behind, link.end(), cut_off)) is not None:
-            if "\n" not in link[0]:
+        heading = _HEADING.match(behind) if _is_heading(text, at) else None
+        if link := heading or _LINK.match(behind):
+            said = _rest_of_sentence(behind, link.end(), cut_off)
+            if said is not None and "\n" in link[0]:  # "Answer:" may head a long solution, or a list
+                said = said.removeprefix("- ") if len(said) <= 40 and len(said.split()) <= 4 else None
+            if said is not None:
                 yield said, cue in _CUES_OF_DECIMAL_COMMAS
-            elif len(said) <= 40 and len(said.split()) <= 4:  # "Answer:" may head a long solution, or a list
-                yield said.removeprefix("- "), cue in _CUES_OF_DECIMAL_COMMAS
+        elif (before := _subject_before(text, at)) is not None:
+            yield before, False
+
+
+def _subject_before(text: str, at: int) -> str | None:
+    """Return what is said to be the answer in front of a cue: 28 is the answer, but not: what is the answer."""
+    before = _TURNED_ROUND.search(text[max(at - 120, 0) : at])
+    return before[1] if before and re.search(r"\d|\b[A-J]\b", before[1]) else None
 
 
 def _cues(text: str) -> list[tuple[int, str]]:
+    """Return where a word begins with a cue, the last first."""
     lowered = _lowered(text)
     found: list[tuple[int, str]] = []
     for cue in (*_CUES, *_CUES_OF_DECIMAL_COMMAS):
@@ -192,37 +185,32 @@ _UNCLOSED = re.compile(r"\s\([^()]*\Z")  # an aside that the sentence's end cut 
 _TALK = (
     re.compile(r"\s\([^()]*\)[\s.!*]*\Z"),
     re.compile(
-        r"\s*[,;:–—-]?\s(?:because|since|which\s(?!is\b|equals|gives|makes|comes|leaves)|who|whose|where|while|although|though|"
-        r"given|compared|whereas|after\s|as\s|if\s|for\s\d)"
-        r"|[,;]\s(?:so|and\sthe|and\sso|but|not|i\.?e\.?|or\sabout|or\sapprox|approx|rounded)\b|\sand\snot\s|\s—\s|\s–\s",
-        re.IGNORECASE,
+        r"(?i)\s*[,;:–—-]?\s(?:because|since|which\s(?!is\b|equals|gives|makes|comes|leaves)|who|whose|where|while|although|"
+        r"though|given|compared|whereas|after\s|as\s|if\s|for\s\d)"
+        r"|[,;]\s(?:so|and\sthe|and\sso|but|not|i\.?e\.?|or\sabout|or\sapprox|approx|rounded)\b|\sand\snot\s|\s—\s|\s–\s"
     ),
 )
 """What ends an answer: an aside, or a clause that goes on about it."""
 _HEDGE = re.compile(
-    r"(?:that\s+is|about|approximately|approx\.?|around|roughly|exactly|only|just|simply|equal\sto|a\stotal\sof|"
-    r"≈|~|=|\\approx)\s*",
-    re.IGNORECASE,
+    r"(?i)(?:that\s+is|about|approximately|approx\.?|around|roughly|exactly|only|just|simply|equal\sto|a\stotal\sof|"
+    r"≈|~|=|\\approx)\s*"
 )
-_BELOW_ZERO = re.compile(r"\A(?:negative|minus|-)\s+(?=[\d.$])", re.IGNORECASE)
+_BELOW_ZERO = re.compile(r"(?i)\A(?:negative|minus|-)\s+(?=[\d.$])")
 _NO_ANSWER = re.compile(
-    r"(?:not|wrong|incorrect|correct|right|obvious|clear|unclear|unknown|simple|easy|yours|below|above|as\sfollows|found|"
-    r"given|let|let's|first|to\s(?:find|solve|get)|we\s|step|here|since|because|start|in\sorder|i\sneed)\b",
-    re.IGNORECASE,
+    r"(?i)(?:not|wrong|incorrect|correct|right|obvious|clear|unclear|unknown|simple|easy|yours|below|above|as\sfollows|"
+    r"found|given|let|let's|first|to\s(?:find|solve|get)|we\s|step|here|since|because|start|in\sorder|i\sneed)\b"
 )
 _NO_ANSWER_IN_WORDS = re.compile(
-    r"(?:(?:the|an?)\s(?:sum|product|number|total|difference|result|value|amount|same|following|one|prime|positive|negative|"
-    r"fraction|integer|whole|decimal)|based|derived|calculated|obtained|shown|what|how|it|this|that|there|in\s(?:the|a)|by|"
-    r"also|still|always|likely)\b",
-    re.IGNORECASE,
+    r"(?i)(?:(?:the|an?)\s(?:sum|product|number|total|difference|result|value|amount|same|following|one|prime|positive|"
+    r"negative|fraction|integer|whole|decimal)|based|derived|calculated|obtained|shown|what|how|it|this|that|there|"
+    r"in\s(?:the|a)|by|also|still|always|likely)\b"
 )
 _SEVERAL_EQUATIONS = re.compile(r"=.*(?:,|;|\bor\b|\band\b).*=")
-_MONTH = re.compile(
-    r"\b(?:january|february|march|april|may|june|july|august|september|october|november|december)\b", re.IGNORECASE
-)
-_FORMULA = re.compile(r"\\[a-z]|[\^_|<>]|\d[a-z]\b|[-+*/]\s?[a-z]\b", re.IGNORECASE)
+_MONTHS = "january february march april may june july august september october november december"
+_MONTH = re.compile(rf"(?i)\b(?:{_MONTHS.replace(' ', '|')})\b")
+_FORMULA = re.compile(r"(?i)\\[a-z]|[\^_|<>]|\d[a-z]\b|[-+*/]\s?[a-z]\b")
 _TWO_WORDS = re.compile(r"(?<!\\)\b[^\W\d_]{2,}\s+[^\W\d_]{2,}")
-_LED_BY = re.compile(r"[a-z ]*\s(?:for|in|of|per|with|at|on|from|left)\b", re.IGNORECASE)
+_LED_BY = re.compile(r"(?i)[a-z ]*\s(?:for|in|of|per|with|at|on|from|left)\b")
 _DOTTED_GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![.\d])")
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,9}),(?=\d{1,9}(?![\d,]))")
 
@@ -245,8 +233,7 @@ def stated_answer(said: str, *, comma_decimal: bool = False) -> str | None:
         return letter[1] or letter[2]
     text = _without_talk(text)
     if comma_decimal:
-        text = _DOTTED_GROUPS.sub(lambda number: number[0].replace(".", ""), text)
-        text = _DECIMAL_COMMA.sub(r"\1.", text)
+        text = _DECIMAL_COMMA.sub(r"\1.", _DOTTED_GROUPS.sub(lambda number: number[0].replace(".", ""), text))
     if "=" in text and not _SEVERAL_EQUATIONS.search(text):
         text = text.rpartition("=")[2].strip() or text
     text = text.strip("$ ")
@@ -264,6 +251,7 @@ def _without_talk(text: str) -> str:
 
 
 def _among_words(text: str) -> str | None:
+    """Return the quantity of a statement that has words too, or all of it: few words, or a formula."""
     quantities = list(QUANTITY.finditer(text))
     few_words = len(text.split()) <= _WORDS
     if not quantities:
@@ -295,9 +283,7 @@ _REMARK = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\s\d])")
-_COURTESY = re.compile(
-    r"\W*(?:let me know|(?:i )?hope (?:this|that|it)|feel free|have a (?:great|nice|good))", re.IGNORECASE
-)
+_COURTESY = re.compile(r"(?i)\W*(?:let me know|(?:i )?hope (?:this|that|it)|feel free|have a (?:great|nice|good))")
 _BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
 _FORMULA_AT_END = re.compile(r"(?:\$|\\\(|\\\[)([^$\n]{1,200}?)\.?\s?(?:\${1,2}|\\\)|\\\])\Z")
 _NOT_A_NUMBER = re.compile(
@@ -334,8 +320,8 @@ def closing_number(text: str) -> str | None:
         for subordinate in _SUBORDINATE:
             if found := subordinate.search(clause):
                 clause = clause[: found.start()]
-        numbers = (last_quantity(plain_text(piece)) for piece in (*reversed(_BOLD.findall(line)), clause, part))
-        if number := next(filter(None, numbers), None):
+        pieces = (*reversed(_BOLD.findall(line)), clause, part)
+        if number := _first(last_quantity(plain_text(piece)) for piece in pieces):
             return number
     return last_number_in(text)
 
@@ -357,14 +343,16 @@ def _without_remarks(text: str) -> str:
     courteous = next((at for at, line in enumerate(lines) if at and _COURTESY.match(line)), None)
     if courteous and re.search(r"\d", "\n".join(lines[:courteous])):
         lines = lines[:courteous]
-    for _ in range(_LINES):
-        if len(lines) < 2 or not _REMARK.match(lines[-1]):
-            break
-        lines.pop()
-    said = _SENTENCE_END.split(lines[-1])
-    while len(said) > 1 and _REMARK.match(said[-1]):
-        said.pop()
-    return "\n".join([*lines[:-1], " ".join(said)])
+    *lines, last = _without_last_remarks(lines, at_most=_LINES)
+    return "\n".join([*lines, " ".join(_without_last_remarks(_SENTENCE_END.split(last)))])
+
+
+def _without_last_remarks(pieces: list[str], *, at_most: int = _TAIL) -> list[str]:
+    """Return lines or sentences without the remarks at their end; the first always stays."""
+    end = len(pieces)
+    while end > 1 and len(pieces) - end < at_most and _REMARK.match(pieces[end - 1]):
+        end -= 1
+    return pieces[:end]
 
 
 # Multiple choice
@@ -425,8 +413,7 @@ class ChoiceFinder:
             return letter
         if field := last_of(self._field.finditer(text)):
             return field[1]
-        stated = (self._letter_of(said) for said, _ in statements(text, cut_off=cut_off))
-        if letter := next(filter(None, stated), None):
+        if letter := _first(self._letter_of(said) for said, _ in statements(text, cut_off=cut_off)):
             return letter
         if cut_off:
             return _letter(self._alone.fullmatch(text.strip()))
@@ -448,6 +435,11 @@ class ChoiceFinder:
 
 def _letter(match: re.Match[str] | None) -> str | None:
     return next(filter(None, match.groups())) if match else None
+
+
+def _first(found: Iterable[str | None]) -> str | None:
+    """Return the first that is found, or None."""
+    return next(filter(None, found), None)
 
 
 def last_of(found: Iterator[_T]) -> _T | None:

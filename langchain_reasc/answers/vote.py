@@ -8,13 +8,12 @@ from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage
 
+from langchain_reasc.answers.calls import ToolVotes
 from langchain_reasc.answers.endings import Ending, ending_of, is_refusal, without_reasoning
 from langchain_reasc.answers.extractors import Extractor
 from langchain_reasc.answers.json_values import last_object
+from langchain_reasc.answers.objects import REFUSED_OBJECT
 from langchain_reasc.answers.schemas import Schemas
-from langchain_reasc.answers.structured import REFUSED_OBJECT, ToolVotes
-
-__all__ = ["Places", "Vote", "places_of", "vote_of"]
 
 CUT_OFF = "cut off before an explicit answer"
 FILTERED = "stopped by a content filter"

@@ -1,0 +1,234 @@
+"""Calls of tools as answers: canonical JSON, without ids and without the arguments in which a model thinks aloud."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from langchain_reasc.answers.json_values import (
+    REASONING,
+    Names,
+    Path,
+    canonical,
+    check_options,
+    leaves,
+    names_of,
+    near,
+    option_for,
+)
+from langchain_reasc.answers.schemas import ANY_TOOL, Schemas, names_in, read, refuses
+from langchain_reasc.complaints import nearest
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.untrusted import parse_json
+
+REFUSED_CALLS: Final = "calls that the tool's schema refuses"
+UNKNOWN_TOOL: Final = "calls of an unknown tool"
+
+Calls = Iterable[Mapping[str, Any]]
+"""Calls of tools, each with ``name`` and ``args``."""
+
+_NORMALIZERS: Final[dict[str, Callable[[str], str]]] = {
+    "casefold": lambda text: " ".join(text.split()).casefold(),
+    "whitespace": lambda text: " ".join(text.split()),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolVotes:
+    """How calls of tools are compared.
+
+    An argument is named ``"city"``; one of a certain tool ``"weather.city"``; one inside another ``"filter.date"``,
+    whether or not lists are between them; or all of it, ``"search.filter.date"``.
+
+    Attributes:
+        exclude_args: arguments that are left out of the vote; of every tool, or tool -> arguments. By default those in
+            which a model thinks aloud, such as ``reasoning``.
+        tolerance: argument -> how far, at most, its number is from another that it agrees with.
+        normalize: argument -> what spells its strings before they are compared: a function, or ``"casefold"`` (white
+            space too) or ``"whitespace"``.
+        hierarchical: whether responses vote on which tools are called first, and on the arguments then.
+        check_schema: whether calls abstain that the tool's schema refuses, and calls of a tool that is not there.
+
+    Raises:
+        ConfigurationError: a tolerance that is no distance, an unknown name, a string where several are expected.
+    """
+
+    exclude_args: Names | Mapping[str, Names] = REASONING
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    normalize: Mapping[str, Callable[[str], str] | str] = field(default_factory=dict)
+    hierarchical: bool = True
+    check_schema: bool = True
+
+    def __post_init__(self) -> None:
+        check_options(self.tolerance, exclude_args=self.exclude_args)
+        for name in self.normalize.values():
+            if not callable(name) and name not in _NORMALIZERS:
+                known = ", ".join(_NORMALIZERS)
+                raise ConfigurationError(f"normalize takes a function, or one of {known}, got {name!r}")
+
+    def misnamed(self, schemas: Schemas) -> list[str]:
+        """Return what the options name that no tool has, each in a sentence with the argument that may be meant.
+
+        Where a tool takes arguments that its schema does not name, only what is spelled almost as one that it does.
+
+        Args:
+            schemas: as in :meth:`refused`.
+        """
+        excluded = self.exclude_args
+        if isinstance(excluded, Mapping):
+            excluded = [f"{tool}.{name}" for tool, names in excluded.items() for name in names]
+        given = [("exclude_args", name) for name in excluded if name not in REASONING]
+        given += [(option, name) for option in ("tolerance", "normalize") for name in getattr(self, option)]
+        if not given:
+            return []
+        known, free = names_in(schemas)
+        tools = ", ".join(sorted(schemas))
+        complaints = []
+        for option, name in given:
+            meant, is_known = _meant(name, sorted(known), free)
+            if not is_known:
+                hint = f"; did you mean {meant!r}?" if meant else ""
+                complaints.append(
+                    f"tool_votes: {option} names {name!r}, an argument that no tool here has ({tools}){hint}"
+                )
+        return complaints
+
+    def refused(self, calls: Calls, schemas: Schemas | None) -> str | None:
+        """Return why these calls cast no vote; None where nothing is known against them.
+
+        Args:
+            calls: each with ``name`` and ``args``.
+            schemas: tool -> schema of its arguments, as :func:`schemas_of` gives it; None where they are not known.
+        """
+        if schemas is None or not self.check_schema:
+            return None
+        for call in calls:
+            schema = schemas.get(call["name"], schemas.get(ANY_TOOL))
+            if schema is None:
+                return UNKNOWN_TOOL
+            if refuses(schema, call["args"]):
+                return REFUSED_CALLS
+        return None
+
+    def answer(self, calls: Calls, schemas: Schemas | None = None) -> str | None:
+        """Return the calls as canonical JSON, with the defaults of their schemas; None where they have no such form.
+
+        Calls are sorted, and so are their arguments; ids are dropped; a number is a number, so that ``1`` and ``1.0``
+        agree, but ``true`` and ``"1"`` are others. Strings count letter by letter: a path or a name is no matter of
+        spelling. Only what is the same by its form is: UUIDs in any case, instants in UTC, a letter with its accent.
+
+        Args:
+            calls: each with ``name`` and ``args``.
+            schemas: as in :meth:`refused`.
+        """
+        return _spelled((call["name"], self._compared(call["name"], self.read(call, schemas))) for call in calls)
+
+    def read(self, call: Mapping[str, Any], schemas: Schemas | None) -> Any:
+        """Return the arguments of a call as its tool has them: with defaults, equal dates or numbers spelled alike."""
+        schema = (schemas or {}).get(call["name"])
+        return read(call["args"], schema, formats=True) if schema else call["args"]
+
+    def kind(self, calls: Calls) -> str | None:
+        """Return which tools are called, and how often each; None where calls are voted on as a whole."""
+        return _kind(calls) if self.hierarchical else None
+
+    def label(self, right: str, schemas: Schemas | None = None) -> str:
+        """Return the right answer in the spelling of :meth:`answer` where it is a list of calls; else as it is."""
+        calls = _calls_in(right)
+        return right if calls is None else self.answer(calls, schemas) or right
+
+    def same(self, one: str, other: str) -> bool:
+        """Return whether two answers are the same calls, with numbers within the tolerance. It is not transitive."""
+        if one == other or not self.tolerance:
+            return one == other
+        calls, others = _calls_in(one), _calls_in(other)
+        if calls is None or others is None or len(calls) != len(others):
+            return False
+        agree = [
+            [
+                call["name"] == another["name"] and near(call["args"], another["args"], self.tolerance, call["name"])
+                for another in others
+            ]
+            for call in calls
+        ]
+        return agree[0][0] if len(calls) == 1 else _all_paired(agree)
+
+    def _compared(self, tool: str, value: Any, path: Path = ()) -> Any:
+        """Return the arguments without what is left out of the vote, strings normalized."""
+        if isinstance(value, Mapping):
+            inner = {str(key): (one, (*path, str(key))) for key, one in value.items()}
+            return {key: self._compared(tool, *at) for key, at in inner.items() if not self._is_excluded(tool, at[1])}
+        if isinstance(value, list | tuple):
+            return [self._compared(tool, one, path) for one in value]
+        if isinstance(value, str) and (how := option_for(self.normalize, path, tool)) is not None:
+            return how(value) if callable(how) else _NORMALIZERS[how](value)
+        return value
+
+    def _is_excluded(self, tool: str, path: Path) -> bool:
+        if isinstance(self.exclude_args, Mapping):
+            return ".".join(path) in self.exclude_args.get(tool, ())
+        return any(name in self.exclude_args for name in names_of(path, tool))
+
+
+def canonical_calls(answer: str) -> str | None:
+    """Return an answer that is a list of calls in canonical form; None where it is anything else."""
+    calls = _calls_in(answer)
+    return None if calls is None else _spelled((call["name"], call["args"]) for call in calls)
+
+
+def kind_of(answer: str | None) -> str | None:
+    """Return which tools an answer calls that is a list of calls; None of any other answer."""
+    calls = None if answer is None else _calls_in(answer)
+    return None if calls is None else _kind(calls)
+
+
+def arguments_of(answer: str) -> Mapping[str, str] | None:
+    """Return the arguments of an answer that is a list of calls, ``tool.argument`` -> value as JSON; else None.
+
+    They are named as in :class:`ToolVotes`. What goes by one name, as in several calls of one tool, is a list.
+    """
+    calls = _calls_in(answer)
+    if calls is None:
+        return None
+    found: dict[str, list[str]] = {}
+    for call in calls:
+        for path, value in leaves(call["args"], (call["name"],), into_lists=True):
+            if len(path) > 1:  # not that there are no arguments at all
+                found.setdefault(".".join(path), []).append(canonical(value))
+    return {name: values[0] if len(values) == 1 else canonical(sorted(values)) for name, values in found.items()}
+
+
+def _meant(name: str, known: list[str], free: Collection[str]) -> tuple[str | None, bool]:
+    """Return the argument that a name may mean, and whether the name may be left as it is."""
+    if name in known or any(inside and name.startswith(f"{inside}.") for inside in free):
+        return name, True
+    meant = next((one for one in known if one.endswith(f".{name}")), None) or nearest(name, known)
+    return meant, meant is None and "" in free
+
+
+def _kind(calls: Calls) -> str:
+    return canonical(sorted(str(call["name"]) for call in calls))
+
+
+def _spelled(calls: Iterable[tuple[str, Any]]) -> str | None:
+    try:
+        return f"[{', '.join(sorted(canonical({'name': name, 'args': args}) for name, args in calls))}]"
+    except (RecursionError, TypeError, ValueError):
+        return None
+
+
+def _calls_in(answer: str) -> list[dict[str, Any]] | None:
+    if not (answer.startswith("[{") and answer.endswith("}]") and '"args"' in answer):
+        return None
+    try:
+        calls = parse_json(answer)
+    except ValueError:
+        return None
+    return calls if all(isinstance(call, dict) and call.keys() == {"name", "args"} for call in calls) else None
+
+
+def _all_paired(agree: list[list[bool]]) -> bool:
+    """Return whether each call has a partner of its own among the others, shape (calls, calls)."""
+    from scipy.sparse import csr_array  # deferred: heavy
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    return bool((maximum_bipartite_matching(csr_array(agree), perm_type="column") >= 0).all())

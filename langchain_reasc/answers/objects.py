@@ -1,0 +1,310 @@
+"""Objects as answers: structured output in texts and tool calls, compared as canonical JSON, whole or by field.
+
+:func:`with_answer` writes an object that was put together from several responses into one of them.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolCall
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from langchain_reasc.answers.json_values import (
+    REASONING,
+    Names,
+    Path,
+    canonical,
+    check_options,
+    last_object,
+    leaves,
+    near,
+    parsed_object,
+)
+from langchain_reasc.answers.schemas import Schema, name_of_schema, read, refuses, unwrapped
+from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.method.fields import ByField, field_name
+from langchain_reasc.method.stopping import StoppingRule
+
+REFUSED_OBJECT = "an object that its schema refuses"
+
+_FENCED = re.compile(r"\s*```\w*\s*\n(.*)\n\s*```\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectVotes:
+    """How objects are compared. A field inside another object is named ``"a.b"``; a list is one value.
+
+    Attributes:
+        by_field: whether each field is decided on its own, and the answer put together from them.
+        leave_out: fields that do not count, at any depth, whatever their case; they do where an object has no others.
+        tolerance: field -> how far, at most, its number is from another that it agrees with.
+        voted: by field, those whose numbers are names, such as an id: they are voted on, where other numbers take their
+            weighted median.
+        schema: what objects are validated by. It fills in defaults, and those it refuses cast no vote.
+
+    Raises:
+        ConfigurationError: a tolerance that is no distance, a string where several are expected, an unknown schema.
+    """
+
+    by_field: bool = False
+    leave_out: Names = REASONING
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    voted: Names = ()
+    schema: Schema | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self.tolerance, leave_out=self.leave_out, voted=self.voted)
+        if isinstance(self.schema, type):
+            _adapter(self.schema)
+        elif self.schema is not None and not isinstance(self.schema, Mapping):
+            raise ConfigurationError(f"a schema is a dictionary or a class, got {self.schema!r}")
+
+    def __str__(self) -> str:
+        """Return the name shown in messages, by which calibrations tell one spec from another."""
+        options = {
+            "by_field": self.by_field,
+            f"schema={self.name or 'unnamed'}": self.schema is not None,
+            f"leave_out={sorted(self.leave_out)}": set(self.leave_out) != set(REASONING),
+            f"tolerance={dict(sorted(self.tolerance.items()))}": bool(self.tolerance),
+            f"voted={sorted(self.voted)}": bool(self.voted),
+        }
+        shown = ", ".join(option for option, is_given in options.items() if is_given)
+        return f"json({shown})" if shown else "json"
+
+    @property
+    def name(self) -> str | None:
+        """What the schema is named, and the tool by which it is asked for; None where it has no name."""
+        return name_of_schema(self.schema)
+
+    def rule(self, rule: StoppingRule) -> StoppingRule:
+        """Return the rule as it decides on such objects: by field, or as it is."""
+        return ByField(rule, self.tolerance, tuple(self.voted), self.accepts) if self.by_field else rule
+
+    def same(self, one: str, other: str) -> bool:
+        """Return whether two answers are the same but for numbers within their tolerance. It is not transitive."""
+        if one == other or self.by_field or not self.tolerance:
+            return one == other
+        a, b = parsed_object(one), parsed_object(other)
+        return a is not None and b is not None and near(a, b, self.tolerance)
+
+    def in_text(self, text: str, *, cut_off: bool = False) -> str | None:
+        """Return the answer that the last object in a text is; None without one, and where it is refused."""
+        found = last_object(text, cut_off=cut_off)
+        return None if found is None else self.answer(found.value)
+
+    def in_calls(self, calls: list[ToolCall]) -> dict[str, Any] | None:
+        """Return the object that these calls give (structured output by function calling); None for ordinary ones.
+
+        It is the argument of a single call, of the tool that is named as the schema is, where that has a name.
+        """
+        if len(calls) != 1 or (self.name is not None and calls[0]["name"] != self.name):
+            return None
+        return calls[0]["args"]
+
+    def answer(self, value: Mapping[str, Any]) -> str | None:
+        """Return an object as canonical JSON, without what is left out; None where it is refused."""
+        full = self.validated(value)
+        try:
+            return None if full is None else self.spelled(full)
+        except RecursionError:
+            return None
+
+    def label(self, right: str) -> str:
+        """Return the right answer in the spelling of :meth:`answer`; what is no object as it is."""
+        value = parsed_object(right)
+        return (None if value is None else self.answer(value)) or right
+
+    def fields(self, answer: str) -> dict[str, str]:
+        """Return the fields of an answer, name -> value as canonical JSON; none of what is no object."""
+        return {field_name(path): canonical(leaf) for path, leaf in leaves(parsed_object(answer) or {}) if path}
+
+    def accepts(self, answer: str) -> bool:
+        """Return whether the schema allows an answer, whatever it says of the fields that are left out."""
+        value = parsed_object(answer)
+        if value is None or self.schema is None:
+            return value is not None
+        if isinstance(self.schema, Mapping):
+            return not refuses(_without_required(unwrapped(self.schema), self._left_out), value)
+        try:
+            _adapter(self.schema).validate_python(value)
+        except ValidationError as error:
+            missing = {str(one["loc"][-1]).casefold() for one in error.errors() if one["type"] == "missing"}
+            only_missing = all(one["type"] == "missing" for one in error.errors())
+            return only_missing and missing <= self._left_out
+        except Exception:  # a validator of the user's may raise anything
+            return False
+        return True
+
+    def validated(self, value: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return an object as its schema has it, with defaults and all that is left out; None where it is refused."""
+        if self.schema is None:
+            return dict(value)
+        if isinstance(self.schema, Mapping):
+            schema = unwrapped(self.schema)
+            return None if refuses(schema, value) else dict(read(dict(value), schema))
+        adapter = _adapter(self.schema)
+        try:
+            full = adapter.dump_python(adapter.validate_python(value), mode="json", by_alias=True, round_trip=True)
+        except Exception:  # a validator of the user's may raise anything
+            return None
+        return full if isinstance(full, dict) else None
+
+    def spelled(self, value: Mapping[str, Any]) -> str:
+        """Return a validated object as it is compared: canonical JSON, strings of a format in one spelling.
+
+        Raises:
+            RecursionError: it is nested too deeply.
+        """
+        schema = unwrapped(self.schema) if isinstance(self.schema, Mapping) else _json_schema(self.schema)
+        return canonical(self.compared(read(value, schema, defaults=False, formats=True)))
+
+    def compared(self, value: Any, path: Path = ()) -> Any:
+        """Return a value without what is left out of the vote."""
+        if isinstance(value, dict):
+            kept = {key: one for key, one in value.items() if not self.is_left_out((*path, key))}
+            kept = value if not kept and not path else kept  # it is all there is
+            return {key: self.compared(one, (*path, key)) for key, one in kept.items()}
+        return [self.compared(one, path) for one in value] if isinstance(value, list) else value
+
+    def is_left_out(self, path: Path) -> bool:
+        """Return whether the field that these keys lead to does not count."""
+        return not {path[-1].casefold(), ".".join(path).casefold()}.isdisjoint(self._left_out)
+
+    @cached_property
+    def _left_out(self) -> frozenset[str]:
+        return frozenset(name.casefold() for name in self.leave_out)
+
+
+def whole_object(text: str) -> dict[str, Any] | None:
+    """Return the object that a text is, in a code block or not; None where there is anything else in it."""
+    fenced = _FENCED.fullmatch(text)
+    return parsed_object((fenced[1] if fenced else text).strip())
+
+
+def _without_required(schema: Any, names: Collection[str]) -> Any:
+    """Return the schema without its demand for fields of these names."""
+    if isinstance(schema, list):
+        return [_without_required(inner, names) for inner in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    relieved = {key: _without_required(inner, names) for key, inner in schema.items()}
+    if isinstance(required := schema.get("required"), list):
+        relieved["required"] = [name for name in required if str(name).casefold() not in names]
+    return relieved
+
+
+@lru_cache(maxsize=64)
+def _json_schema(schema: type | None) -> Mapping[str, Any]:
+    """Return the JSON schema of a class; empty where it has none."""
+    try:
+        return {} if schema is None else _adapter(schema).json_schema()
+    except Exception:  # it has a type of the user's own that JSON schema knows nothing of
+        return {}
+
+
+@lru_cache(maxsize=64)
+def _adapter(schema: type) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(schema)
+    except Exception as error:
+        raise ConfigurationError(f"pydantic cannot validate by {schema!r}: {error}") from error
+
+
+# Writing an object into a message
+
+
+def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessage | None:
+    """Return a copy of a message that gives another object as its answer, and keeps its fields that do not count.
+
+    It is written wherever the message has its object: in the text, or in the arguments of its tool call with all copies
+    of them, and in what a client has parsed (``additional_kwargs["parsed"]``).
+
+    Args:
+        message: a response whose answer is an object.
+        answer: the object to give, as a decision by field has it.
+        votes: how objects are compared, and validated.
+
+    Returns:
+        None where the message has no object, or where the schema refuses the one that would be written.
+    """
+    value = _full_object(message, answer, votes)
+    is_call = votes.in_calls(message.tool_calls) is not None
+    update = None if value is None else (_update_of_call if is_call else _update_of_text)(message, value)
+    if value is None or update is None:
+        return None
+    beside = update.setdefault("additional_kwargs", dict(message.additional_kwargs))
+    if (parsed := beside.get("parsed")) is not None:
+        try:
+            beside["parsed"] = type(parsed).model_validate(value) if isinstance(parsed, BaseModel) else value
+        except Exception:  # a validator of the user's may raise anything
+            return None
+    return message.model_copy(update=update)
+
+
+def _full_object(message: AIMessage, answer: str, votes: ObjectVotes) -> dict[str, Any] | None:
+    """Return the object to write, with the message's own fields that do not count; None where it cannot be written."""
+    old, new = votes.in_calls(message.tool_calls), parsed_object(answer)
+    if old is None and (found := last_object(str(message.text))):
+        old = found.value
+    full = None if old is None or new is None else votes.validated(old)
+    value = None if full is None else votes.validated(_merged(full, new, votes))
+    return None if value is None or votes.spelled(value) != answer else value
+
+
+def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:
+    """Return the new value, with what does not count as it was."""
+    if canonical(votes.compared(old, path)) == canonical(new):
+        return old
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    kept = {key: one for key, one in old.items() if key in new or votes.is_left_out((*path, key))}
+    changed = {key: _merged(old[key], one, votes, (*path, key)) if key in old else one for key, one in new.items()}
+    return kept | changed  # in the order of the old one
+
+
+def _update_of_text(message: AIMessage, value: dict[str, Any]) -> dict[str, Any] | None:
+    blocks = [message.content] if isinstance(message.content, str) else list(message.content)
+    for at, block in reversed(list(enumerate(blocks))):
+        text = block if isinstance(block, str) else block.get("text") if block.get("type") == "text" else None
+        if isinstance(text, str) and (found := last_object(text)):
+            text = text[: found.start] + json.dumps(value, ensure_ascii=False) + text[found.end :]
+            blocks[at] = text if isinstance(block, str) else {**block, "text": text}
+            return {"content": blocks[0] if isinstance(message.content, str) else blocks}
+    return None
+
+
+def _update_of_call(message: AIMessage, value: dict[str, Any]) -> dict[str, Any]:
+    [call] = message.tool_calls
+    update: dict[str, Any] = {"tool_calls": [{**call, "args": value}]}
+    for name in ("content", "tool_call_chunks"):
+        if hasattr(message, name):
+            update[name] = _with_arguments(getattr(message, name), call["id"], value)
+    beside = update["additional_kwargs"] = dict(message.additional_kwargs)
+    if "tool_calls" in beside:
+        beside["tool_calls"] = _with_arguments(beside["tool_calls"], call["id"], value)
+    if isinstance(raw := beside.get("function_call"), Mapping):
+        beside["function_call"] = _with_argument(raw, value)
+    return update
+
+
+def _with_arguments(blocks: Any, id: str | None, value: dict[str, Any]) -> Any:
+    """Return blocks in which the call with this id has other arguments, in whatever words; what is no list as it is."""
+    if not isinstance(blocks, list) or id is None:
+        return blocks
+
+    def is_call(block: Any) -> bool:
+        return isinstance(block, dict) and id in (block.get("id"), block.get("call_id"))
+
+    return [_with_argument(block, value) if is_call(block) else block for block in blocks]
+
+
+def _with_argument(call: Mapping[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(function := call.get("function"), Mapping):
+        return {**call, "function": _with_argument(function, value)}
+    given = [name for name in ("input", "args", "arguments") if name in call]  # Anthropic, LangChain, OpenAI
+    text = json.dumps(value, ensure_ascii=False)
+    return {**call, **{name: text if isinstance(call[name], str) else value for name in given}}
