@@ -5,10 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing, contextmanager
 from typing import Any, cast
 
-from langchain_core.callbacks import (
-    AsyncCallbackManager,
-    CallbackManager,
-)
+from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
@@ -141,21 +138,19 @@ class ChatReASC(ChatModelAround):
             async for chunk in chunks:
                 yield chunk
 
-    def _generate_with_cache(
-        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
-    ) -> ChatResult:
-        remember_run(run_manager)  # which LangChain does not hand to ``_stream``, where a handler wants a stream
-        return super()._generate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
+    def _generate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
+        remember_run(
+            kwargs.get("run_manager")
+        )  # which LangChain does not hand to ``_stream``, where a handler wants one
+        return super()._generate_with_cache(*args, **kwargs)
 
-    async def _agenerate_with_cache(
-        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
-    ) -> ChatResult:
-        remember_run(run_manager)
+    async def _agenerate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
+        remember_run(run := kwargs.get("run_manager"))
         try:
-            return await super()._agenerate_with_cache(messages, stop=stop, run_manager=run_manager, **kwargs)
+            return await super()._agenerate_with_cache(*args, **kwargs)
         except asyncio.CancelledError as error:
-            if run_manager:  # LangChain would leave its run open
-                await run_manager.on_llm_error(error, response=LLMResult(generations=[]))
+            if run:  # LangChain would leave its run open
+                await run.on_llm_error(error, response=LLMResult(generations=[]))
             raise
 
     def _generate(
@@ -206,15 +201,8 @@ class ChatReASC(ChatModelAround):
         if stop is not None:
             arguments["stop"] = stop
         deserves_vote = self._deserves_vote(arguments)
-        question = Question(
-            self._setup,
-            messages,
-            config,
-            arguments,
-            deserves_vote=deserves_vote,
-            on_spent=self.on_spent,
-            sample_budget=self.sample_budget,
-        )
+        own: dict[str, Any] = {"on_spent": self.on_spent, "sample_budget": self.sample_budget}
+        question = Question(self._setup, messages, config, arguments, deserves_vote=deserves_vote, **own)
         model = question.model.live
         if deserves_vote is _calls_tools and model is not None and model.streams:
             question.live = not may_call_tools(model.model, model.kwargs)

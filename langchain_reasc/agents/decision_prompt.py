@@ -6,6 +6,7 @@ The chat model is told to think about a state, and to end with one of the labels
 import json
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -21,8 +22,6 @@ from langchain_core.messages import (
 
 from langchain_reasc.answers import Extractor, boxed_content, statements, vote_of, without_tags
 from langchain_reasc.exceptions import ConfigurationError
-
-__all__ = ["ANY_LABEL", "Labels", "decision_prompt"]
 
 _TAGS: Final = ("state", "question", "labels")
 _HOW: Final = """\
@@ -193,10 +192,7 @@ def _marked(text: str, *, cut_off: bool = False) -> str | None:
 
 
 def _last(mark: re.Pattern[str], text: str) -> re.Match[str] | None:
-    last = None
-    for match in mark.finditer(text):
-        last = match
-    return last
+    return next(iter(deque(mark.finditer(text), maxlen=1)), None)
 
 
 def _folded(label: str) -> str:

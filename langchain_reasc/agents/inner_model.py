@@ -18,16 +18,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.wrappers import is_configurable, leaves
 from langchain_reasc.runnable.options import Options
 
-__all__ = [
-    "ChatModelAround",
-    "asks_for_structure",
-    "may_call_tools",
-    "replace_inner",
-    "requires_tool_call",
-    "unbound",
-    "with_inner",
-]
-
 AnyRunnable = Runnable[Any, Any]
 
 
@@ -57,9 +47,8 @@ class ChatModelAround(Options, BaseChatModel):
             )
         # Handlers see this model's run alone. Not by assignment, which would be kept when the model is replaced.
         if inner is not None:
-            copied = {
-                **_run_config(self.sampled),
-                **{name: getattr(inner, name) for name in ("verbose", "cache", "profile")},
+            copied = _run_config(self.sampled) | {
+                name: getattr(inner, name) for name in ("verbose", "cache", "profile")
             }
             self.__dict__.update({name: value for name, value in copied.items() if name not in self.model_fields_set})
         return self
@@ -119,34 +108,31 @@ class ChatModelAround(Options, BaseChatModel):
             plain["measure"] = asdict(self.measure)
         return plain
 
+    @property
+    def _counter(self) -> Any:
+        """What counts tokens: the model inside; where a config chooses it, LangChain's own way."""
+        return self._inner or super()
+
     def get_token_ids(self, text: str) -> list[int]:
         """Return the ids of a text's tokens in the model inside."""
-        inner = self._inner
-        return inner.get_token_ids(text) if inner else super().get_token_ids(text)
+        ids: list[int] = self._counter.get_token_ids(text)
+        return ids
 
     def get_num_tokens(self, text: str) -> int:
         """Return the number of a text's tokens, as the model inside counts them."""
-        inner = self._inner
-        return inner.get_num_tokens(text) if inner else super().get_num_tokens(text)
+        return int(self._counter.get_num_tokens(text))
 
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """Return the number of tokens of messages, as the model inside counts them."""
-        inner = self._inner
-        return (
-            inner.get_num_tokens_from_messages(messages, tools)
-            if inner
-            else super().get_num_tokens_from_messages(messages, tools)
-        )
+        return int(self._counter.get_num_tokens_from_messages(messages, tools))
 
 
 def _plain_votes(votes: ToolVotes) -> dict[str, Any]:
     """Return how calls are compared as plain data, except functions."""
-    excluded = votes.exclude_args
+    excluded: Any = votes.exclude_args
     if isinstance(excluded, Mapping):
-        names: Any = {tool: sorted(one) for tool, one in excluded.items()}
-    else:
-        names = sorted(excluded)
-    return {**asdict(votes), "exclude_args": names}
+        excluded = {tool: sorted(names) for tool, names in excluded.items()}
+    return {**asdict(votes), "exclude_args": excluded if isinstance(excluded, dict) else sorted(excluded)}
 
 
 def _run_config(model: AnyRunnable) -> dict[str, Any]:

@@ -5,12 +5,11 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields
 from functools import partial
-from typing import Annotated, Any, Final, NotRequired, TypedDict, Unpack, cast
+from typing import Annotated, Any, ClassVar, Final, NotRequired, TypedDict, Unpack, cast
 
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage
@@ -75,118 +74,83 @@ class SpendingState(AgentState[Any]):
     reasc_spent: NotRequired[Annotated[Spent, PrivateStateAttr, added]]
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunBudget:
-    """What a run may spend, or has left; None where there is no limit.
+    """What a run of an agent may spend.
 
-    Attributes:
-        tokens: prompt and generated tokens.
-        samples: samples launched.
-        seconds: seconds in model calls.
+    Args:
+        limits: ``tokens``, ``samples`` and ``seconds`` -> how much of them at most; None for any number.
+
+    Raises:
+        ConfigurationError: a limit is no number above zero.
     """
 
-    tokens: int | None = None
-    samples: int | None = None
-    seconds: float | None = None
+    _options: ClassVar = {"tokens": "token_budget", "samples": "sample_budget", "seconds": "time_budget"}
 
-    @property
-    def limits(self) -> dict[str, Any]:
-        """The limits that there are."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: limit for name, limit in given.items() if limit is not None}
-
-    def checked(self) -> "RunBudget":
-        """Return the budget itself.
-
-        Raises:
-            ConfigurationError: a limit is no number above zero.
-        """
+    def __init__(self, **limits: float | None) -> None:
+        self.limits = {name: limit for name, limit in limits.items() if limit is not None}
         for name, limit in self.limits.items():
             kind, types = ("a number", int | float) if name == "seconds" else ("a whole number", int)
             if not isinstance(limit, types) or isinstance(limit, bool) or not limit > 0:
                 raise ConfigurationError(f"max_run_{name} must be {kind} above 0, or None, got {limit!r}")
-        return self
 
     def __str__(self) -> str:
         return ", ".join(f"max_run_{name}={limit:g}" for name, limit in self.limits.items())
 
-    @property
-    def gone(self) -> bool:
-        """Whether nothing more may be spent."""
-        return any(left <= 0 for left in self.limits.values())
+    def left(self, spent: Mapping[str, Any]) -> dict[str, float]:
+        """Return what is left of each limit."""
+        return {name: limit - spent.get(name, 0) for name, limit in self.limits.items()}
 
-    def left(self, spent: Spent) -> "RunBudget":
-        """Return what is left of it."""
-        return RunBudget(**{name: limit - spent.get(name, 0) for name, limit in self.limits.items()})
+    def is_spent(self, spent: Mapping[str, Any]) -> bool:
+        """Return whether nothing more may be spent."""
+        return any(left <= 0 for left in self.left(spent).values())
 
-    def within(self, options: dict[str, Any]) -> dict[str, Any]:
+    def bounded(self, options: dict[str, Any], spent: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a model call that keep it within the budget.
 
         A step of an agent needs one response, even if only to see that it must not act. So where nothing is left, the
         call takes one sample. How much evidence is sufficient does not depend on what is left.
-
-        Args:
-            options: the options that were given.
         """
-        if self.gone:
+        if self.is_spent(spent):
             return {**options, "sample_budget": 1}
-        names = {"samples": "sample_budget", "tokens": "token_budget", "seconds": "time_budget"}
-        limits = {names[name]: limit for name, limit in self.limits.items()}
-        least = {
-            name: limit if options.get(name) is None else min(options[name], limit) for name, limit in limits.items()
-        }
-        return {**options, **least}
+        limits = {self._options[name]: left for name, left in self.left(spent).items()}
+        given = {name: options[name] for name in limits if options.get(name) is not None}
+        return {**options, **{name: min(given.get(name, left), left) for name, left in limits.items()}}
 
 
 class Ledger:
-    """What is spent on one model call of an agent, including tries that failed.
-
-    The model reports samples and tokens, also where the call fails; seconds pass from when the ledger is made.
-    """
-
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-        self._tokens = self._samples = 0
-        self._lock = threading.Lock()
-
-    def add(self, tokens: int, samples: int) -> None:
-        """Add what one call of the model has cost."""
-        with self._lock:
-            self._tokens += tokens
-            self._samples += samples
-
-    @property
-    def spent(self) -> Spent:
-        """What has been spent up to now."""
-        return Spent(tokens=self._tokens, samples=self._samples, seconds=time.monotonic() - self._begun)
-
-
-class Unsettled:
-    """What failed model calls have cost, until the same step of the agent succeeds.
+    """What failed tries of an agent's steps have cost, until the same step succeeds.
 
     LangGraph throws away what a failed step would have written to the state. The step may be made again: by a
-    middleware outside, by a retry policy, or when the run is taken up from its checkpoint. It then settles this, too.
+    middleware outside, by a retry policy, or when the run is taken up from its checkpoint. It then pays for this, too.
     """
 
     def __init__(self) -> None:
-        self._spent: dict[str, Spent] = {}
+        self._failed: dict[str, Spent] = {}
         self._lock = threading.Lock()
 
-    def keep(self, task: str, spent: Spent) -> None:
-        """Keep what a failed try of a step has cost; the oldest of too many steps that never succeeded is dropped."""
-        with self._lock:
-            self._spent[task] = added(self._spent.pop(task, Spent()), spent)
-            if len(self._spent) > _REMEMBERED:
-                del self._spent[next(iter(self._spent))]
+    @contextmanager
+    def account(self, task: str) -> Iterator[Spent]:
+        """Keep the account of one try of a step, which begins with what those before it have cost.
 
-    def of(self, task: str) -> Spent:
-        """Return what the failed tries of a step have cost."""
-        return self._spent.get(task, Spent())
+        Where it fails, that is kept for the next; of too many steps that never succeeded, the oldest is forgotten. The
+        ``task`` is empty where nothing is kept.
+        """
+        begun, spent = time.monotonic(), self._failed.pop(task, Spent())
+        try:
+            yield spent
+        except BaseException:
+            if task:
+                self.add(spent, seconds=time.monotonic() - begun)
+                self._failed[task] = spent
+                if len(self._failed) > _REMEMBERED:
+                    del self._failed[next(iter(self._failed))]
+            raise
+        self.add(spent, seconds=time.monotonic() - begun)
 
-    def settle(self, task: str) -> Spent:
-        """Return what they have cost, and forget it."""
+    def add(self, spent: Spent, tokens: int = 0, samples: int = 0, seconds: float = 0.0) -> None:
+        """Add to an account what a call of the model has cost, or how long it took."""
         with self._lock:
-            return self._spent.pop(task, Spent())
+            spent.update(added(spent, Spent(tokens=tokens, samples=samples, seconds=seconds)))
 
 
 class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownByHelp):
@@ -263,14 +227,14 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
             )
         self._when, self._read_only = when, frozenset(read_only)
         self._seen: set[str] = set()
-        self._budget = RunBudget(tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds).checked()
+        self._budget = RunBudget(tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds)
         if not self._budget.limits:
             self.state_schema = cast(Any, AgentState)  # nothing is counted, so the agent's state has no count
         self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
         given = options.get("calibrator")
         self._calibrators: list[MixtureCalibrator | ConsensusCalibrator] = [given] if given else []
-        self._unsettled, self._lock, self._advised = Unsettled(), threading.Lock(), set[str]()
+        self._ledger, self._lock, self._advised = Ledger(), threading.Lock(), set[str]()
 
     @property
     def learned(self) -> Calibration | None:
@@ -299,26 +263,26 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
             LogprobsUnavailable: a calibration needs logprobs and the model returned none.
             Exception: what the model raised, where no sample succeeded.
         """
-        with self._ledger(request) as ledger:
-            response = handler(self._voting_request(request, ledger))
-        return self._settled(request, ledger, response)
+        with self._ledger.account(self._task(request)) as spent:
+            response = handler(self._voting_request(request, spent))
+        return self._with_spending(request, spent, response)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """The asynchronous :meth:`wrap_model_call`."""
-        with self._ledger(request) as ledger:
-            voting = await asyncio.to_thread(self._voting_request, request, ledger)  # which may read what was learned
+        with self._ledger.account(self._task(request)) as spent:
+            voting = await asyncio.to_thread(self._voting_request, request, spent)  # which may read what was learned
             response = await handler(voting)
-        return self._settled(request, ledger, response)
+        return self._with_spending(request, spent, response)
 
-    def _voting_request(self, request: ModelRequest[Any], ledger: Ledger) -> ModelRequest[Any]:
+    def _voting_request(self, request: ModelRequest[Any], spent: Spent) -> ModelRequest[Any]:
         """Return the request with a model that votes, within what is left of the budget."""
         self._check_read_only(request.tools)
         options = {**self._options, "advised": self._advised}
         if self._budget.limits:
-            spent = added(_spent_before(request), self._unsettled.of(_task(request)))
-            options = self._budget.left(spent).within(options) | {"on_spent": ledger.add}
+            options = self._budget.bounded(options, added(_spent_before(request), spent))
+            options["on_spent"] = partial(self._ledger.add, spent)
         if (when := self._when or (self._needs_vote if self._read_only and request.tools else None)) is not None:
             options["when"] = partial(when, request)
         return request.override(model=_binding_to(request.model, self._voting_model(request.model, options)))
@@ -355,25 +319,19 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any], metaclass=ShownB
             return any(call["name"] not in self._read_only for call in response.tool_calls)
         return self._texts_vote or request.response_format is not None
 
-    @contextmanager
-    def _ledger(self, request: ModelRequest[Any]) -> Iterator[Ledger]:
-        """Count what a call costs, and keep it where the call fails."""
-        ledger = Ledger()
-        try:
-            yield ledger
-        except BaseException:
-            if self._budget.limits and (task := _task(request)):
-                self._unsettled.keep(task, ledger.spent)
-            raise
+    def _task(self, request: ModelRequest[Any]) -> str:
+        """Return the id of the agent's step, the same for all its tries; empty outside a graph, or without a budget."""
+        info = getattr(request.runtime, "execution_info", None)
+        return info.task_id if info and self._budget.limits else ""
 
-    def _settled(
-        self, request: ModelRequest[Any], ledger: Ledger, response: ModelResponse[Any]
+    def _with_spending(
+        self, request: ModelRequest[Any], spent: Spent, response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the response, with what the call and its failed tries have cost."""
         if not self._budget.limits:
             return response
-        before, spent = _spent_before(request), added(ledger.spent, self._unsettled.settle(_task(request)))
-        if self._budget.left(added(before, spent)).gone and not self._budget.left(before).gone:
+        before = _spent_before(request)
+        if self._budget.is_spent(added(before, spent)) and not self._budget.is_spent(before):
             logger.warning("the budget of this run is spent (%s): each further step takes one sample", self._budget)
         return ExtendedModelResponse(response, Command(update={"reasc_spent": spent}))
 
@@ -420,9 +378,3 @@ def _spent_before(request: ModelRequest[Any]) -> Spent:
     """Return what the steps before this one have cost."""
     state: Any = request.state
     return state.get("reasc_spent") or Spent()
-
-
-def _task(request: ModelRequest[Any]) -> str:
-    """Return the id of the agent's step, the same for all its tries; empty outside a graph."""
-    info = getattr(request.runtime, "execution_info", None)
-    return info.task_id if info else ""

@@ -24,20 +24,6 @@ from langchain_core.utils.uuid import uuid7
 
 from langchain_reasc.runnable.account import kept_metadata
 
-__all__ = [
-    "RelayedChunks",
-    "RunManager",
-    "chunks_of",
-    "close_stream_with",
-    "closed_with_call",
-    "provider_id",
-    "remember_config",
-    "remember_run",
-    "stream_config",
-    "take_config",
-    "without_token_usage",
-]
-
 Manager = TypeVar("Manager", CallbackManager, AsyncCallbackManager)
 RunManager = CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None
 Streaming = TypeVar("Streaming", bound=Generator[Any] | AsyncGenerator[Any])
@@ -171,17 +157,17 @@ def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
 
 
 def _whole(message: AIMessage) -> AIMessageChunk:
-    chunk = AIMessageChunk(
-        content=_distinct_blocks(message),
-        id=message.id,
-        name=message.name,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-        additional_kwargs=message.additional_kwargs,
-        response_metadata=message.response_metadata,
-        usage_metadata=message.usage_metadata,
-        chunk_position="last",
+    names = (
+        "id",
+        "name",
+        "tool_calls",
+        "invalid_tool_calls",
+        "additional_kwargs",
+        "response_metadata",
+        "usage_metadata",
     )
+    fields: dict[str, Any] = {name: getattr(message, name) for name in names}
+    chunk = AIMessageChunk(content=_distinct_blocks(message), chunk_position="last", **fields)
     for index, call in enumerate(chunk.tool_call_chunks):
         call["index"] = index
         if index >= len(message.tool_calls):
@@ -209,19 +195,16 @@ def _distinct_blocks(message: AIMessage) -> str | list[str | dict[str, Any]]:
     With ``output_version="v1"`` LangChain's streams give a call of a tool the index of a text, or of another call, and
     then add the two up to one block. Calls lost in this way are put in again, and blocks of one index are renumbered.
     """
+    blocks: Any = message.content
     if isinstance(message.content, str):
         return message.content
-    blocks = message.content
-    found = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_call"]
-    if message.response_metadata.get("output_version") == "v1" and len(found) < len(message.tool_calls):
-        blocks = [*(block for block in blocks if block not in found), *(dict(call) for call in message.tool_calls)]
-    indices = [block["index"] for block in blocks if isinstance(block, dict) and "index" in block]
-    if len(set(indices)) == len(indices):
-        return blocks
-    return [
-        {**block, "index": place} if isinstance(block, dict) and "index" in block else block
-        for place, block in enumerate(blocks)
-    ]
+    calls = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_call"]
+    if message.response_metadata.get("output_version") == "v1" and len(calls) < len(message.tool_calls):
+        blocks = [*(block for block in blocks if block not in calls), *(dict(call) for call in message.tool_calls)]
+    indexed = [at for at, block in enumerate(blocks) if isinstance(block, dict) and "index" in block]
+    if len({blocks[at]["index"] for at in indexed}) == len(indexed):
+        return list(blocks)
+    return [{**block, "index": at} if at in indexed else block for at, block in enumerate(blocks)]
 
 
 def provider_id(message: AIMessage) -> str | None:

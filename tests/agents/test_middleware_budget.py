@@ -31,7 +31,6 @@ from agents.acting import (
     weather,
 )
 from langchain_reasc import ReASCMiddleware
-from langchain_reasc.agents.middleware import SpendingState, Spent, Unsettled
 from langchain_reasc.answers import free_text
 from langchain_reasc.exceptions import Undecided
 
@@ -249,19 +248,23 @@ def test_abstaining_for_want_of_it_ends_the_run_with_an_empty_message(agents: An
 
 
 def test_what_parallel_branches_spend_adds_up() -> None:
-    graph: Any = StateGraph(SpendingState)
+    graph: Any = StateGraph(ReASCMiddleware(max_run_tokens=1).state_schema)
     for name in ("one", "two"):
-        graph.add_node(name, lambda state: {"reasc_spent": Spent(tokens=3, samples=1, seconds=0.5)})
+        graph.add_node(name, lambda state: {"reasc_spent": {"tokens": 3, "samples": 1, "seconds": 0.5}})
         graph.add_edge(START, name)
         graph.add_edge(name, END)
     assert graph.compile().invoke({"messages": []})["reasc_spent"] == {"tokens": 6, "samples": 2, "seconds": 1.0}
 
 
-def test_what_failed_steps_have_cost_is_kept_of_the_latest_thousand() -> None:
-    unsettled = Unsettled()
-    for task in range(1100):
-        unsettled.keep(str(task), Spent(samples=2))
-        unsettled.keep(str(task), Spent(samples=1))
-    assert unsettled.of("0") == {}
-    assert unsettled.settle("1099")["samples"] == 3
-    assert unsettled.of("1099") == {}
+def test_what_failed_steps_have_cost_is_kept_of_the_latest_ones(agents: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langchain_reasc.agents.middleware._REMEMBERED", 1)
+    model, agent = two_steps(max_run_samples=50)
+    threads: list[Any] = [{"configurable": {"thread_id": name}} for name in ("older", "later")]
+    script, model.script = model.script, lambda last, index: Reply(text="", error=ConnectionError("dead"))
+    for thread in threads:
+        with pytest.raises(ConnectionError):
+            agents.ask(agent, config=thread)
+    model.script = script
+    for thread, failed in zip(threads, (0, 2), strict=True):
+        state = agents.ask(agent, None, thread)
+        assert agent.get_state(thread).values["reasc_spent"]["samples"] == sum(samples_of(state)) + failed
