@@ -202,6 +202,13 @@ class Workers:
         """Run a coroutine, which must not raise, beside the others."""
         self._threads.append(start_daemon(partial(blocking, work()), name))
 
+    def call_later(self, seconds: float, function: Callable[[], object]) -> threading.Timer:
+        """Call a function when so many seconds are over, unless the timer is cancelled before."""
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), function)
+        timer.daemon = True
+        timer.start()
+        return timer
+
     def wake(self) -> None:
         """Let :meth:`get` return None, from any thread."""
         self.put(None)
@@ -234,6 +241,9 @@ class AsyncWorkers:
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         self._tasks.append(asyncio.create_task(work(), name=name))
+
+    def call_later(self, seconds: float, function: Callable[[], object]) -> asyncio.TimerHandle:
+        return self._loop.call_later(seconds, function)
 
     def wake(self) -> None:
         with suppress(RuntimeError):  # the loop has ended

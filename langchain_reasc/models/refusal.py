@@ -8,11 +8,10 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any, Final, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
@@ -21,7 +20,6 @@ from langchain_reasc.threads import blocking, blocking_items, each, result_of
 __all__ = ["LOGPROBS_REQUEST", "LogprobsMemory", "LogprobsRequest", "logprobs_memory", "reason_of_refusal"]
 
 T = TypeVar("T")
-Chunk = ChatGenerationChunk
 LOGPROBS_REQUEST: Final = "_logprobs_request"
 """The attribute of a copy that is prepared to be sampled, with how it asks for logprobs; None if it does not ask."""
 logger = logging.getLogger(__name__)
@@ -66,74 +64,62 @@ class LogprobsMemory:
 
     async def agenerate(self, request: Callable[[bool], Awaitable[T]], *, required: bool = False) -> T:
         """Return the same asynchronously."""
-        for attempt in self._attempts(required):
-            with attempt:
-                return attempt.note(await request(attempt.with_logprobs))
-        raise AssertionError("the last attempt returns or raises")
 
-    def stream(self, request: Callable[[bool], Iterator[Chunk]], *, required: bool = False) -> Generator[Chunk]:
+        async def once(with_logprobs: bool) -> AsyncGenerator[T]:
+            yield await request(with_logprobs)
+
+        async with aclosing(self.astream(once, required=required)) as results:
+            return await anext(results)
+
+    def stream(self, request: Callable[[bool], Iterator[T]], *, required: bool = False) -> Generator[T]:
         """Yield the chunks of a response, with the arguments and errors of :meth:`generate`."""
         return blocking_items(self.astream(request, required=required))
 
     async def astream(
-        self, request: Callable[[bool], Iterator[Chunk] | AsyncIterator[Chunk]], *, required: bool = False
-    ) -> AsyncGenerator[Chunk]:
+        self, request: Callable[[bool], Iterator[T] | AsyncIterator[T]], *, required: bool = False
+    ) -> AsyncGenerator[T]:
         """Yield the same asynchronously."""
-        for attempt in self._attempts(required):
-            async with aclosing(each(request(attempt.with_logprobs))) as chunks:
-                first = None
-                with attempt:
-                    first = await anext(chunks, None)
-                if first is not None:
-                    yield attempt.note(first)
-                    async for chunk in chunks:
-                        yield chunk
+        reason = None if self.accepted else self.refused
+        if required and reason:
+            raise _unavailable(reason)
+        for with_logprobs in (True, False) if reason is None else (False,):
+            async with aclosing(each(request(with_logprobs))) as items:
+                try:
+                    first = await anext(items)
+                except StopAsyncIteration:
+                    return
+                except Exception as error:
+                    if not with_logprobs or (reason := reason_of_refusal(error)) is None:
+                        raise
+                    if required:
+                        self.refused = reason
+                        raise _unavailable(reason) from error
+                    continue
+                self._note(first, reason)
+                yield first
+                async for item in items:
+                    yield item
+                return
 
-    def _attempts(self, required: bool) -> Iterator["_Attempt"]:
-        """The requests to make for one response: with logprobs, then without if the server refuses them."""
-        attempt = _Attempt(self, None if self.accepted else self.refused, required=required)
-        if required and attempt.reason:
-            raise _unavailable(attempt.reason)
-        yield attempt
-        if attempt.refusal:
-            yield _Attempt(self, attempt.refusal, required=required)
+    def _note(self, result: Any, reason: str | None) -> None:
+        """Remember whether the server gave logprobs, and mark a response that was requested without them.
 
-
-class _Attempt:
-    """A request for a response, with logprobs unless there is a reason why not; suppresses a refusal of logprobs."""
-
-    def __init__(self, memory: LogprobsMemory, reason: str | None, *, required: bool) -> None:
-        self._memory, self.reason, self._required = memory, reason, required
-        self.with_logprobs = reason is None
-        self.refusal: str | None = None
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        if self.with_logprobs and isinstance(error, Exception):
-            self.refusal = reason_of_refusal(error)
-            if self.refusal and self._required:
-                self._memory.refused = self.refusal
-                raise _unavailable(self.refusal) from error
-        return self.refusal is not None
-
-    def note(self, result: T) -> T:
-        """Remember whether the server gave logprobs, and mark a response that was asked for without them."""
+        Args:
+            result: the response, or the first chunk of it.
+            reason: why it was requested without logprobs; None if it was requested with them.
+        """
         generations = result.generations if isinstance(result, ChatResult) else [result]
         messages = [one.message for one in generations if isinstance(one, ChatGeneration)]
-        memory = self._memory
-        if self.reason is None:
+        if reason is None:
             marked = any(LOGPROBS_REFUSED in message.response_metadata for message in messages)
-            memory.accepted = memory.accepted or not marked
-            return result
+            self.accepted = self.accepted or not marked
+            return
         with _remembering:
-            known, memory.refused = memory.refused, self.reason
+            known, self.refused = self.refused, reason
         if known is None:
-            logger.warning("the model is asked without logprobs, which its server refuses: %s", self.reason)
+            logger.warning("the model is asked without logprobs, which its server refuses: %s", reason)
         for message in messages:
-            message.response_metadata = {**message.response_metadata, LOGPROBS_REFUSED: self.reason}
-        return result
+            message.response_metadata = {**message.response_metadata, LOGPROBS_REFUSED: reason}
 
 
 @dataclass(frozen=True)
@@ -152,29 +138,31 @@ class LogprobsRequest:
     fields: Mapping[str, Any]
     required: bool = False
 
-    def wrapped(self, name: str, model: BaseChatModel) -> Any:
-        """Return a model's ``_stream``, ``_generate`` or asynchronous twin, which asks again after a refusal."""
-        requesting: Any = getattr(self.memory, name.removeprefix("_"))
-        original: Any = getattr(type(model), name).__get__(model)
+    def respond(
+        self, model: BaseChatModel, name: str, original: Callable[..., Any], messages: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Call a model's own ``_stream``, ``_generate`` or asynchronous twin, and again after a refusal.
 
-        @wraps(original)
-        def method(messages: Any, *args: Any, **kwargs: Any) -> Any:
-            def request(with_logprobs: bool) -> Any:
-                if with_logprobs:
-                    return original(messages, *args, **kwargs)
-                kept = {key: value for key, value in kwargs.items() if key not in self.names}
-                return getattr(self._bare(model), name)(messages, *args, **kept)
+        Args:
+            model: a copy that asks for logprobs.
+            name: the name of the method.
+            original: the method, of its class.
+            messages: the prompt.
+            *args: what else it is called with.
+            **kwargs: and by name.
+        """
 
-            return requesting(request, required=self.required)
+        def request(with_logprobs: bool) -> Any:
+            if with_logprobs:
+                return original(model, messages, *args, **kwargs)
+            kept = {key: value for key, value in kwargs.items() if key not in self.names}
+            bare = model.model_copy(update=self.fields)
+            for method in ("_stream", "_astream", "_generate", "_agenerate"):
+                bare.__dict__.pop(method, None)  # back to those of its class
+            return getattr(bare, name)(messages, *args, **kept)
 
-        return method
-
-    def _bare(self, model: BaseChatModel) -> BaseChatModel:
-        """The model without what asks for logprobs, and with its class's own methods."""
-        bare = model.model_copy(update=self.fields)
-        for name in ("_stream", "_astream", "_generate", "_agenerate"):
-            bare.__dict__.pop(name, None)
-        return bare
+        method: Any = getattr(self.memory, name.removeprefix("_"))
+        return method(request, required=self.required)
 
 
 _memories: dict[int, LogprobsMemory] = {}

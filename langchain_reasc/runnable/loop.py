@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.question import DeservesVote, Question
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling import Sample, Slots, TakenSlots, Wave, samples
+from langchain_reasc.sampling import Sample, Wave, samples, take_slots
 from langchain_reasc.threads import aimport_deferred, blocking, blocking_items
 
 __all__ = ["answer", "asolve", "astream", "begin", "draw", "finish", "solve", "stream"]
@@ -96,16 +96,13 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
     With ``live``, yield the chunks of the wave's only sample as they come.
     """
     question.clock.pause()
-    slots = Slots.of(question.setup.model.origin, question.config, is_async=question.is_async)
-    taken = await slots.take(count, question.cutoff)
+    origin, config = question.setup.model.origin, question.config
+    slots = await take_slots(origin, config, count, question.cutoff, is_async=question.is_async)
     question.clock.resume()
-    if not taken:
+    if not slots.count:
         raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
-    indices, passed_on = question.launch(taken), False
-    taken_slots = TakenSlots(slots, indices)
-    wave = Wave(
-        question.model, question.messages, indices, question.config, question.clock.wave(), ended=taken_slots.give_back
-    )
+    indices, passed_on = question.launch(slots.count), False
+    wave = Wave(question.model, question.messages, indices, config, question.clock.wave(), ended=slots.give_back)
     wave.cutoff.prompt_tokens = question.prompt_tokens
     try:
         with question.cutoff.notifying(wave.cutoff.give_up):
@@ -115,7 +112,6 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
                         passed_on = True
                         yield item
                         continue
-                    taken_slots.give_back(item.index)
                     if question.deserves_vote and not question.has_response and item.status == "complete":
                         await _judge(question, question.deserves_vote, item)
                     if await _decide(question, item):
@@ -123,7 +119,7 @@ async def draw(question: Question, count: int, *, live: bool = False) -> AsyncGe
                     if passed_on and item.status != "complete":  # no other response can go on from its beginning
                         raise item.error or SamplingError("the response was given up before it had ended")
     finally:
-        taken_slots.close()
+        slots.give_back(slots.count)
         question.prompt_tokens = wave.cutoff.prompt_tokens
     question.check_limits()
 

@@ -1,15 +1,15 @@
 """Drawing samples from a chat model: in waves, cancellable, every paid token counted.
 
-A :class:`Wave` is a handful of samples of one prompt drawn at once; :func:`drawn` yields them in order of completion,
-:func:`passed_on` yields one while it comes. All that follows is written once, as coroutines; a synchronous call runs
-them in its own thread: see :func:`langchain_reasc.threads.blocking`.
+A :class:`Wave` is a handful of samples of one prompt drawn at once; :func:`samples` yields them in order of completion.
+It is written once, as coroutines; a synchronous call runs them in its own thread: see
+:func:`langchain_reasc.threads.blocking`.
 """
 
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, closing
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessageChunk
@@ -18,15 +18,8 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.prepared import PreparedModel, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
-from langchain_reasc.sampling.limits import (
-    Cutoff,
-    QuestionClock,
-    Slots,
-    TakenSlots,
-    TimeLimit,
-    checked_limit,
-    within,
-)
+from langchain_reasc.sampling.cutoff import Cutoff, within
+from langchain_reasc.sampling.limits import QuestionClock, checked_limit, take_slots
 from langchain_reasc.sampling.parallel import parallel
 from langchain_reasc.sampling.separate import separate
 from langchain_reasc.sampling.tracing import Run, steps
@@ -38,27 +31,50 @@ __all__ = [
     "QuestionClock",
     "Run",
     "Sample",
-    "Slots",
-    "TakenSlots",
-    "TimeLimit",
     "Wave",
-    "adrawn",
     "checked_limit",
     "draw",
-    "drawn",
     "samples",
+    "take_slots",
     "within",
 ]
 
 
-def drawn(wave: Wave) -> Generator[Sample]:
-    """Yield the :func:`samples` of a wave in a synchronous call."""
-    return cast("Generator[Sample]", blocking_items(samples(wave, is_async=False)))
+def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator[Sample | AIMessageChunk]:
+    """Yield the samples of a wave as they end, until it is stopped (``wave.cutoff``).
+
+    Those that still run are then cut off and yielded with what they had produced, so that nothing paid for goes
+    uncounted. A failing sample, or one that takes longer than the limit, comes out with its error and costs only
+    itself. A model that samples in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is given
+    the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle.
+    A model that is asked to state its confidence is asked beside the prompt, and what it stated comes in the message's
+    metadata instead of its text.
+
+    Args:
+        wave: what is drawn.
+        is_async: whether in tasks of the running event loop, or in threads, for whom this never awaits anything.
+        live: whether the chunks of the wave's only sample are yielded as they come, before the sample.
+    """
+    workers = AsyncWorkers() if is_async else Workers()
+    model = wave.model
+    if live:
+        assert model.live is not None
+        model = model.live
+        wave = replace(wave, model=model)
+    if model.ask_confidence:
+        wave = replace(wave, messages=model.prompt(wave.messages))
+    parallelly = model.sampler is not None and not live
+    drawing: AsyncGenerator[Any] = parallel(wave, workers) if parallelly else separate(wave, workers, live=live)
+    if model.quiet:
+        drawing = steps(wave, drawing, workers)
+    return _with_stated_confidence(drawing) if model.ask_confidence else drawing
 
 
-def adrawn(wave: Wave) -> AsyncGenerator[Sample]:
-    """Yield the :func:`samples` of a wave in an event loop."""
-    return cast("AsyncGenerator[Sample]", samples(wave, is_async=True))
+async def _with_stated_confidence(drawing: AsyncGenerator[Any]) -> AsyncGenerator[Sample | AIMessageChunk]:
+    async with aclosing(drawing) as items:
+        async for item in items:
+            stated = isinstance(item, Sample) and item.message is not None
+            yield replace(item, message=read_stated_confidence(item.message)) if stated else item
 
 
 def draw(
@@ -79,39 +95,10 @@ def draw(
         raise ConfigurationError(f"at least 1 sample is drawn, at least 1 at a time; got {n=}, {concurrency=}")
     messages, config = to_messages(value), ensure_config(config)
     prepared = PreparedModel.of(model, logprobs=True).resolved(config)
-    samples: list[Sample] = []
+    drawn: list[Sample] = []
     for at in range(first, first + n, concurrency):
         begun = time.perf_counter()
-        indices = range(at, min(at + concurrency, first + n))
-        with closing(drawn(Wave(prepared, messages, indices, config))) as wave:
-            samples += (replace(sample, seconds=time.perf_counter() - begun) for sample in wave)
-    return sorted(samples, key=lambda sample: sample.index)
-
-
-async def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator[Sample | AIMessageChunk]:
-    """Yield the samples of a wave as they end, until it is stopped (``wave.cutoff``).
-
-    Those that still run are then cut off and yielded with what they had produced, so that nothing paid for goes
-    uncounted. A failing sample, or one that takes longer than the limit, comes out with its error and costs only
-    itself. A model that samples in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is given
-    the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle.
-    A model that is asked to state its confidence is asked beside the prompt, and what it stated comes in the message's
-    metadata instead of its text.
-
-    Args:
-        wave: what is drawn.
-        is_async: whether in tasks of the running event loop, or in threads, for whom this never awaits anything.
-        live: whether the chunks of the wave's only sample are yielded as they come, before the sample.
-    """
-    model = wave.model
-    if live:
-        assert model.live is not None
-        model = model.live
-    wave = replace(wave, model=model, messages=model.prompt(wave.messages))
-    workers = AsyncWorkers() if is_async else Workers()
-    parallelly = model.sampler is not None and not live
-    drawing: AsyncGenerator[Any] = parallel(wave, workers) if parallelly else separate(wave, workers, live=live)
-    async with aclosing(steps(wave, drawing, workers) if model.quiet else drawing) as items:
-        async for item in items:
-            stated = model.ask_confidence and isinstance(item, Sample) and item.message is not None
-            yield replace(item, message=read_stated_confidence(item.message)) if stated else item
+        wave = Wave(prepared, messages, range(at, min(at + concurrency, first + n)), config)
+        with closing(blocking_items(samples(wave, is_async=False))) as items:
+            drawn += (replace(item, seconds=time.perf_counter() - begun) for item in items if isinstance(item, Sample))
+    return sorted(drawn, key=lambda sample: sample.index)

@@ -8,12 +8,11 @@ A silent server must hold up neither a decision, nor a time limit, nor Ctrl-C. S
 task, of its own: LangChain's ``stream`` waits for that or for the cutoff, since nobody else can end the run it began.
 """
 
-import time
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
-from contextvars import ContextVar
-from functools import partial, wraps
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import lru_cache, partial, wraps
+from types import MethodType
+from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -24,146 +23,59 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from langchain_reasc.answers import says_how_it_ended
-from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import ResponseBound, bounded, metadata_of, token_limit
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.integrations import integration_of
 from langchain_reasc.models.logprobs import count_tokens
-from langchain_reasc.models.refusal import LOGPROBS_REQUEST
+from langchain_reasc.models.refusal import LOGPROBS_REQUEST, LogprobsRequest
 from langchain_reasc.models.usage import tokens_of_text
 from langchain_reasc.models.wrappers import inside, rewrapped
-from langchain_reasc.sampling.limits import Cutoff
+from langchain_reasc.sampling.cutoff import CUTOFF, Cutoff, read
 from langchain_reasc.threads import AsyncWorkers, Workers, blocking, blocking_items, result_of
 
-__all__ = ["CUTOFF", "failure_of", "own_copy", "read"]
+__all__ = ["Copies", "own_copy", "refuse_counts"]
 
 T = TypeVar("T")
-_END: Final = object()
-_AHEAD: Final = 8  # items that are read before they are wanted
-_Copies = list[tuple[BaseChatModel, BaseChatModel]]
-
-CUTOFF: Final[ContextVar[Cutoff | None]] = ContextVar("langchain_reasc_cutoff", default=None)
-"""The cutoff of the sample that runs in this context; None outside a sample."""
+Copies = list[tuple[BaseChatModel, BaseChatModel]]
+"""Chat models, each with the copy that was made of it."""
 
 
-@contextmanager
-def own_copy(model: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
-    """Give one sample the model for itself, inside its wrappers too, so that it can be cut off.
+def own_copy(model: Runnable[Any, Any], copies: Copies) -> Runnable[Any, Any]:
+    """Return the model for one sample alone, inside its wrappers too, so that it can be cut off.
 
     Some models keep on themselves what they are sending, and read it there. What leaves nothing on itself is shared.
     A copy takes 10 to 80 µs.
 
-    Raises:
-        ConfigurationError: when the sample has ended, if its copy counted it: all samples would be its first.
-    """
-    copies: _Copies = []
-    yield _copied(model, copies)
-    for shared, copy in copies:
-        if counts := _counts(shared, copy):
-            raise ConfigurationError(
-                f"{type(shared).__name__} counts its calls on itself ({', '.join(counts)}), but every sample is drawn "
-                "from a copy of the model, so that each would be its first; keep the count in an object that copies "
-                "share, or say that it is not to be copied, with register_integration and Integration(own_copy=False)"
-            )
-
-
-def failure_of(error: BaseException) -> Exception | KeyboardInterrupt:
-    """Return what a sample fails with whose model raised this.
-
-    ``CancelledError``, of a task that the model itself had cancelled, and ``SystemExit`` would end the thread, task or
-    event loop that reads the model, and with it the other samples. Only an interrupt ends them all.
-    """
-    if isinstance(error, Exception | KeyboardInterrupt):
-        return error
-    failure = SamplingError(f"the model raised {error!r}")
-    failure.__cause__ = error
-    return failure
-
-
-class _Raised(NamedTuple):
-    error: Exception | KeyboardInterrupt
-
-
-async def read(
-    items: AsyncGenerator[T],
-    cutoff: Cutoff,
-    ending: Callable[[list[T]], T],
-    workers: Workers | AsyncWorkers,
-    *,
-    whole: bool = False,
-) -> AsyncGenerator[T]:
-    """Yield items as they come; once they are cut off, those that had come, and the ending made of them.
-
-    The worker between costs some 5 µs of processor time an item, and a thread some 0.5 ms a sample.
-
     Args:
-        items: what a model says. A thread that reads it closes it after its next item; a task is cancelled.
-        cutoff: when to wait no longer.
-        ending: makes the last item from all that had come.
-        workers: what reads the items.
-        whole: whether to wait until the cutoff is given up.
+        model: as it was prepared to be sampled.
+        copies: what was copied is added to it.
+    """
+    if isinstance(model, BaseChatModel):
+        return _cuttable(_with_own_clients(model, copies) if integration_of(model).own_copy else model)
+    wrapped = inside(model)
+    return rewrapped(model, [own_copy(one, copies) for one in wrapped]) if wrapped else model
+
+
+def refuse_counts(copies: Copies) -> None:
+    """Refuse models that counted a sample on its copy, by a whole number: all samples would be their first.
 
     Raises:
-        Exception: what reading raised (:func:`failure_of` it), or the error with which it was given up.
+        ConfigurationError: a model did.
     """
-    seen: list[T] = []
-    if cutoff.cuts(whole=whole):  # nothing has been asked of the model, and nothing will be
-        yield _ended(cutoff, ending, seen)
-        return
-    left, room = False, workers.semaphore(_AHEAD)
-
-    async def pump() -> None:
-        CUTOFF.set(None)  # a whole response that is streamed inside is not cut off there
-        try:
-            async with aclosing(items):
-                async for item in items:
-                    workers.put(item)
-                    await result_of(room.acquire())
-                    if left or cutoff.cuts(whole=whole):
-                        workers.put(None)  # a wake may still be on its way, and must come before the end
-                        break
-        except BaseException as error:
-            workers.put(_Raised(failure_of(error)))
-        workers.put(_END)
-
-    until = None  # when no more is expected of what had come, once it is cut off
-    with cutoff.notifying(workers.wake):
-        workers.start(pump, "reasc-read")
-        try:
-            while (item := await workers.get(until)) is not _END:
-                if item is None:
-                    if until is not None and time.monotonic() >= until:
-                        break
-                    if cutoff.cuts(whole=whole):
-                        until = time.monotonic() + workers.patience
-                elif not isinstance(item, _Raised):
-                    room.release()
-                    seen.append(item)
-                    yield item
-                elif until is None:
-                    raise item.error
-            if until is not None:
-                yield _ended(cutoff, ending, seen)
-        finally:
-            left = True
-            room.release()
-            await workers.join(workers.patience)
+    for shared, copy in copies:
+        before, after = shared.__dict__ | (shared.__pydantic_private__ or {}), copy.__dict__
+        for name, value in (after | (copy.__pydantic_private__ or {})).items():
+            if type(value) is int and before.get(name) == value - 1:
+                raise ConfigurationError(
+                    f"{type(shared).__name__} counts its calls on itself ({name}), but every sample is drawn from a "
+                    "copy of the model, so that each would be its first; keep the count in an object that copies "
+                    "share, or say that it is not to be copied, with register_integration and "
+                    "Integration(own_copy=False)"
+                )
 
 
-def _ended(cutoff: Cutoff, ending: Callable[[list[T]], T], seen: list[T]) -> T:
-    if cutoff.error:
-        raise cutoff.error
-    return ending(seen)
-
-
-def _copied(model: Runnable[Any, Any], copies: _Copies) -> Runnable[Any, Any]:
-    if isinstance(model, BaseChatModel):
-        return _with_own_clients(model, copies) if integration_of(model).own_copy else _cuttable(model)
-    wrapped = inside(model)
-    return rewrapped(model, [_copied(one, copies) for one in wrapped]) if wrapped else model
-
-
-def _with_own_clients(model: BaseChatModel, copies: _Copies) -> BaseChatModel:
+def _with_own_clients(model: BaseChatModel, copies: Copies) -> BaseChatModel:
     """Copy a chat model, and those of its clients that are pydantic models, as ChatNVIDIA's are.
 
     A client of another kind is shared: it holds the connections, many close them when they are deleted, and those of
@@ -174,77 +86,78 @@ def _with_own_clients(model: BaseChatModel, copies: _Copies) -> BaseChatModel:
     for values in (copy.__dict__, copy.__pydantic_private__ or {}):
         for name, value in values.items():
             if isinstance(value, BaseChatModel):
-                values[name] = _with_own_clients(value, copies)
+                values[name] = _cuttable(_with_own_clients(value, copies))
             elif isinstance(value, BaseModel):
                 values[name] = value.model_copy()
     copies.append((model, copy))
-    return _cuttable(copy)
-
-
-def _counts(shared: BaseChatModel, copy: BaseChatModel) -> list[str]:
-    """Return the names of whole numbers that are one more on a copy than on the model it was made of."""
-    before, after = ({**one.__dict__, **(one.__pydantic_private__ or {})} for one in (shared, copy))
-    return [name for name, value in after.items() if type(value) is int and before.get(name) == value - 1]
+    return copy
 
 
 def _cuttable(model: BaseChatModel) -> BaseChatModel:
     """Let a prepared model end its responses when the :data:`CUTOFF` of the context says so; leave others alone."""
-    if LOGPROBS_REQUEST not in model.__dict__ or "_stream" in model.__dict__:
-        return model
-    request = model.__dict__[LOGPROBS_REQUEST]
-    # LangChain's bridge for `stream_events(version="v3")` overwrites what earlier chunks said of their tokens.
-    object.__setattr__(model, "_should_use_protocol_streaming", lambda **_: False)
-    for name, wrap in _METHODS.items():
-        method = request.wrapped(name, model) if request else getattr(type(model), name).__get__(model)
-        # On the instance: its class stays what it was, for registries and `isinstance`.
-        object.__setattr__(model, name, wraps(method)(wrap(model, method)))
+    if LOGPROBS_REQUEST in model.__dict__ and "_stream" not in model.__dict__:
+        for name, method in _cuttable_methods(type(model)).items():
+            # On the instance: its class stays what it was, for registries and `isinstance`.
+            object.__setattr__(model, name, MethodType(method, model))
     return model
 
 
-def _generating(workers: type[Workers | AsyncWorkers]) -> Callable[[BaseChatModel, Any], Any]:
+@lru_cache(maxsize=256)
+def _cuttable_methods(kind: type[BaseChatModel]) -> dict[str, Callable[..., Any]]:
+    return {
+        # LangChain's bridge for `stream_events(version="v3")` overwrites what earlier chunks said of their tokens.
+        "_should_use_protocol_streaming": lambda model, **_: False,
+        "_generate": _generating(kind, "_generate", Workers),
+        "_agenerate": _generating(kind, "_agenerate", AsyncWorkers),
+        "_astream": _streaming(kind, "_astream", AsyncWorkers),
+        "_stream": _streaming(kind, "_stream", Workers),  # the last, by which another thread sees that all are there
+    }
+
+
+def _generating(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> Callable[..., Any]:
     """Wrap ``_generate`` or ``_agenerate``."""
+    original = getattr(kind, name)
 
-    def wrap(model: BaseChatModel, original: Any) -> Any:
-        async def generate(messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-            cutoff = CUTOFF.get()
-            if cutoff is None:
-                return await result_of(original(messages, *args, **kwargs))
+    @wraps(original)
+    def generate(model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
+        cutoff, respond = CUTOFF.get(), partial(_requesting(model, name, original), messages, *args, **kwargs)
+        if cutoff is None:
+            return respond()
+        reading = read(_only(respond), cutoff, partial(_cut_result, model, messages, cutoff), workers(), whole=True)
+        return _first(reading) if workers.is_async else blocking(_first(reading))
 
-            async def once() -> AsyncGenerator[ChatResult]:
-                yield await result_of(original(messages, *args, **kwargs))
-
-            ending = partial(_cut_result, model, messages, cutoff)
-            async with aclosing(read(once(), cutoff, ending, workers(), whole=True)) as results:
-                return await anext(results)
-
-        return generate if workers.is_async else lambda *args, **kwargs: blocking(generate(*args, **kwargs))
-
-    return wrap
+    return generate
 
 
-def _streaming(workers: type[Workers | AsyncWorkers]) -> Callable[[BaseChatModel, Any], Any]:
+def _streaming(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> Callable[..., Any]:
     """Wrap ``_stream`` or ``_astream``, and hold it within its limit of tokens."""
+    original = getattr(kind, name)
 
-    def wrap(model: BaseChatModel, original: Any) -> Any:
-        def stream(messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
-            chunks, cutoff = original(messages, *args, **kwargs), CUTOFF.get()
-            if cutoff is None:
-                return chunks
-            ending, bound = partial(_last_chunk, model, messages, cutoff), ResponseBound(token_limit(model, kwargs))
-            reading = read(bounded(chunks, bound, partial(ending, reason="length")), cutoff, ending, workers())
-            return reading if workers.is_async else blocking_items(reading)
+    @wraps(original)
+    def stream(model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
+        chunks, cutoff = _requesting(model, name, original)(messages, *args, **kwargs), CUTOFF.get()
+        if cutoff is None:
+            return chunks
+        ending, bound = partial(_last_chunk, model, messages, cutoff), ResponseBound(token_limit(model, kwargs))
+        reading = read(bounded(chunks, bound, partial(ending, reason="length")), cutoff, ending, workers())
+        return reading if workers.is_async else blocking_items(reading)
 
-        return stream
-
-    return wrap
+    return stream
 
 
-_METHODS: Final = {
-    "_generate": _generating(Workers),
-    "_agenerate": _generating(AsyncWorkers),
-    "_astream": _streaming(AsyncWorkers),
-    "_stream": _streaming(Workers),  # the last, by which another thread sees that all are there
-}
+def _requesting(model: BaseChatModel, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the model's own method, which asks again where its server refuses logprobs."""
+    request: LogprobsRequest | None = model.__dict__[LOGPROBS_REQUEST]
+    return partial(request.respond, model, name, original) if request else partial(original, model)
+
+
+async def _only(respond: Callable[[], Any]) -> AsyncGenerator[ChatResult]:
+    yield await result_of(respond())
+
+
+async def _first(items: AsyncGenerator[T]) -> T:
+    async with aclosing(items):
+        return await anext(items)
 
 
 def _cut_result(model: BaseChatModel, messages: list[BaseMessage], cutoff: Cutoff, before: object) -> ChatResult:
@@ -285,7 +198,7 @@ def _last_chunk(
 def _missing_usage(
     come: UsageMetadata | None, seen: list[dict[str, Any]], before: list[ChatGenerationChunk], prompt_tokens: int
 ) -> UsageMetadata:
-    """Return what to add to the usage that has come: some models tell of the prompt first, most only at last."""
+    """Return what to add to the usage that has come: some models report the prompt first, most only at last."""
     prompt = 0 if come and come["input_tokens"] else prompt_tokens
     counted = sum(map(count_tokens, seen)) or tokens_of_text(sum(len(chunk.text) for chunk in before))
     output = max(0, counted - (come["output_tokens"] if come else 0))

@@ -1,9 +1,7 @@
 """Waves of models that sample in parallel themselves: they are given the whole wave."""
 
-import asyncio
-import threading
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, closing
 from functools import partial
 from typing import Any
 
@@ -12,7 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED, FailedSample, is_cancelled
 from langchain_reasc.models.usage import estimated_usage, reported_usage
-from langchain_reasc.sampling.limits import within
+from langchain_reasc.sampling.cutoff import within
 from langchain_reasc.sampling.tracing import SampleRuns
 from langchain_reasc.sampling.wave import Sample, Wave
 from langchain_reasc.threads import AsyncWorkers, Workers, each
@@ -21,21 +19,19 @@ __all__ = ["parallel"]
 
 
 async def parallel(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerator[Sample]:
-    """Draw as :func:`langchain_reasc.sampling.drawn` does."""
+    """Draw as :func:`langchain_reasc.sampling.samples` does."""
     runs, missing, cutoff = SampleRuns(wave, workers), set(wave.indices), wave.cutoff
     error: Exception | None = None
     try:
         await runs.start()
         try:
-            with _limited(wave, workers):
-                stream: Any = _begun(wave, workers)
-                with closing(stream), cutoff.notifying(stream.cancel):
-                    async with aclosing(each(stream if workers.is_async else iter(stream))) as outcomes:
-                        async for index, outcome in outcomes:
-                            missing.discard(index)
-                            sample = _sample(wave, index, outcome)
-                            await runs.end(index, _outcome(sample))
-                            yield sample
+            async with aclosing(_outcomes(wave, workers)) as outcomes:
+                async for index, outcome in outcomes:
+                    missing.discard(index)
+                    sample = _sample(wave, index, outcome)
+                    await runs.end(index, _outcome(sample))
+                    wave.ended()
+                    yield sample
         except Exception as failure:
             error = cutoff.error if cutoff.given_up else failure
             await runs.fail(error or failure)
@@ -53,34 +49,24 @@ async def parallel(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerato
         raise
 
 
-def _begun(wave: Wave, workers: Workers | AsyncWorkers) -> Any:
-    """Begin to sample, and return the stream of outcomes."""
-    sampler = wave.model.sampler
-    assert sampler is not None
-    sample: Any = sampler.asample if workers.is_async else sampler.sample
-    begin = partial(sample, wave.messages, n=len(wave.indices), first=wave.indices[0], **wave.model.kwargs)
-    # To begin may take long: a server is asked what it supports, a model is loaded.
-    return begin() if workers.is_async else within(None, begin, wave.cutoff)
-
-
-@contextmanager
-def _limited(wave: Wave, workers: Workers | AsyncWorkers) -> Iterator[None]:
-    """Give a wave up when its time is over."""
-    if wave.limit is None:
-        yield
-        return
-    seconds, give_up = wave.limit.seconds, partial(wave.cutoff.give_up, wave.limit.error())
-    timer: Any
-    if workers.is_async:
-        timer = asyncio.get_running_loop().call_later(seconds, give_up)
-    else:
-        timer = threading.Timer(seconds, give_up)
-        timer.daemon = True
-        timer.start()
+async def _outcomes(
+    wave: Wave, workers: Workers | AsyncWorkers
+) -> AsyncGenerator[tuple[int, AIMessage | FailedSample]]:
+    """Yield what the model hands over; give the wave up when its time is over."""
+    model, cutoff, limit = wave.model, wave.cutoff, wave.limit
+    timer = limit and workers.call_later(limit.seconds, partial(cutoff.give_up, limit.error))
     try:
-        yield
+        sample: Any = model.sampler.asample if workers.is_async else model.sampler.sample  # type: ignore[union-attr]
+        begin = partial(sample, wave.messages, n=len(wave.indices), first=wave.indices[0], **model.kwargs)
+        # To begin may take long: a server is asked what it supports, a model is loaded.
+        stream: Any = begin() if workers.is_async else within(None, begin, cutoff)
+        with closing(stream), cutoff.notifying(stream.cancel):
+            async with aclosing(each(stream if workers.is_async else iter(stream))) as outcomes:
+                async for outcome in outcomes:
+                    yield outcome
     finally:
-        timer.cancel()
+        if timer:
+            timer.cancel()
 
 
 def _sample(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> Sample:

@@ -8,7 +8,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.sampling.limits import Cutoff, TimeLimit
+from langchain_reasc.sampling.cutoff import Cutoff
+from langchain_reasc.sampling.limits import TimeLimit
 
 __all__ = ["Sample", "Wave"]
 
@@ -24,7 +25,7 @@ class Wave:
         config: the config of the run above the samples' own.
         limit: how long they may take.
         cutoff: how they are stopped, or given up.
-        ended: called with the index of each that has ended, in any thread, whether or not somebody reads it.
+        ended: called when a sample has ended, in any thread, whether or not somebody reads it.
     """
 
     model: PreparedModel
@@ -33,7 +34,7 @@ class Wave:
     config: RunnableConfig
     limit: TimeLimit | None = None
     cutoff: Cutoff = field(default_factory=Cutoff)
-    ended: Callable[[int], object] = lambda index: None
+    ended: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

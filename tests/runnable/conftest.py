@@ -13,7 +13,8 @@ from sampling.tracers import Runs
 
 from langchain_reasc import acalibrate, acalibrate_unlabelled, calibrate, calibrate_unlabelled
 from langchain_reasc.calibration import Observed, consensus
-from langchain_reasc.sampling import adrawn, drawn
+from langchain_reasc.sampling import samples
+from langchain_reasc.threads import blocking_items
 
 from .fakes import TIMEOUT, calibration
 
@@ -55,11 +56,11 @@ class Runner:
         return list(runnable.stream(*args, **kwargs))
 
     def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
-        samples = []
-        for sample in drawn(*args):
-            samples.append(sample)
+        found = []
+        for sample in blocking_items(samples(*args, is_async=False)):
+            found.append(sample)
             then(sample)
-        return samples
+        return found
 
 
 class AsyncRunner(Runner):
@@ -93,11 +94,11 @@ class AsyncRunner(Runner):
 
     def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
         async def all_drawn() -> list[Any]:
-            samples = []
-            async for sample in adrawn(*args):
-                samples.append(sample)
+            found = []
+            async for sample in samples(*args, is_async=True):
+                found.append(sample)
                 then(sample)
-            return samples
+            return found
 
         return self.run(all_drawn())
 

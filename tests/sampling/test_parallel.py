@@ -13,7 +13,8 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.models.contract import FailedSample
 from langchain_reasc.models.prepared import PreparedModel, to_messages
-from langchain_reasc.sampling import Wave, drawn
+from langchain_reasc.sampling import Wave, samples
+from langchain_reasc.threads import blocking_items
 
 
 class Stream:
@@ -101,8 +102,9 @@ def test_a_sample_that_failed_costs_only_itself_and_what_it_had_said_is_paid(run
 
 def test_a_wave_abandoned_in_the_middle_closes_its_stream_and_runs(runs: Any) -> None:
     model = parallel()
-    samples = drawn(Wave(PreparedModel.of(model), to_messages("q"), range(4), {"callbacks": [runs]}))
-    next(samples)
-    samples.close()
+    wave = Wave(PreparedModel.of(model), to_messages("q"), range(4), {"callbacks": [runs]})
+    drawing = blocking_items(samples(wave, is_async=False))
+    next(drawing)
+    drawing.close()
     assert model.streams[0][2].closed
     assert sorted(runs.ended.values()) == ["end"] + ["error"] * 3
