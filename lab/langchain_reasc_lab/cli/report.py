@@ -178,14 +178,13 @@ def _list() -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    from langchain_reasc_lab.report import Table, contents
+    from langchain_reasc_lab.report import contents
 
     grid = Grid(box=None, pad_edge=False, padding=(0, 1))
     for name in ("Name", "Kind", "In the paper", "Title"):
         grid.add_column(Text(name), overflow="fold", no_wrap=name != "Title")
     for entry in contents().values():
-        kind = "table" if entry.kind is Table else "figure"
-        grid.add_row(*map(Text, (entry.name, kind, entry.paper or "-", entry.title)))
+        grid.add_row(*map(Text, (entry.name, entry.kind, entry.paper or "-", entry.title)))
     stdout().print(grid)
 
 

@@ -55,8 +55,8 @@ class Arrangement:
         self._orders = [split.orders[question][:budget] for question in questions]
         self._order = padded(self._orders, 0)
         self._lengths = np.minimum(recorded.lengths[self._questions], budget)
-        self._tokens = self._arranged(recorded.tokens, 0.0).cumsum(axis=1)
-        self._prompts = self._arranged(recorded.prompts, 0.0).cumsum(axis=1)
+        self._tokens = self.arranged(recorded.tokens).cumsum(axis=1)
+        self._prompts = self.arranged(recorded.prompts).cumsum(axis=1)
 
     def outcome(self, method: Method) -> Cells:
         """Return what a method does on the questions, shape (questions of the pool, 6); NaN elsewhere."""
@@ -103,7 +103,7 @@ class Arrangement:
         held = self._recorded.scores
         return Stream(
             responses=lambda measure: self._responses(None if measure is None else named[measure]),
-            scores=[self._arranged(held.array(measure), np.nan) for measure in measures],
+            scores=[self.arranged(held.array(measure), np.nan) for measure in measures],
             measures=list(named),
             budget=self._budget,
         )
@@ -144,7 +144,8 @@ class Arrangement:
         pairs = zip(self._questions.tolist(), self._orders, strict=True)
         return [[held[question][at] for at in order] for question, order in pairs]
 
-    def _arranged(self, values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
+    def arranged(self, values: npt.NDArray[Any], fill: float = 0.0) -> npt.NDArray[Any]:
+        """Return values of shape (questions, responses) in recorded order as methods see them, ``fill`` beyond."""
         there = np.arange(self._order.shape[1]) < self._lengths[:, None]
         return np.where(there, np.take_along_axis(values[self._questions], self._order, axis=1), fill)
 

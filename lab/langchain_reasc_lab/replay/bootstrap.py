@@ -27,6 +27,15 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def percent(self) -> "Estimate":
+        """The same in per cent."""
+        return Estimate(100 * self.value, 100 * self.low, 100 * self.high)
+
+    def interval(self, style: str) -> str:
+        """Return the interval as it is read, such as ``[65.6, 79.4]`` for ``".1f"``."""
+        return f"[{self.low:{style}}, {self.high:{style}}]"
+
 
 class Bootstrap:
     """Means of several columns over the same questions, and paired intervals of whatever is computed from them.

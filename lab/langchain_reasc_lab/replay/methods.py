@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from langchain_reasc.calibrating import MeasureSpec, PoolScores, calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration, Safeguard
-from langchain_reasc.exceptions import CalibrationDataError
+from langchain_reasc.calibration import DEFAULT_AGREEMENT, Calibration
+from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method import (
     ASC,
     ESC,
@@ -244,19 +244,41 @@ def weighing(
         made: what the arrangement determines, where it is at hand.
     """
     made = made or calibrated_on(pool, scores, split, spec, settings)
-    if isinstance(offline := made.offline, CalibrationDataError):
-        yield _impossible(OFFLINE, spec, settings, offline)
-    else:
-        yield _calibrated(OFFLINE, spec, made.measure, settings, offline)
-        if offline.rule() != offline.rule(safeguard="paper"):
-            yield _calibrated(SAFEGUARDED, spec, made.measure, settings, offline)
+    yield method_by(made.offline, OFFLINE, spec, made.measure, settings)
+    if isinstance(made.offline, Calibration) and made.offline.rule() != made.offline.rule(safeguard="paper"):
+        yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, safeguarded_rule)
     learns = scores.candidates() if spec == "auto" else [spec]
     yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns)
-    mixture = made.mixture or made.offline  # of the second, why no measure could be chosen
-    if isinstance(mixture, CalibrationDataError):
-        yield _impossible(MIXTURE, spec, settings, mixture)
-    else:
-        yield _calibrated(MIXTURE, spec, made.measure, settings, mixture)
+    # Without a mixture, the offline error says why no measure could be chosen.
+    yield method_by(made.mixture or made.offline, MIXTURE, spec, made.measure, settings)
+
+
+def paper_rule(calibration: Calibration) -> StoppingRule:
+    """Return a calibration's rule as the paper has it."""
+    return calibration.rule(safeguard="paper", on_missing_confidence="count")
+
+
+def safeguarded_rule(calibration: Calibration) -> StoppingRule:
+    """Return a calibration's rule as it runs by default."""
+    return calibration.rule(on_missing_confidence="count")
+
+
+def method_by(
+    calibration: Calibration | Exception,
+    name: str,
+    spec: MeasureSpec | None,
+    measure: Measure | str | None,
+    settings: MethodSettings,
+    rule_of: Callable[[Calibration], StoppingRule] = paper_rule,
+) -> Method:
+    """Return the rule of a calibration as a method; where there is none, ASC, with the reason as its problem."""
+    cap = Cap(settings.max_samples)
+    try:
+        if isinstance(calibration, Exception):
+            raise calibration
+        return Method(name, rule_of(calibration) | cap, spec, measure, calibration)
+    except (CalibrationDataError, ConfigurationError) as error:
+        return Method(name, ASC() | cap, spec, problem=str(error))
 
 
 def other_counting(pool: Pool, split: Split, settings: MethodSettings) -> Iterator[Method]:
@@ -326,15 +348,3 @@ def _counts(pool: Pool, split: Split, budget: int) -> Iterator[list[int]]:
         responses = pool.questions[question].responses
         answers = [responses[at].answer for at in split.orders[question][:budget]]
         yield list(Counter(answer for answer in answers if answer is not None).values())
-
-
-def _calibrated(
-    name: str, spec: MeasureSpec, measure: Measure | str | None, settings: MethodSettings, calibration: Calibration
-) -> Method:
-    safeguard: Safeguard = "default" if name == SAFEGUARDED else "paper"
-    rule = calibration.rule(safeguard=safeguard, on_missing_confidence="count")
-    return Method(name, rule | Cap(settings.max_samples), spec, measure, calibration)
-
-
-def _impossible(name: str, spec: MeasureSpec, settings: MethodSettings, error: Exception) -> Method:
-    return Method(name, ASC() | Cap(settings.max_samples), spec, problem=str(error))

@@ -67,6 +67,16 @@ class Row:
     tflops: float | None
     outcomes: Outcomes
 
+    @property
+    def measure(self) -> str:
+        """The measure asked for, as it is read; empty for methods that count votes."""
+        return "" if self.spec is None else "recorded score" if self.spec == "recorded" else str(self.spec)
+
+    @property
+    def title(self) -> str:
+        """The method, with its measure."""
+        return f"{self.method} by {self.measure}" if self.measure else self.method
+
 
 def summarize(run: Replay, *, parameters: float | None = None, resamples: int = RESAMPLES) -> list[Row]:
     """Return the rows of a replay, in the order of its methods.

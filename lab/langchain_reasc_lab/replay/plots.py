@@ -1,5 +1,6 @@
 """Pictures: accuracy against tokens, risk against coverage, the posteriors of a question (the paper's Figure 5)."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -8,7 +9,8 @@ import numpy as np
 
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.method.stopping import DEFAULT_CONFIDENCE, Decision
-from langchain_reasc_lab.replay.metrics import Estimate, Row
+from langchain_reasc_lab.replay.bootstrap import Estimate
+from langchain_reasc_lab.replay.metrics import Row
 from langchain_reasc_lab.replay.risk import Risk
 from langchain_reasc_lab.replay.worked import Worked
 
@@ -29,6 +31,7 @@ __all__ = [
     "plot_risk",
     "plot_tradeoff",
     "ranked",
+    "reach",
 ]
 
 COLOURS: Final = ("#3b7dd8", "#d9772b", "#2f9e63", "#d64545", "#8e6bc9", "#1f9aa8", "#c2588f", "#8a8a2c")
@@ -68,12 +71,12 @@ def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
     figure = empty_figure(_WIDTH, 3.8)
     axes = figure.subplots()
     for at, row in enumerate(rows):
-        accuracy = row.accuracy
+        accuracy = row.accuracy.percent
         axes.errorbar(
             row.tokens.value,
-            100 * accuracy.value,
-            xerr=_reach(row.tokens),
-            yerr=[[100 * end] for (end,) in _reach(accuracy)],
+            accuracy.value,
+            xerr=reach([row.tokens]),
+            yerr=reach([accuracy]),
             fmt=MARKERS[at % len(MARKERS)],
             color=COLOURS[at % len(COLOURS)],
             markersize=7,
@@ -88,9 +91,15 @@ def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
     return figure
 
 
-def _reach(estimate: Estimate) -> list[list[float]]:
-    """From a value to both ends of its interval, which resamples of few questions may put on one side of it."""
-    return [[max(0.0, estimate.value - estimate.low)], [max(0.0, estimate.high - estimate.value)]]
+def reach(cells: Sequence[Estimate | float | str | None]) -> list[list[float]]:
+    """Return the distances from values down and up to the ends of their intervals; 0 where there is none.
+
+    Resamples of few questions may put both ends on one side of the value.
+    """
+    ends = [(one.value, one.low, one.high) if isinstance(one, Estimate) else (0.0, 0.0, 0.0) for one in cells]
+    below = [max(0.0, value - low) if math.isfinite(low) else 0.0 for value, low, _ in ends]
+    above = [max(0.0, high - value) if math.isfinite(high) else 0.0 for value, _, high in ends]
+    return [below, above]
 
 
 def plot_risk(rows: Sequence[Row], path: Path) -> Path:

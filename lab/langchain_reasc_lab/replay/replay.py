@@ -67,6 +67,11 @@ class Outcomes:
         """Measures of the calibrations, with the number of shuffles that had each."""
         return Counter(str(calibration.measure) for calibration in self.calibrations)
 
+    @property
+    def impossible(self) -> bool:
+        """Whether the method could be had in no arrangement, and counted votes instead."""
+        return len(self.problems) == len(self.cells)
+
     @cached_property
     def risk(self) -> Risk | None:
         """What P(correct) is worth; None where nothing tells it."""
@@ -206,7 +211,7 @@ def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> It
 def _without_refused(run: Replay) -> Replay:
     """Leave out the rows of rules that no arrangement allowed, with a note on why."""
     reasons: dict[str, list[str]] = {}
-    for key in [key for key, held in run.outcomes.items() if len(held.problems) == run.arrangements]:
+    for key in [key for key, held in run.outcomes.items() if held.impossible]:
         name, spec = key
         if name in OTHER_WEIGHING:
             reasons.setdefault(run.outcomes.pop(key).problems[0], []).append(f"{name} by {spec}")

@@ -1,9 +1,10 @@
-"""The laboratory: every table and figure of the paper, and what it left out, on anybody's pools; and their report."""
+"""Every table and figure of the paper, and what it left out, on anybody's pools; and their report."""
 
+from langchain_reasc_lab.report.contents import Entry, chosen_entries, contents
 from langchain_reasc_lab.report.output import pictures, print_report, report_csv, report_data, report_markdown
 from langchain_reasc_lab.report.page import check_page_extra, report_page
-from langchain_reasc_lab.report.report import Entry, Made, Report, chosen_entries, contents, make_report
-from langchain_reasc_lab.report.study import Study, StudySettings
+from langchain_reasc_lab.report.report import Made, Report, make_report
+from langchain_reasc_lab.report.study import Parameters, Study, StudySettings, parameters_of
 from langchain_reasc_lab.report.tables import Cell, Column, Figure, Table
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Entry",
     "Figure",
     "Made",
+    "Parameters",
     "Report",
     "Study",
     "StudySettings",
@@ -20,6 +22,7 @@ __all__ = [
     "chosen_entries",
     "contents",
     "make_report",
+    "parameters_of",
     "pictures",
     "print_report",
     "report_csv",

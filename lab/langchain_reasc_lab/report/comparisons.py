@@ -1,14 +1,14 @@
 """Tables that compare methods: all of them, the two stages of ReASC, and what the same responses could have given."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.method.stopping import ASC, Cap, ReASC, StoppingRule
+from langchain_reasc.method.stopping import Cap, ReASC, StoppingRule
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Bootstrap, exact
 from langchain_reasc_lab.replay.methods import (
     ASC_AT_ONCE,
@@ -20,84 +20,109 @@ from langchain_reasc_lab.replay.methods import (
     SAFEGUARDED,
     Method,
     Split,
+    method_by,
+    safeguarded_rule,
 )
 from langchain_reasc_lab.replay.metrics import Row
 from langchain_reasc_lab.replay.replay import Outcomes, RowKey, live_rule
-from langchain_reasc_lab.report.report import table
-from langchain_reasc_lab.report.rows import (
-    ACCURACY,
-    GATE_ALONE,
+from langchain_reasc_lab.report.blocks import (
     INTERVALS,
-    STAGE_2,
     Block,
-    Cost,
-    Money,
-    Results,
-    calibrations,
-    gate_alone,
     how_calibrated,
     how_compared,
     how_tested,
-    impossible,
     loss,
-    number,
-    stage_2,
     table_of,
-    variant_key,
-    variants,
 )
-from langchain_reasc_lab.report.study import Study
-from langchain_reasc_lab.report.tables import Cell, Column, Table, percent
+from langchain_reasc_lab.report.results import ACCURACY, Cost, Money, Results, number
+from langchain_reasc_lab.report.study import Change, Study
+from langchain_reasc_lab.report.tables import Cell, Column, Table
 from langchain_reasc_lab.rules import CISC
 
 PASS: Final = "pass@1"
-_TO_ASC: Final = Column("Δ to ASC", "+.1f", "Accuracy minus that of ASC on the same responses, in points.")
-_SAMPLES: Final = Column("Samples", ".2f", "Responses used per question.")
-_TOKENS: Final = Column("Tokens", ",.0f", "Tokens generated per question, in the responses that a method used.")
-_SAVED: Final = Column("vs SC %", "+.1f", "Tokens more (+) or fewer (-) than self-consistency's, at the whole budget.")
+_ASC: Final[RowKey] = (ASC_ROW, None)
+_POINTS: Final = "+.1f"
 _NO_RATIO: Final = (
     "pass@1 has no accuracy per cost: of one response it would be the highest of any table, whatever is answered."
 )
 
 
-@table("main", "Main comparison", paper="Table 1")
 def main(studies: Sequence[Study]) -> Table:
-    """Accuracy, samples, tokens and money, and what they come to together, of every method."""
+    """Return accuracy, samples, tokens and money, and what they come to together, of every method."""
     cost, bill = Cost.of(studies), Money.of(studies)
-
-    def cells(study: Study, row: Row) -> list[Cell]:
-        tokens, sc = row.tokens.value, study.settings.methods.fixed_budget
-        more = None if row.method == sc else number(100 * (row.tokens_vs_sc.value - 1))
-        cells: list[Cell] = [
-            row.method,
-            percent(row.accuracy),
-            percent(row.accuracy_vs_asc),
-            row.samples.value,
-            tokens,
-            more,
-        ]
-        if bill:
-            cells.append(bill(study, row))
-        if cost.flops:
-            efficiency = None if row.method == PASS else cost.efficiency(study, row.accuracy.value, tokens)
-            cells += [cost(study, tokens), efficiency]
-        return cells
+    shown: list[tuple[Column, Callable[[Study, Row], Cell]]] = [
+        (Column("Method"), lambda study, row: row.method),
+        (ACCURACY, lambda study, row: row.accuracy.percent),
+        (
+            Column("Δ to ASC", _POINTS, "Accuracy minus that of ASC on the same responses, in points."),
+            lambda study, row: row.accuracy_vs_asc.percent,
+        ),
+        (Column("Samples", ".2f", "Responses used per question."), lambda study, row: row.samples.value),
+        (Cost(flops=False).column, lambda study, row: row.tokens.value),
+        (
+            Column("vs SC %", _POINTS, "Tokens more (+) or fewer (-) than self-consistency's, at the whole budget."),
+            lambda study, row: (
+                None
+                if row.method == study.settings.methods.fixed_budget
+                else number(100 * (row.tokens_vs_sc.value - 1))
+            ),
+        ),
+    ]
+    if bill:
+        shown.append((bill.column, bill))
+    if cost.flops:
+        shown.append((cost.column, lambda study, row: cost(study, row.tokens.value)))
+        shown.append(
+            (
+                cost.per_cost,
+                lambda study, row: (
+                    None if row.method == PASS else cost.efficiency(study, row.accuracy.value, row.tokens.value)
+                ),
+            )
+        )
 
     def block(study: Study) -> Block:
-        notes = [*how_compared(study, cost), *(bill.notes(study) if bill else ())]
-        return [cells(study, row) for row in methods_shown(study)], [*notes, *_live(study), *_losses(study)]
+        notes = [*how_compared(study, cost), *([bill.note(study)] if bill else [])]
+        if not study.uncalibrated:
+            name, why = live_rule(study.run, study.spec)
+            notes.append(f"A live run with an offline calibration is the row '{name}': {why}.")
+        rows = [[cell(study, row) for _, cell in shown] for row in methods_shown(study)]
+        return rows, [*notes, *_losses(study)]
 
-    columns = [Column("Method"), ACCURACY, _TO_ASC, _SAMPLES, _TOKENS, _SAVED]
-    columns += [bill.column] if bill else []
-    columns += [cost.column, cost.per_cost] if cost.flops else []
     budgets = dict.fromkeys(study.settings.methods.max_samples for study in studies)
-    explanations = (*map(_methods_told, budgets), *((_NO_RATIO,) if cost.flops else ()), INTERVALS)
-    return table_of(studies, columns, block, notes=explanations)
+    explanations = (*map(_methods_explained, budgets), *([_NO_RATIO] if cost.flops else []), INTERVALS)
+    return table_of(studies, [column for column, _ in shown], block, notes=explanations)
 
 
-@table("tasks", "Beyond mathematics: the main methods on each pool", paper="Table 12")
+def _methods_explained(budget: int) -> str:
+    return (
+        f"pass@1 takes the first response, SC@{budget} the majority of {budget}. ESC stops when the four responses of "
+        "a window agree, ASC when the leading answer is ahead with 95 %, Finite horizon when it wins the vote of the "
+        "whole budget with 97 %, Agreement when it does so with 97.5 %, as the questions before have taught it. ReASC "
+        "weighs votes by confidence, and may stop after one: offline is calibrated on labelled questions, and "
+        "safeguarded is what runs by default; mixture is fitted to the first responses to all tested questions, and "
+        "online learns from one tested question after the other, both without labels."
+    )
+
+
+def methods_shown(study: Study) -> list[Row]:
+    """Return the methods of the comparison, without the controls."""
+    controls = {ASC_AT_ONCE, *EQUAL_COST.values()}
+    return [row for row in study.rows if row.method not in controls]
+
+
+def _losses(study: Study) -> Iterator[str]:
+    """Yield where a row of ReASC is less accurate than one that counts votes, or costs more."""
+    for row in study.rows:
+        if row.method in (OFFLINE, MIXTURE, ONLINE):
+            yield from loss(row.method, ASC_ROW, row.accuracy_vs_asc.percent)
+            dearer = 100 * (row.tokens_vs_asc.value - 1)
+            if dearer > 0:
+                yield f"{row.method} costs {dearer:.1f} % more than ASC."
+
+
 def tasks(studies: Sequence[Study]) -> Table:
-    """The methods of the paper on each pool.
+    """Return the methods of the paper on each pool.
 
     Raises:
         PoolError: there is one pool, and nothing to put side by side.
@@ -109,7 +134,7 @@ def tasks(studies: Sequence[Study]) -> Table:
     def block(study: Study) -> Block:
         results = Results(study, study.run.outcomes, cost)
         shown = {study.settings.methods.fixed_budget, "ESC (w=4)", ASC_ROW, OFFLINE, MIXTURE, ONLINE}
-        keys = [key for key in _methods(study) if key[0] in shown]
+        keys = [(row.method, row.spec) for row in study.rows if row.method in shown]
         rows = [(study.name, key[0], results.accuracy(key), results.cost(key), results.efficiency(key)) for key in keys]
         return rows, how_compared(study, cost)
 
@@ -117,26 +142,21 @@ def tasks(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block, named=False)
 
 
-@table("intervals", "Accuracy with its interval, resampled and exact", paper="Table 10")
 def intervals(studies: Sequence[Study]) -> Table:
-    """Every method's accuracy on one arrangement, with the paper's bootstrap and with an exact interval."""
+    """Return every method's accuracy on one arrangement, with the paper's bootstrap and with an exact interval."""
 
     def block(study: Study) -> Block:
-        verdicts = {key: study.run.outcomes[key].column("correct")[:1] for key in _methods(study)}
-        tested = ~np.isnan(verdicts[PASS, None])
-        drawn = Bootstrap(verdicts, tested, seed=study.settings.seed)
+        correct = {row.method: row.outcomes.column("correct")[:1] for row in methods_shown(study)}
+        tested = ~np.isnan(correct[PASS])
+        drawn = Bootstrap(correct, tested, seed=study.settings.seed)
         rows: list[tuple[Cell, ...]] = []
-        for key, held in verdicts.items():
-            resampled = percent(drawn.resampled(key))
-            alone = percent(exact(int(held[tested].sum()), drawn.questions))
-            rows.append((key[0], resampled, alone.low, alone.high, drawn.questions))
-        arranged = (
-            f"of the first of {study.run.shuffles} shuffles, so that the values are not the means that main has"
-            if study.run.shuffles > 1
-            else "of one shuffle"
-            if study.run.shuffles
-            else "in recorded order"
-        )
+        for method, right in correct.items():
+            alone = exact(int(right[tested].sum()), drawn.questions).percent
+            rows.append((method, drawn.resampled(method).percent, alone.low, alone.high, drawn.questions))
+        shuffles = study.run.shuffles
+        arranged = "of one shuffle" if shuffles else "in recorded order"
+        if shuffles > 1:
+            arranged = f"of the first of {shuffles} shuffles, so that the values are not the means that main has"
         return rows, [f"{study.name}: {drawn.questions} questions {arranged}.", *how_calibrated(study)]
 
     columns = [
@@ -154,62 +174,23 @@ def intervals(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block, notes=(note,))
 
 
-def _methods_told(budget: int) -> str:
-    """What each method does, in sentences."""
-    return (
-        f"pass@1 takes the first response, SC@{budget} the majority of {budget}. ESC stops when the four responses of "
-        "a window agree, ASC when the leading answer is ahead with 95 %, Finite horizon when it wins the vote of the "
-        "whole budget with 97 %, Agreement when it does so with 97.5 %, as the questions before have taught it. ReASC "
-        "weighs votes by confidence, and may stop after one: offline is calibrated on labelled questions, and "
-        "safeguarded is what runs by default; mixture is fitted to the first responses to all tested questions, and "
-        "online learns from one tested question after the other, both without labels."
-    )
-
-
-def methods_shown(study: Study) -> list[Row]:
-    """The methods of the comparison, without the controls."""
-    controls = {ASC_AT_ONCE, *EQUAL_COST.values()}
-    return [row for row in study.rows if row.method not in controls]
-
-
-def _methods(study: Study) -> list[RowKey]:
-    return [(row.method, row.spec) for row in methods_shown(study)]
-
-
-def _live(study: Study) -> Iterator[str]:
-    if not study.uncalibrated:
-        name, why = live_rule(study.run, study.spec)
-        yield f"A live run with an offline calibration is the row '{name}': {why}."
-
-
-def _losses(study: Study) -> Iterator[str]:
-    """Where a row of ReASC is less accurate than one that counts votes, or costs more."""
-    for row in study.rows:
-        if row.method in (OFFLINE, MIXTURE, ONLINE):
-            yield from loss(row.method, ASC_ROW, percent(row.accuracy_vs_asc))
-            dearer = 100 * (row.tokens_vs_asc.value - 1)
-            if dearer > 0:
-                yield f"{row.method} costs {dearer:.1f} % more than ASC."
-
-
-_ASC: Final[RowKey] = (ASC_ROW, None)
-_POINTS: Final = "+.1f"
-
-
-@table("stage1", "Stage 1: what the gate accepts, and how much of it is right", paper="Table 2")
 def stage1(studies: Sequence[Study]) -> Table:
-    """The share of questions that one response answers, and what the whole budget makes of the same questions."""
+    """Return the share of questions that one response answers, and what the whole budget makes of the same ones."""
     cost = Cost.of(studies)
 
     def block(study: Study) -> Block:
+        study.calibrations()  # or there is none, and an error says why
         rows, notes = [], [how_tested(study), *how_calibrated(study)]
         budget = study.settings.methods.fixed_budget, None
-        for row in _with_gate(study):
-            accepted = Results(study, study.run.outcomes, cost, among=study.run.outcomes[row].column("gated"))
+        for name in (OFFLINE, SAFEGUARDED, MIXTURE):
+            row: RowKey = (name, study.spec)
+            if (outcomes := study.run.outcomes.get(row)) is None or outcomes.impossible:
+                continue
+            accepted = Results(study, study.run.outcomes, cost, among=outcomes.column("gated"))
             lost = accepted.minus(row, budget)
-            rows.append((row[0], accepted.share, accepted.accuracy(row), accepted.accuracy(budget), lost))
-            notes += loss(f"the gate of {row[0]}", f"On the questions that it accepts, {budget[0]}", lost)
-            notes += [] if accepted.questions else [f"The gate of {row[0]} accepts nothing."]
+            rows.append((name, accepted.share, accepted.accuracy(row), accepted.accuracy(budget), lost))
+            notes += loss(f"the gate of {name}", f"On the questions that it accepts, {budget[0]}", lost)
+            notes += [] if accepted.questions else [f"The gate of {name} accepts nothing."]
         return rows, notes
 
     columns = [
@@ -224,22 +205,21 @@ def stage1(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block)
 
 
-@table("stage2", "Stage 2: the questions that the gate does not accept", paper="Table 3")
 def stage2(studies: Sequence[Study]) -> Table:
-    """Counting votes against weighing them, where one response was not enough."""
+    """Return counting votes against weighing them, where one response was not enough."""
     cost = Cost.of(studies)
 
     def block(study: Study) -> Block:
         rows: list[tuple[Cell, ...]] = []
         notes = how_compared(study, cost)
-        for row, calibration in calibrations(study).items():
+        for row, calibration in study.calibrations().items():
             ours = row, study.spec
             left = Results(study, study.run.outcomes, cost, among=1 - study.run.outcomes[ours].column("gated"))
             if not left.questions:
                 notes.append(f"The gate of {row} accepts every question, and leaves none to Stage 2.")
                 continue
-            for name, at in (("ASC (counts votes)", _ASC), ("ReASC (weighs them)", ours)):
-                rows.append((calibration, name, left.share, *left.beside(at, _ASC)))
+            for name, key in (("ASC (counts votes)", _ASC), ("ReASC (weighs them)", ours)):
+                rows.append((calibration, name, left.share, *_beside_asc(left, key)))
             notes += loss(f"{row} on these questions", ASC_ROW, left.minus(ours, _ASC))
         return rows, notes
 
@@ -255,21 +235,31 @@ def stage2(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block)
 
 
-@table("ablation", "Ablation: each stage alone", paper="Table 4")
+def _beside_asc(results: Results, key: RowKey) -> tuple[Cell, ...]:
+    return results.accuracy(key), results.cost(key), results.more_than(_ASC, key), results.minus(key, _ASC)
+
+
+GATE_ALONE: Final = "Gate, then counting"
+STAGE_2: Final = "Stage 2 alone"
+_ALONE: Final[dict[str, Change]] = {
+    GATE_ALONE: lambda rule: replace(rule, weight="count"),
+    STAGE_2: lambda rule: replace(rule, gate=None),
+}
+
+
 def ablation(studies: Sequence[Study]) -> Table:
-    """ASC, each stage alone, and both."""
+    """Return ASC, each stage alone, and both."""
     cost = Cost.of(studies)
 
     def block(study: Study) -> Block:
-        outcomes = study.run.outcomes | variants(study, {GATE_ALONE: gate_alone, STAGE_2: stage_2})
-        results = Results(study, outcomes, cost)
+        results = Results(study, study.run.outcomes | study.variants(_ALONE), cost)
         rows: list[tuple[Cell, ...]] = []
         notes = how_compared(study, cost)
-        for row, calibration in calibrations(study).items():
+        for row, calibration in study.calibrations().items():
             ours = row, study.spec
-            alone = {name: variant_key(study, row, name) for name in (STAGE_2, GATE_ALONE)}
-            for name, at in {ASC_ROW: _ASC, **alone, "ReASC": ours}.items():
-                rows.append((calibration, name, *results.beside(at, _ASC)))
+            alone = {name: study.variant_key(row, name) for name in (STAGE_2, GATE_ALONE)}
+            for name, key in {ASC_ROW: _ASC, **alone, "ReASC": ours}.items():
+                rows.append((calibration, name, *_beside_asc(results, key)))
             for name in (GATE_ALONE, STAGE_2):
                 notes += loss(row, f"{name} by the same calibration", results.minus(ours, alone[name]))
         return rows, notes
@@ -289,91 +279,79 @@ def ablation(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block, notes=(meaning, INTERVALS))
 
 
-def _with_gate(study: Study) -> list[RowKey]:
-    """The rows of ReASC that have a gate of their own."""
-    calibrations(study)  # or there is none, and an error says why
-    outcomes = study.run.outcomes
-    keys: list[RowKey] = [(name, study.spec) for name in (OFFLINE, SAFEGUARDED, MIXTURE)]
-    return [key for key in keys if key in outcomes and not impossible(outcomes[key])]
-
-
 _EQUAL_COST: Final = {**EQUAL_COST, SAFEGUARDED: "ASC at equal cost (offline, safeguarded)"}
 _TOGETHER: Final = "Weighted majority of all"
 
 
-@table("controls", "Controls: what else the same responses could have given")
 def controls(studies: Sequence[Study]) -> Table:
-    """Each row of ReASC, and below it what it has to be compared with."""
+    """Return each row of ReASC, and below it what it has to be compared with."""
     cost = Cost.of(studies)
 
     def block(study: Study) -> Block:
-        results = Results(study, study.run.outcomes | _outcomes(study), cost)
+        outcomes = study.run.outcomes | _controls(study)
+        results = Results(study, outcomes, cost)
         rows: list[tuple[Cell, ...]] = []
         notes = how_compared(study, cost)
         for name in (OFFLINE, SAFEGUARDED, ONLINE, MIXTURE):
             ours: RowKey = (name, study.spec)
-            if ours not in study.run.outcomes or impossible(study.run.outcomes[ours]):
+            if ours not in study.run.outcomes or outcomes[ours].impossible:
                 continue
             rows.append((name, "(itself)", results.accuracy(ours), results.cost(ours), None))
             for against, control in _against(study, name):
-                if impossible(results.outcomes[control]):
-                    continue
-                gained = results.minus(ours, control)
-                rows.append((name, against, results.accuracy(control), results.cost(control), gained))
-                notes += loss(name, against, gained)
-        return rows, [*notes, _equal(study)]
+                if not outcomes[control].impossible:
+                    gained = results.minus(ours, control)
+                    rows.append((name, against, results.accuracy(control), results.cost(control), gained))
+                    notes += loss(name, against, gained)
+        chosen = [one for name in EQUAL_COST.values() for one in study.run.outcomes[name, study.spec].confidences]
+        found = " to ".join(dict.fromkeys(f"{one:.4g}" for one in (min(chosen), max(chosen))))
+        notes.append(
+            f"{study.name}: ASC costs the same at a confidence of {found} in place of 0.95, found on the tested "
+            "questions, in its favour; what it spends rises by steps."
+        )
+        return rows, notes
 
     columns = [
         Column("Method"),
         Column("Against"),
         ACCURACY,
         cost.column,
-        Column("Δ", "+.1f", "Accuracy of the method minus that of the control on the same responses, in points."),
+        Column("Δ", _POINTS, "Accuracy of the method minus that of the control on the same responses, in points."),
     ]
-    return table_of(studies, columns, block, notes=(_MEANING, INTERVALS))
+    meaning = (
+        "Best of N takes the answer of the response with the highest score, and the weighted majority weighs all N by "
+        "ReASC's own weights; both pay for all of them. The gate alone goes on by counting votes, and Stage 2 alone "
+        "has no gate."
+    )
+    return table_of(studies, columns, block, notes=(meaning, INTERVALS))
 
 
-_MEANING: Final = (
-    "Best of N takes the answer of the response with the highest score, and the weighted majority weighs all N by "
-    "ReASC's own weights; both pay for all of them. The gate alone goes on by counting votes, and Stage 2 alone has no "
-    "gate."
-)
+def _controls(study: Study) -> dict[RowKey, Outcomes]:
+    """Return what the controls do that a replay does not have."""
+    settings, (best, spec) = study.settings.methods, _best(study)
+    cap = Cap(settings.max_samples)
 
-
-def _outcomes(study: Study) -> dict[RowKey, Outcomes]:
-    """What the controls do that a replay does not have."""
-    budget = study.settings.methods.max_samples
+    def methods_of(split: Split) -> Iterator[Method]:
+        made = study.calibrated(split)
+        if made.measure is None:
+            yield method_by(made.offline, best, spec, None, settings)
+        else:  # with a temperature next to nothing, all the weight is on the highest score
+            rule = CISC(temperature=sys.float_info.min, on_missing_confidence="count")
+            yield Method(best, rule | cap, spec, made.measure)
+        yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, safeguarded_rule)
 
     def weigh_all(rule: ReASC) -> StoppingRule:
-        return stage_2(rule) & Cap(budget)
+        return _ALONE[STAGE_2](rule) & cap
 
-    def others(split: Split) -> Iterator[Method]:
-        made = study.calibrated(split)
-        # With a temperature next to nothing, all the weight is on the highest score.
-        best = CISC(temperature=sys.float_info.min, on_missing_confidence="count")
-        name, spec = _best(study)
-        why = str(made.offline) if made.measure is None else None
-        yield _counted(study, name, why) if why else Method(name, best | Cap(budget), spec, made.measure)
-        if isinstance(made.offline, Calibration):
-            rule = made.offline.rule(on_missing_confidence="count") | Cap(budget)
-            yield Method(SAFEGUARDED, rule, spec, made.measure)
-        else:
-            yield _counted(study, SAFEGUARDED, str(made.offline))
-
-    made = study.compare(others, equal_cost={SAFEGUARDED: _EQUAL_COST[SAFEGUARDED]})
-    return made | variants(study, {GATE_ALONE: gate_alone, STAGE_2: stage_2, _TOGETHER: weigh_all})
-
-
-def _counted(study: Study, name: str, why: str) -> Method:
-    return Method(name, ASC() | Cap(study.settings.methods.max_samples), study.spec, problem=why)
+    made = study.compare(methods_of, equal_cost={SAFEGUARDED: _EQUAL_COST[SAFEGUARDED]})
+    return made | study.variants({**_ALONE, _TOGETHER: weigh_all})
 
 
 def _against(study: Study, row: str) -> Iterator[tuple[str, RowKey]]:
-    """The controls of one row of ReASC: their names, and by what their outcomes are known."""
+    """Yield the controls of one row of ReASC: their names, and by what their outcomes are known."""
     yield "ASC at equal cost", (_EQUAL_COST[row], study.spec)
     if row in (OFFLINE, MIXTURE):
         for name in (GATE_ALONE, STAGE_2, _TOGETHER):
-            yield name, variant_key(study, row, name)
+            yield name, study.variant_key(row, name)
     yield _best(study)[0], _best(study)
     for name in (study.settings.methods.fixed_budget, ASC_ROW, PASS):
         yield name, (name, None)
@@ -381,12 +359,3 @@ def _against(study: Study, row: str) -> Iterator[tuple[str, RowKey]]:
 
 def _best(study: Study) -> RowKey:
     return f"Best of {study.settings.methods.max_samples} by score", study.spec
-
-
-def _equal(study: Study) -> str:
-    chosen = [one for name in EQUAL_COST.values() for one in study.run.outcomes[name, study.spec].confidences]
-    found = " to ".join(dict.fromkeys(f"{one:.4g}" for one in (min(chosen), max(chosen))))
-    return (
-        f"{study.name}: ASC costs the same at a confidence of {found} in place of 0.95, found on the tested questions, "
-        "in its favour; what it spends rises by steps."
-    )

@@ -17,17 +17,16 @@ from rich.text import Text
 
 from langchain_reasc._version import __version__
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc_lab.replay.metrics import RESAMPLES, Estimate
+from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Estimate
 from langchain_reasc_lab.replay.table import PLAIN_HEAD
-from langchain_reasc_lab.report.report import Entry, Made, Report, command_for
+from langchain_reasc_lab.report.contents import Entry
+from langchain_reasc_lab.report.report import Made, Report, command_for
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import (
     MARKED,
     Cell,
-    Figure,
     Shown,
     Table,
-    is_text,
     listed,
     marks,
     number_of,
@@ -290,7 +289,7 @@ _INK: Final = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{co
 
 def pictures(report: Report) -> dict[str, str]:
     """The figures that are pictures: a file name for each, and an SVG that stands alone, in light and in dark."""
-    drawn = [(part, at, figure) for part in report.parts for at, figure in enumerate(part.figures) if _is_svg(figure)]
+    drawn = [(part, at, figure) for part in report.parts for at, figure in enumerate(part.figures) if figure.is_svg]
     return {
         _file_name(part, at): figure.html.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
             ">", f">{_INK}", 1
@@ -320,10 +319,6 @@ def report_markdown(report: Report, folder: str | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is_svg(figure: Figure) -> bool:
-    return figure.html.startswith("<svg ")
-
-
 def _file_name(part: Made, at: int) -> str:
     return f"{part.entry.name}{f'-{at + 1}' if len(part.figures) > 1 else ''}.svg"
 
@@ -344,7 +339,7 @@ def _markdown_part(report: Report, part: Made, known: Explained | None, folder: 
         yield from ("", *_markdown_table(part.table, known))
     for at, figure in enumerate(part.figures):
         yield from (["", f"### {escaped(figure.title)}"] if figure.title else [])
-        if folder is not None and _is_svg(figure):
+        if folder is not None and figure.is_svg:
             yield from ("", f"![{escaped(part.entry.title)}]({folder}/{_file_name(part, at)})")
         yield from ("", escaped(figure.text))
         for note in figure.notes:
@@ -354,7 +349,7 @@ def _markdown_part(report: Report, part: Made, known: Explained | None, folder: 
 def _markdown_table(table: Table, known: Explained) -> Iterator[str]:
     """A table, and what has to be known to read it."""
     yield _row([escaped(column.name) for column in table.columns])
-    yield _row(["---" if is_text(table, at) else "---:" for at in range(len(table.columns))])
+    yield _row(["---" if table.is_text(at) else "---:" for at in range(len(table.columns))])
     for row in shown(table):
         yield _row([_marked(cell) for cell in row])
     yield from _markdown_notes(known)
@@ -470,7 +465,7 @@ def _grids(table: Table, width: int, *, plain: bool, spelled: Callable[[str], st
     for columns, widths in _fitting(table, heads, texts, width):
         grid = Grid(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for at, wide in zip(columns, widths, strict=True):
-            justify = "left" if is_text(table, at) else "right"
+            justify = "left" if table.is_text(at) else "right"
             grid.add_column(Text(heads[at]), justify=justify, width=wide, overflow="fold")  # type: ignore[arg-type]
         for row, written in zip(cells, texts, strict=True):
             grid.add_row(*(Text(written[at], _STYLES.get(row[at].mark or "", "")) for at in columns))
@@ -485,7 +480,7 @@ def _fitting(
     if sum(natural) + _GAP * (len(natural) - 1) <= width:
         return [(range(len(heads)), natural)]
     folded = [_folded(at, wide, table, texts) for at, wide in enumerate(natural)]
-    names = list(takewhile(lambda at: is_text(table, at), range(len(heads))))
+    names = list(takewhile(lambda at: table.is_text(at), range(len(heads))))
     if len(names) == len(heads):
         names = names[:1]
 
@@ -502,7 +497,7 @@ def _fitting(
 
 def _folded(at: int, wide: int, table: Table, texts: Sequence[Sequence[str]]) -> int:
     """The width of a column of texts where there is little room: what its longest word needs, and a little more."""
-    if not is_text(table, at):
+    if not table.is_text(at):
         return wide
     return min(wide, max(_TEXT, max(len(word) for row in texts for word in _words(row[at])) if wide < 40 else _TEXT))
 

@@ -20,7 +20,6 @@ from langchain_reasc_lab.report.report import Made, Report, command_for
 from langchain_reasc_lab.report.tables import (
     MARKED,
     POOLS,
-    is_text,
     shown,
 )
 
@@ -97,7 +96,7 @@ def _section(report: Report, made: Made, known: Explained | None) -> dict[str, A
     ]
     section |= {"table": table, "known": known}
     if table is not None:
-        texts = [is_text(table, at) for at in range(len(table.columns))]
+        texts = [table.is_text(at) for at in range(len(table.columns))]
         named = int(len(texts) > 1 and table.columns[0].name in POOLS and texts[1])
         section |= {"rows": shown(table), "texts": texts, "named": named}
     return section

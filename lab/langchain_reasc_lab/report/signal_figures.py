@@ -1,10 +1,9 @@
 """Figures of scores and signals: histograms of first responses, and confidence token by token."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,101 +13,84 @@ from langchain_reasc.calibration import Calibration, Floats
 from langchain_reasc.exceptions import CalibrationDataError, PoolError, ReASCError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.pools import PoolQuestion
-from langchain_reasc_lab.replay.plots import empty_figure, legend_below
-from langchain_reasc_lab.report.figures import RIGHT, WRONG, for_each_pool, svg
-from langchain_reasc_lab.report.report import figure
+from langchain_reasc_lab.replay.plots import COLOURS, empty_figure, legend_below
 from langchain_reasc_lab.report.signals import chosen
 from langchain_reasc_lab.report.study import Study
+from langchain_reasc_lab.report.svg import for_each_pool, svg
 from langchain_reasc_lab.report.tables import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
 
-
+RIGHT, WRONG = COLOURS[0], COLOURS[1]
+"""Those of right and of wrong responses, which can be told apart without seeing red or green."""
 _VARIANTS: Final = ("bottom_group", "mean", "tail_group", "average_group")
 """The paper's four: bottom 10 % group confidence, response-level self-certainty, tail group, average group."""
 _BINS: Final = 30
 _ORDER: Final = ("right", "mean of right", "wrong", "mean of wrong", "mixture's components", "mixture's gate")
-_ENDS: Final = (
-    1,
-    99,
-)  # percentiles between which scores are drawn: a single one far away would leave no room for others
+_ENDS: Final = (1, 99)  # percentiles drawn: a single score far away would leave no room for the others
 
 
-@dataclass(frozen=True, slots=True)
-class _Panel:
-    """One measure: shapes (right,), (wrong,), and Algorithm 2 on both together, or why it gives nothing."""
+class _Panel(NamedTuple):
+    """One measure: shapes (right,), (wrong,), and Algorithm 2 on both together, or None where it gives nothing."""
 
     measure: Measure | str
     right: Floats
     wrong: Floats
     mixture: Calibration | None
 
-    @property
-    def gap(self) -> float:
-        """Between the means of right and of wrong, in standard deviations of all."""
-        both = np.concatenate([self.right, self.wrong])
-        return float((self.right.mean() - self.wrong.mean()) / both.std())
 
-
-@figure("histogram", "Confidence of right and of wrong first responses", paper="Figures 2 and 6")
 def histograms(studies: Sequence[Study]) -> list[Figure]:
-    """One figure for each pool, a panel for each score."""
+    """Return one figure for each pool, a panel for each score."""
     return for_each_pool(studies, _histograms_of)
 
 
 def _histograms_of(at: int, study: Study) -> Figure:
     first = chosen(study)
-    panels = [_panel(study, measure) for measure in _variants(first)]
-    comparable = [panel for panel in panels if panel.right.size and panel.wrong.size]
-    if not comparable:
+    measures: list[Measure | str] = [first]
+    if isinstance(first, Measure):
+        others = (Measure(first.signal, score, first.window) for score in _VARIANTS)
+        measures += [one for one in others if str(one) != str(first)][:3]
+    panels = [panel for measure in measures if (panel := _panel(study, measure)).right.size and panel.wrong.size]
+    if not panels:
         raise CalibrationDataError(
             f"the first responses in {study.pool.path} are all right or all wrong, or carry no score: there are no two "
             "groups to compare"
         )
     title = f"Scores of right and wrong first responses in {study.name}"
-    return Figure(
-        html=svg(lambda: _draw_panels(comparable), f"histogram-{at}", title),
-        text=" ".join(_words(panel) for panel in comparable),
-        notes=[
-            "Of each question its first recorded response. The areas of the two groups are their shares of all. The "
-            "mixture (Algorithm 2) is fitted to all of them without their labels. Drawn from the 1st to the 99th "
-            "percentile, and as far as both means.",
-            f"The first panel is the score that was asked for, or chosen on the calibration questions of the first "
-            f"arrangement ({first}).",
-        ],
-    )
-
-
-def _variants(first: Measure | str) -> list[Measure | str]:
-    if not isinstance(first, Measure):
-        return [first]
-    others: list[Measure | str] = [Measure(first.signal, score, first.window) for score in _VARIANTS]
-    return [first, *(one for one in others if str(one) != str(first))][:4]
+    notes = [
+        "Of each question its first recorded response. The areas of the two groups are their shares of all. The "
+        "mixture (Algorithm 2) is fitted to all of them without their labels. Drawn from the 1st to the 99th "
+        "percentile, and as far as both means.",
+        "The first panel is the score that was asked for, or chosen on the calibration questions of the first "
+        f"arrangement ({first}).",
+    ]
+    html = svg(lambda: _draw_panels(panels), f"histogram-{at}", title)
+    return Figure(html, " ".join(map(_panel_words, panels)), notes=notes)
 
 
 def _panel(study: Study, measure: Measure | str) -> _Panel:
-    firsts = study.scores.array(measure)[:, 0]
+    scores, methods = study.scores.array(measure)[:, 0], study.settings.methods
     right = np.array([bool(question.responses[0].correct) for question in study.pool.questions])
-    scored = np.isfinite(firsts)
-    return _Panel(measure, firsts[scored & right], firsts[scored & ~right], _mixture(study, measure))
-
-
-def _mixture(study: Study, measure: Measure | str) -> Calibration | None:
-    firsts, methods = [(at, 0) for at in range(len(study.pool.questions))], study.settings.methods
+    firsts = [(question, 0) for question in range(len(right))]
     try:
-        return calibrate_mixture_on(
+        mixture = calibrate_mixture_on(
             study.pool, study.scores, firsts, measure, p_target=methods.p_target, seed=methods.seed
         )
     except ReASCError:  # too few scores, or all equal: the histograms are shown without it
-        return None
+        mixture = None
+    scored = np.isfinite(scores)
+    return _Panel(measure, scores[scored & right], scores[scored & ~right], mixture)
 
 
-def _words(panel: _Panel) -> str:
-    means = f"right {panel.right.mean():.4g} (n = {panel.right.size}), wrong {panel.wrong.mean():.4g}"
-    line = f"{panel.measure}: mean of {means} (n = {panel.wrong.size}), {panel.gap:+.2f} standard deviations apart"
-    calibration = panel.mixture
+def _panel_words(panel: _Panel) -> str:
+    right, wrong, calibration = panel.right, panel.wrong, panel.mixture
+    gap = float((right.mean() - wrong.mean()) / np.concatenate([right, wrong]).std())
+    line = (
+        f"{panel.measure}: mean of right {right.mean():.4g} (n = {right.size}), wrong {wrong.mean():.4g} "
+        f"(n = {wrong.size}), {gap:+.2f} standard deviations apart"
+    )
     if calibration is None or calibration.mixture is None:
         return f"{line}; no mixture could be fitted."
     low, high = calibration.mixture.means
@@ -147,9 +129,8 @@ def _histogram(axes: "Axes", panel: _Panel) -> None:
     for name, values, colour in (("right", panel.right, RIGHT), ("wrong", panel.wrong, WRONG)):
         axes.hist(values, edges.tolist(), weights=np.full(values.size, share), color=colour, alpha=0.45, label=name)
         axes.axvline(values.mean(), color=colour, linewidth=1.6, label=f"mean of {name}")
-    calibration = panel.mixture
-    if calibration is not None and calibration.mixture is not None:
-        _density(axes, calibration, np.linspace(edges[0], edges[-1], 201), width)
+    if panel.mixture is not None:
+        _density(axes, panel.mixture, np.linspace(edges[0], edges[-1], 201), width)
     axes.set_ylim(bottom=0)
     axes.set_title(str(panel.measure), fontsize=8)
     axes.set_yticks([])
@@ -158,11 +139,11 @@ def _histogram(axes: "Axes", panel: _Panel) -> None:
 
 
 def _density(axes: "Axes", calibration: Calibration, at: Floats, width: float) -> None:
-    """The components as a histogram of such bins would show them: one far narrower than a bin is as high as its bar."""
+    """Draw the components as a histogram of such bins would show them: a very narrow one is as high as its bar."""
     from scipy.stats import norm
 
-    assert calibration.mixture is not None
-    mixture = calibration.mixture
+    if (mixture := calibration.mixture) is None:
+        return
     for number, (weight, mean, std) in enumerate(zip(mixture.weights, mixture.means, mixture.stds, strict=True)):
         label = None if number else "mixture's components"
         share = norm.cdf(at + width / 2, mean, std) - norm.cdf(at - width / 2, mean, std)
@@ -177,33 +158,18 @@ _SHADES: Final = (0.6, 0.38, 0.18, 0.0)
 _LONGEST: Final = 12  # tokens that a line is smoothed over, at most
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A response: its number from 1, what it answered, S(y), its signal, and its text cut into tokens, if known."""
+class _Shown(NamedTuple):
+    """A response: its name, whether it is right, S(y), its signal, and its text cut into tokens, if known."""
 
-    number: int
-    answer: str | None
+    name: str
     correct: bool
     score: float
     signal: npt.NDArray[np.float32]
-    pieces: Sequence[str] | None
-
-    @property
-    def name(self) -> str:
-        said = "no answer" if self.answer is None else f"answer {self.answer}"
-        return f"Response {self.number}, {'right' if self.correct else 'wrong'} ({said})"
-
-    @property
-    def words(self) -> str:
-        lowest = float(self.signal.min())
-        return (
-            f"{self.name}: {self.signal.size} tokens, S(y) = {self.score:.4g}, the least sure token has {lowest:.4g}."
-        )
+    tokens: Sequence[str] | None
 
 
-@figure("tokens", "Confidence token by token", paper="Figures 1 and 6")
 def tokens(studies: Sequence[Study]) -> list[Figure]:
-    """One question of each pool: its first right and wrong responses."""
+    """Return one question of each pool: its first right and wrong responses."""
     return for_each_pool(studies, _tokens_of)
 
 
@@ -213,37 +179,39 @@ def _tokens_of(at: int, study: Study) -> Figure:
         raise PoolError(f"{study.pool.path} has scores of whole responses, and no signal of tokens")
     which = _typical(study, measure)
     question, shown = study.pool.questions[which], _responses(study, measure, which)
-    written = all(one.pieces is not None for one in shown)
-    words = " ".join(one.words for one in shown)
-    notes = [
+    words = (
+        f"{one.name}: {one.signal.size} tokens, S(y) = {one.score:.4g}, the least sure token has "
+        f"{float(one.signal.min()):.4g}."
+        for one in shown
+    )
+    picked = (
         f"Question {question.id}: of those with right and wrong responses the one whose difference between their mean "
-        f"scores by {measure} is the median. Its first {_SHOWN} right and first {_SHOWN} wrong responses.",
-    ]
-    if written:
-        html = coloured(question, shown)
-        notes.append(f"The darker, the less sure ({measure.signal}); dotted: the least sure 10 % of all tokens shown.")
+        f"scores by {measure} is the median. Its first {_SHOWN} right and first {_SHOWN} wrong responses."
+    )
+    if all(one.tokens is not None for one in shown):
+        html = _coloured(question, shown)
+        how = f"The darker, the less sure ({measure.signal}); dotted: the least sure 10 % of all tokens shown."
     else:
         title = f"{measure.signal} along the tokens of responses to question {question.id} in {study.name}"
         html = svg(lambda: _draw_lines(shown, measure.signal), f"tokens-{at}", title)
-        notes.append("The pool does not say which characters its tokens spell, as earlier recordings do not: lines.")
-    return Figure(html, words, notes=notes)
+        how = "The pool does not say which characters its tokens spell, as earlier recordings do not: lines."
+    return Figure(html, " ".join(words), notes=[picked, how])
 
 
 def _typical(study: Study, measure: Measure) -> int:
-    """The question whose right and wrong responses differ in their mean score by the median of such differences."""
-    scores, gaps = study.scores.array(measure), {}
+    """Return the question whose right and wrong responses differ in their mean score by the median of all such."""
+    scores, gaps = study.scores.array(measure), []
     for at, question in enumerate(study.pool.questions):
         row = scores[at, : len(question.responses)]
         right = np.array([bool(one.correct) for one in question.responses])
         known = np.isfinite(row)
         if (known & right).any() and (known & ~right).any():
-            gaps[at] = float(row[known & right].mean() - row[known & ~right].mean())
+            gaps.append((float(row[known & right].mean() - row[known & ~right].mean()), at))
     if not gaps:
         raise CalibrationDataError(
             f"no question in {study.pool.path} has both a right and a wrong response with token signals"
         )
-    ranked = sorted(gaps, key=lambda at: (gaps[at], at))
-    return ranked[len(ranked) // 2]
+    return sorted(gaps)[len(gaps) // 2][1]
 
 
 def _responses(study: Study, measure: Measure, which: int) -> list[_Shown]:
@@ -251,42 +219,40 @@ def _responses(study: Study, measure: Measure, which: int) -> list[_Shown]:
     assert signals is not None
     recorded, scores = signals.of(question.id), study.scores.array(measure)[which]
     texts, lengths = study.pool.texts(question.id), study.pool.token_lengths(question.id)
-    all_shown = [
-        _Shown(
-            number + 1,
-            one.answer,
-            bool(one.correct),
-            float(scores[number]),
-            recorded[number][measure.signal],
-            _cut(texts[number], lengths[number], recorded[number][measure.signal].size),
-        )
-        for number, one in enumerate(question.responses)
-        if np.isfinite(scores[number])
-    ]
-    return [one for right in (True, False) for one in [each for each in all_shown if each.correct is right][:_SHOWN]]
+    found: dict[bool, list[_Shown]] = {True: [], False: []}
+    for at, one in enumerate(question.responses):
+        same = found[bool(one.correct)]
+        if np.isfinite(scores[at]) and len(same) < _SHOWN:
+            answer = "no answer" if one.answer is None else f"answer {one.answer}"
+            name = f"Response {at + 1}, {'right' if one.correct else 'wrong'} ({answer})"
+            signal = recorded[at][measure.signal]
+            pieces = _cut(texts[at], lengths[at], signal.size)
+            same.append(_Shown(name, bool(one.correct), float(scores[at]), signal, pieces))
+    return found[True] + found[False]
 
 
 def _cut(text: str | None, lengths: Sequence[int] | None, values: int) -> list[str] | None:
-    """The text's tokens; None where they are not known, or are not those that have values."""
+    """Return the text's tokens; None where they are not known, or are not those that have values."""
     if text is None or lengths is None or len(lengths) != values or sum(lengths) != len(text):
         return None
     ends = np.cumsum(lengths).tolist()
     return [text[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
 
-def coloured(question: PoolQuestion, shown: Sequence[_Shown]) -> str:
-    """The responses as HTML: the darker a token, the less sure the model was of it."""
-    every = np.concatenate([one.signal for one in shown])
-    bounds = np.percentile(every, _SHARES)
+def _coloured(question: PoolQuestion, shown: Sequence[_Shown]) -> str:
+    """Return the responses as HTML: the darker a token, the less sure the model was of it."""
+    bounds = np.percentile(np.concatenate([one.signal for one in shown]), _SHARES)
     heading = question.input if isinstance(question.input, str) else f"question {question.id}"
-    parts = [f'<p class="asked" dir="auto">{escape(heading)}</p>', _legend()]
+    shades = [f"least sure {_SHARES[0]} %", f"to {_SHARES[1]} %", f"to {_SHARES[2]} %"]
+    parts = [
+        f'<p class="asked" dir="auto">{escape(heading)}</p>',
+        f'<p class="legend">{" ".join(_span(name, level) for level, name in enumerate(shades))}</p>',
+    ]
     for one in shown:
-        parts.append(f'<p class="answered">{escape(one.name)}, S(y) = {one.score:.4g}</p>')
         levels = np.searchsorted(bounds, one.signal, side="right").tolist()
-        spans = (
-            _span("".join(piece for piece, _ in run), level)
-            for level, run in groupby(zip(one.pieces or (), levels, strict=True), key=lambda pair: pair[1])
-        )
+        runs = groupby(zip(one.tokens or (), levels, strict=True), key=lambda pair: pair[1])
+        spans = (_span("".join(token for token, _ in run), level) for level, run in runs)
+        parts.append(f'<p class="answered">{escape(one.name)}, S(y) = {one.score:.4g}</p>')
         parts.append(f'<p class="tokens" dir="auto" style="white-space: pre-wrap">{"".join(spans)}</p>')
     return f'<div class="token-text">{"".join(parts)}</div>'
 
@@ -296,11 +262,6 @@ def _span(text: str, level: int) -> str:
         return escape(text)
     line = "; text-decoration: underline dotted" if level == 0 else ""
     return f'<span style="background: rgba(217, 119, 43, {_SHADES[level]}){line}">{escape(text)}</span>'
-
-
-def _legend() -> str:
-    names = [f"least sure {_SHARES[0]} %", f"to {_SHARES[1]} %", f"to {_SHARES[2]} %"]
-    return f'<p class="legend">{" ".join(_span(name, level) for level, name in enumerate(names))}</p>'
 
 
 def _draw_lines(shown: Sequence[_Shown], signal: str) -> "Drawn":

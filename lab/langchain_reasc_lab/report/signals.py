@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -26,68 +25,46 @@ from langchain_reasc.calibration import (
 from langchain_reasc.exceptions import CalibrationDataError, PoolError
 from langchain_reasc.method.confidence import DEFAULT_WINDOW, SPAN_SCORES, Measure
 from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc_lab.replay.bootstrap import exact
-from langchain_reasc_lab.replay.metrics import Estimate
-from langchain_reasc_lab.report.report import table
-from langchain_reasc_lab.report.rows import Block, table_of
+from langchain_reasc_lab.replay.bootstrap import Estimate, exact
+from langchain_reasc_lab.report.blocks import Block, table_of
 from langchain_reasc_lab.report.study import Study
-from langchain_reasc_lab.report.tables import Cell, Column, Table, listed, percent
+from langchain_reasc_lab.report.tables import Cell, Column, Table, listed
 
 SCORE_OF_PAPER: Final = "bottom_group"
-_WINDOWS: Final = (DEFAULT_WINDOW, 64, 32, 16, 8)
+WINDOWS: Final = (8, 16, 32, 64, 128, 256, 512, 768)
+BINS: Final = 5
+_COMPONENTS: Final = (1, 2, 3, 4)
+_SCORES: Final = ("mean", "tail_group", "average_group", "bottom_group", "lowest_group", *SPAN_SCORES)
+_AUROC: Final = Column(
+    "AUROC",
+    ".3f",
+    "How often a right response scores higher than a wrong one, over the responses to all questions; its interval "
+    "knows that responses to one question are alike.",
+    "high",
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Responses:
-    """The responses of a pool, one after the other.
-
-    Attributes:
-        question: shape (n,), to which question each belongs.
-        right: shape (n,), whether it is right.
-        votes: shape (n,), whether it has an answer.
-    """
-
-    question: npt.NDArray[np.intp]
-    right: npt.NDArray[np.bool_]
-    votes: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, study: Study) -> "Responses":
-        """Those of the study's pool.
-
-        Raises:
-            PoolError: all are right, or all are wrong.
-        """
-        questions = study.pool.questions
-        number = np.repeat(np.arange(len(questions)), [len(one.responses) for one in questions])
-        each = [response for one in questions for response in one.responses]
-        right = np.array([bool(one.correct) for one in each], dtype=bool)
-        if right.all() or not right.any():
-            what = "right" if right.size and right.all() else "wrong"
-            raise PoolError(f"all {right.size} responses are {what}, so that nothing tells right from wrong")
-        return cls(number, right, np.array([one.answer is not None for one in each], dtype=bool))
+Booleans = npt.NDArray[np.bool_]
 
 
 def signal_measures(study: Study, score: str, window: int) -> list[Measure | str]:
-    """A score of each signal that the pool has; of a pool with scores alone, these.
+    """Return a score of each signal that the pool has; of a pool with scores alone, these.
 
     ``kl_uniform`` is left out where ``self_certainty`` is there: it is the same less a constant.
 
     Raises:
         PoolError: it has neither.
     """
-    if study.scores.signals:
-        same = {VERBALIZED, "kl_uniform"} if "self_certainty" in study.scores.signals else {VERBALIZED}
-        of_tokens = [signal for signal in study.scores.signals if signal not in same]
-        stated = [Measure(VERBALIZED, "mean")] if VERBALIZED in study.scores.signals and score == "mean" else []
-        return [*(Measure(signal, score, window) for signal in of_tokens), *stated]
+    if names := study.scores.signals:
+        left_out = {VERBALIZED, "kl_uniform"} if "self_certainty" in names else {VERBALIZED}
+        stated = [Measure(VERBALIZED, "mean")] if VERBALIZED in names and score == "mean" else []
+        return [*(Measure(name, score, window) for name in names if name not in left_out), *stated]
     if study.pool.has_scores:
         return [RECORDED] if score == SCORE_OF_PAPER else []
     raise PoolError(f"{study.pool.path} has neither token signals nor recorded scores; record it with `reasc record`")
 
 
 def chosen(study: Study) -> Measure | str:
-    """The one measure that a table is about.
+    """Return the one measure that a table is about.
 
     It is the one that was asked for; of ``"auto"`` the one that is chosen on the calibration questions of the first
     arrangement, and where these cannot tell, the paper's score of the first signal.
@@ -108,48 +85,58 @@ def chosen(study: Study) -> Measure | str:
 
 
 def window_for(study: Study) -> int:
-    """The window that was asked for, or else the longest up to the paper's that at least half of the responses fill."""
+    """Return the window asked for, or the longest up to the paper's that at least half of the responses fill."""
     if isinstance(study.measure, Measure) and study.measure.windowed:
         return study.measure.window
-    return next((window for window in _WINDOWS if study.scores.shorter_than(window) <= 0.5), _WINDOWS[-1])
-
-
-def longest_response(study: Study) -> int:
-    """Tokens of the longest response that has signals; 0 where none has."""
-    signals = study.pool.signals
-    return max((int(max(signals.lengths(one.id))) for one in study.pool.questions), default=0) if signals else 0
+    usual = [window for window in reversed(WINDOWS) if window <= DEFAULT_WINDOW]
+    return next((window for window in usual if study.scores.shorter_than(window) <= 0.5), usual[-1])
 
 
 def judged(
-    study: Study, responses: Responses, measures: Sequence[Measure | str], *, voting: bool = False
+    study: Study, measures: Sequence[Measure | str], *, voting: bool = False
 ) -> Iterator[tuple[Sequence[int], Judged]]:
-    """The responses that have a score, with their scores; measures that score the same ones come together.
+    """Yield the responses that have a score, with their scores; measures that score the same ones come together.
 
     Args:
         study: the pool.
-        responses: those of the same pool.
-        measures: how they are scored.
+        measures: how responses are scored.
         voting: whether only those with an answer count.
 
     Yields:
         Indices of the measures, and the responses that these score: none where they score none right, or none wrong.
+
+    Raises:
+        PoolError: all responses are right, or all are wrong.
     """
-    recorded = np.arange(study.scores.array(measures[0]).shape[1]) < np.bincount(responses.question)[:, None]
+    questions = study.pool.questions
+    question = np.repeat(np.arange(len(questions)), [len(one.responses) for one in questions])
+    right = _right(study)
+    votes = np.array([one.answer is not None for each in questions for one in each.responses], dtype=bool)
+    recorded = np.arange(study.scores.array(measures[0]).shape[1]) < np.bincount(question)[:, None]
     scores = np.array([study.scores.array(measure)[recorded] for measure in measures])
-    finite = np.isfinite(scores) & (responses.votes if voting else True)
+    finite = np.isfinite(scores) & (votes if voting else True)
     for mask in np.unique(finite, axis=0):
         same = np.flatnonzero((finite == mask).all(axis=1))
-        here = Judged(responses.question[mask], responses.right[mask], scores[same][:, mask])
+        here = Judged(question[mask], right[mask], scores[same][:, mask])
         if here.both:
             yield same.tolist(), here
 
 
-_COMPONENTS: Final = (1, 2, 3, 4)
+def _right(study: Study) -> Booleans:
+    """Return whether each response is right, one question after the other.
+
+    Raises:
+        PoolError: all are right, or all are wrong.
+    """
+    right = np.array([bool(one.correct) for each in study.pool.questions for one in each.responses], dtype=bool)
+    if right.all() or not right.any():
+        what = "right" if right.size and right.all() else "wrong"
+        raise PoolError(f"all {right.size} responses are {what}, so that nothing tells right from wrong")
+    return right
 
 
-@table("components", "How many Gaussian components first-response scores have", paper="Table 5")
 def components(studies: Sequence[Study]) -> Table:
-    """AIC and BIC of mixtures of one to four components."""
+    """Return AIC and BIC of mixtures of one to four components."""
     columns = [
         Column("Signal"),
         Column("By", "", "The criterion: Akaike's or the Bayesian one."),
@@ -167,42 +154,36 @@ def components(studies: Sequence[Study]) -> Table:
 
 
 def _components(study: Study) -> Block:
+    measures: list[Measure | str] = [study.measure] if study.measure else []
+    if study.measure in (None, "auto"):
+        measures = signal_measures(study, SCORE_OF_PAPER, window_for(study))
     rows: list[Sequence[Cell]] = []
     notes: list[str] = []
     sizes: dict[str, int] = {}
-    for measure in _measures(study):
+    methods = study.settings.methods
+    for measure in measures:
         first = study.scores.array(measure)[:, 0]
         try:
-            scores = checked_scores(first[np.isfinite(first)], study.settings.methods.p_target)
+            scores = checked_scores(first[np.isfinite(first)], methods.p_target)
         except CalibrationDataError as error:
             notes.append(f"{study.name}, {measure}: no row, because {str(error).rstrip('.')}.")
             continue
         if scores.size < FEWEST_FOR_MIXTURE:
             raise PoolError(f"{scores.size} first responses with a score are too few for mixtures")
         sizes[str(measure)] = scores.size
-        fit = fit_mixture(scores, _COMPONENTS, study.settings.methods.seed)
+        fit = fit_mixture(scores, _COMPONENTS, methods.seed)
         for criterion, values in (("AIC", fit.aic), ("BIC", fit.bic)):
-            lowest = min(values, key=lambda count: values[count])
-            signal = measure.signal if isinstance(measure, Measure) else measure
-            rows.append((signal, criterion, *(values[k] for k in _COMPONENTS), lowest))
-        notes += [f"{study.name}, {measure}: {told}." for told in _mixture_notes(scores, fit)]
+            lowest = min(values, key=values.__getitem__)
+            rows.append((_names(measure)[0], criterion, *(values[k] for k in _COMPONENTS), lowest))
+        notes += [f"{study.name}, {measure}: {note}." for note in _mixture_notes(scores, fit)]
     if not rows:
         raise PoolError("no first responses of it have scores to which mixtures can be fitted")
     if len(set(sizes.values())) == 1:
-        notes.append(
-            f"{study.name}: {next(iter(sizes.values()))} first responses with a score by {listed(list(sizes))}."
-        )
+        sizes = {listed(list(sizes)): next(iter(sizes.values()))}
+        notes += [f"{study.name}: {size} first responses with a score by {names}." for names, size in sizes.items()]
     else:
         notes += [f"{study.name}, {measure}: {size} first responses with a score." for measure, size in sizes.items()]
     return rows, notes
-
-
-def _measures(study: Study) -> list[Measure | str]:
-    """The one that was asked for, or else the paper's score of each signal."""
-    measure = study.measure
-    if measure is None or measure == "auto":
-        return signal_measures(study, SCORE_OF_PAPER, window_for(study))
-    return [measure]
 
 
 def _mixture_notes(scores: Floats, fit: Mixture) -> Iterator[str]:
@@ -210,38 +191,16 @@ def _mixture_notes(scores: Floats, fit: Mixture) -> Iterator[str]:
         yield fit.one_group
     if not fit.converged:
         yield "the mixture of two components did not converge"
-    if share := falling(scores, fit):
+    posterior = posterior_upper(np.sort(scores), fit)
+    if share := float((posterior < np.maximum.accumulate(posterior) - 1e-9).mean()):
         yield (
             f"the mixture's posterior is not monotone: {share:.1%} of the scores are taken for less surely right than "
             f"some lower score is (standard deviations {fit.stds[0]:.3g} below and {fit.stds[1]:.3g} above)"
         )
 
 
-def falling(scores: Floats, mixture: Mixture) -> float:
-    """The share of the scores whose posterior of the upper component is below that of some lower score."""
-    posterior = posterior_upper(np.sort(scores), mixture)
-    return float((posterior < np.maximum.accumulate(posterior) - 1e-9).mean())
-
-
-WINDOWS: Final = (8, 16, 32, 64, 128, 256, 512, 768)
-_SCORES: Final = ("mean", "tail_group", "average_group", "bottom_group", "lowest_group", *SPAN_SCORES)
-_IN_THE_PAPER: Final = (
-    "mean is the paper's response-level self-certainty, tail_group its tail group confidence, average_group its "
-    "average group confidence, and bottom_group its bottom 10 % group confidence, where the signal is self_certainty. "
-    "kl_uniform, which is self_certainty less a constant, has no rows beside it."
-)
-_AUROC: Final = Column(
-    "AUROC",
-    ".3f",
-    "How often a right response scores higher than a wrong one, over the responses to all questions; its interval "
-    "knows that responses to one question are alike.",
-    "high",
-)
-
-
-@table("separation", "Which score tells right responses from wrong ones", paper="Table 8")
 def separation(studies: Sequence[Study]) -> Table:
-    """AUROC and gap of every score of every signal."""
+    """Return AUROC and gap of every score of every signal."""
     columns = [
         Column("Signal"),
         Column("Score"),
@@ -256,12 +215,46 @@ def separation(studies: Sequence[Study]) -> Table:
             "high",
         ),
     ]
-    return table_of(studies, columns, _separation, notes=[_IN_THE_PAPER])
+    in_the_paper = (
+        "mean is the paper's response-level self-certainty, tail_group its tail group confidence, average_group its "
+        "average group confidence, and bottom_group its bottom 10 % group confidence, where the signal is "
+        "self_certainty. kl_uniform, which is self_certainty less a constant, has no rows beside it."
+    )
+    return table_of(studies, columns, _separation, notes=[in_the_paper])
 
 
-@table("window", "The window of the bottom 10 % group score", paper="Table 9")
+def _separation(study: Study) -> Block:
+    right, width = _right(study), window_for(study)
+    candidates = [one for score in _SCORES for one in signal_measures(study, score, width)]
+    measures: list[Measure | str] = []
+    notes: dict[str, None] = {}
+    for measure in candidates:
+        try:
+            study.scores.array(measure)
+            measures.append(measure)
+        except PoolError as error:
+            notes[f"{study.name}: no row for some scores, because {error}."] = None
+    apart = _separations(study, measures)
+    within: dict[int, Cell] = {}
+    for same, here in judged(study, measures, voting=True):
+        within.update(zip(same, map(_estimate, map(mean_auroc, auroc_per_question(here))), strict=True))
+    signals = [_names(measure)[0] for measure in measures]
+    nothing: tuple[Cell, ...] = (None, None, None)
+    rows = [
+        (*_names(measures[at]), *apart.get(at, nothing), within.get(at))
+        for at in sorted(range(len(measures)), key=lambda at: signals.index(signals[at]))
+    ]
+    mixed = sum(len({bool(one.correct) for one in each.responses}) > 1 for each in study.pool.questions)
+    summary = (
+        f"{study.name}: {right.sum()} right and {(~right).sum()} wrong responses; {mixed} of "
+        f"{len(study.pool.questions)} questions have both. Groups are of {width} tokens, which "
+        f"{study.scores.shorter_than(width):.0%} of the responses do not fill."
+    )
+    return rows, [*notes, summary]
+
+
 def window(studies: Sequence[Study]) -> Table:
-    """AUROC of the paper's score of each signal, by its window."""
+    """Return AUROC of the paper's score of each signal, by its window."""
     columns = [
         Column("Signal"),
         Column("Window", ".0f", "Tokens per group."),
@@ -271,90 +264,46 @@ def window(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, _windows, notes=())
 
 
-def _separation(study: Study) -> Block:
-    responses, width = Responses.of(study), window_for(study)
-    measures = [one for score in _SCORES for one in signal_measures(study, score, width)]
-    measures, notes = _scorable(study, measures)
-    apart, inside = _separations(study, responses, measures), _separations_within(study, responses, measures)
-    signals = [_names(measure)[0] for measure in measures]
-    nothing: tuple[Cell, ...] = (None, None, None)
-    rows = [
-        (*_names(measures[at]), *apart.get(at, nothing), inside.get(at))
-        for at in sorted(range(len(measures)), key=lambda at: signals.index(signals[at]))
-    ]
-    right = int(responses.right.sum())
-    mixed = np.intersect1d(responses.question[responses.right], responses.question[~responses.right]).size
-    notes.append(
-        f"{study.name}: {right} right and {responses.right.size - right} wrong responses; {mixed} of "
-        f"{len(study.pool.questions)} questions have both. Groups are of {width} tokens, which "
-        f"{study.scores.shorter_than(width):.0%} of the responses do not fill."
-    )
-    return rows, notes
-
-
 def _windows(study: Study) -> Block:
-    responses, longest = Responses.of(study), longest_response(study)
+    _right(study)
+    signals, questions = study.pool.signals, study.pool.questions
+    longest = max((int(max(signals.lengths(one.id))) for one in questions), default=0) if signals else 0
     if not longest:
         raise PoolError("it has no token signals, without which a score cannot be made anew with another window")
-    windows = WINDOWS[
-        : sum(width < longest for width in WINDOWS) + 1
-    ]  # one beyond the longest response: the plain mean
+    # one beyond the longest response, whose score is the plain mean
+    widths = WINDOWS[: sum(width < longest for width in WINDOWS) + 1]
     notes = []
-    if len(windows) < len(WINDOWS):
+    if len(widths) < len(WINDOWS):
         notes.append(
-            f"{study.name}: its longest response has {longest} tokens; with {windows[-1]} and more, the score is the "
+            f"{study.name}: its longest response has {longest} tokens; with {widths[-1]} and more, the score is the "
             "plain mean of every response."
         )
     rows: list[Sequence[Cell]] = []
-    for signal in signal_measures(study, SCORE_OF_PAPER, WINDOWS[0]):
-        assert isinstance(signal, Measure)
-        apart = _separations(study, responses, [Measure(signal.signal, SCORE_OF_PAPER, width) for width in windows])
-        for at, width in enumerate(windows):
+    for measure in signal_measures(study, SCORE_OF_PAPER, WINDOWS[0]):
+        signal = _names(measure)[0]
+        apart = _separations(study, [Measure(signal, SCORE_OF_PAPER, width) for width in widths])
+        for at, width in enumerate(widths):
             shorter = 100 * study.scores.shorter_than(width)
-            rows.append((signal.signal, width, apart[at][0] if at in apart else None, shorter))
+            rows.append((signal, width, apart[at][0] if at in apart else None, shorter))
     return rows, notes
 
 
-def _separations(
-    study: Study, responses: Responses, measures: Sequence[Measure | str]
-) -> dict[int, tuple[Cell, Cell, Cell]]:
-    """AUROC, gap, and gap in standard deviations, by the index of the measure; without those that score one kind."""
+def _separations(study: Study, measures: Sequence[Measure | str]) -> dict[int, tuple[Cell, Cell, Cell]]:
+    """Return AUROC, gap, and gap in standard deviations, by the index of each measure that scores both kinds."""
     return {
         at: (_estimate(auroc_with_interval(scores, here.right, here.question)), *_gap(scores, here.right))
-        for same, here in judged(study, responses, measures)
+        for same, here in judged(study, measures)
         for at, scores in zip(same, here.scores, strict=True)
     }
 
 
-def _separations_within(study: Study, responses: Responses, measures: Sequence[Measure | str]) -> dict[int, Cell]:
-    """AUROC within questions, by the index of the measure."""
-    return {
-        at: _estimate(mean_auroc(found))
-        for same, here in judged(study, responses, measures, voting=True)
-        for at, found in zip(same, auroc_per_question(here), strict=True)
-    }
-
-
-def _gap(scores: Floats, right: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[float, float | None]:
+def _gap(scores: Floats, right: Booleans) -> tuple[float, float | None]:
     above, below = scores[right], scores[~right]
     gap = float(above.mean() - below.mean())
     squares = above.size * float(above.var()) + below.size * float(below.var())
     if above.size + below.size < 3 or squares == 0:
         return gap, None
     return gap, gap / math.sqrt(squares / (above.size + below.size - 2))
-
-
-def _scorable(study: Study, measures: Sequence[Measure | str]) -> tuple[list[Measure | str], list[str]]:
-    """Those that the pool can score by, and why it cannot by the others."""
-    possible, notes = [], dict[str, None]()
-    for measure in measures:
-        try:
-            study.scores.array(measure)
-        except PoolError as error:
-            notes[f"{study.name}: no row for some scores, because {error}."] = None
-        else:
-            possible.append(measure)
-    return possible, list(notes)
 
 
 def _names(measure: Measure | str) -> tuple[str, str]:
@@ -365,12 +314,8 @@ def _estimate(auroc: AUROC | None) -> Estimate | None:
     return None if auroc is None else Estimate(auroc.value, auroc.low, auroc.high)
 
 
-BINS: Final = 5
-
-
-@table("bins", "Accuracy by confidence", paper="Table 13")
 def bins(studies: Sequence[Study]) -> Table:
-    """Accuracy within five bins of each kind."""
+    """Return accuracy within five bins of each kind."""
     columns = [
         Column(
             "Bins", "", "Quantile: a fifth of the responses in each. Equal width: a fifth of the scores' range each."
@@ -389,20 +334,15 @@ def bins(studies: Sequence[Study]) -> Table:
 
 
 def edges(scores: Floats, kind: str) -> Floats:
-    """The bounds of the bins, shape (6,); a score on a bound belongs to the bin above it."""
+    """Return the bounds of the bins, shape (6,); a score on a bound belongs to the bin above it."""
     if kind == "quantile":
         return np.quantile(scores, np.linspace(0, 1, BINS + 1))
     return np.linspace(scores.min(), scores.max(), BINS + 1)
 
 
-def bin_numbers(scores: Floats, bounds: Floats) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
-    """The bin of each score, from 0 on."""
-    return np.searchsorted(bounds[1:-1], scores, side="right")
-
-
 def _bins(study: Study) -> Block:
     measure = chosen(study)
-    found = [here for _, here in judged(study, Responses.of(study), [measure])]
+    found = [here for _, here in judged(study, [measure])]
     if not found:
         raise PoolError(f"the responses that have a score by {measure} are all right, or all wrong")
     scores, right = found[0].scores[0], found[0].right
@@ -412,11 +352,11 @@ def _bins(study: Study) -> Block:
     notes = []
     for kind in ("quantile", "equal width"):
         bounds = edges(scores, kind)
-        number = bin_numbers(scores, bounds)
+        number = np.searchsorted(bounds[1:-1], scores, side="right")
         accuracies = []
         for at in range(BINS):
             here = number == at
-            accuracy = percent(exact(int(right[here].sum()), int(here.sum()))) if here.any() else None
+            accuracy = exact(int(right[here].sum()), int(here.sum())).percent if here.any() else None
             accuracies += [accuracy.value] if accuracy else []
             rows.append((kind, at + 1, float(bounds[at]), float(bounds[at + 1]), int(here.sum()), accuracy))
         rises = all(low < high for low, high in pairwise(accuracies))

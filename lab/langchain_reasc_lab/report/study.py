@@ -2,40 +2,50 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 from langchain_reasc.calibrating import MeasureSpec, PoolScores
+from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import PoolError
+from langchain_reasc.method import ReASC, StoppingRule
 from langchain_reasc.pools import Pool
 from langchain_reasc_lab.replay.arrangement import RecordedPool
-from langchain_reasc_lab.replay.methods import Calibrated, Method, MethodSettings, Split, calibrated_on
+from langchain_reasc_lab.replay.methods import (
+    MIXTURE,
+    OFFLINE,
+    Calibrated,
+    Method,
+    MethodSettings,
+    Split,
+    calibrated_on,
+    method_by,
+    paper_rule,
+)
 from langchain_reasc_lab.replay.metrics import Row, summarize
 from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey, check_sizes, compare, replay, splits
 
-_IN_NAME: Final = re.compile(r"(?<![0-9a-z.])(a?)(\d+(?:\.\d+)?)(b|m)(?![0-9a-z])", re.IGNORECASE)
+_SIZE: Final = re.compile(r"(?<![0-9a-z.])(a?)(\d+(?:\.\d+)?)(b|m)(?![0-9a-z])", re.IGNORECASE)
 _EXPERTS: Final = re.compile(r"\d+x\d", re.IGNORECASE)
-_UNITS: Final = {"b": 1e9, "m": 1e6}
+
+Change = Callable[[ReASC], StoppingRule]
+"""What becomes of the paper's rule, without the cap on samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """N, and who says so.
-
-    Attributes:
-        count: N; of a mixture of experts, those that work on a token.
-        source: where the number is from, to be read after "N = 7e+09, ".
-    """
+    """N, of a mixture of experts those that work on a token, and who says so, to be read after "N = 7e+09, "."""
 
     count: float
     source: str
 
 
 def parameters_of(metadata: Mapping[str, Any]) -> Parameters | None:
-    """N as a pool's metadata tells it: its ``"parameters"``, or else the name of the model, such as ``Qwen2.5-7B``.
+    """Return N as a pool's metadata tells it: its ``"parameters"``, or else the name of the model (``Qwen2.5-7B``).
 
     Of a name like ``Qwen3-30B-A3B`` the 3 billion are taken that work on a token; ``Mixtral-8x7B`` does not say how
     many those are.
@@ -46,22 +56,17 @@ def parameters_of(metadata: Mapping[str, Any]) -> Parameters | None:
     Returns:
         None where nothing tells.
     """
-    count = metadata.get("parameters")
+    count, fingerprint = metadata.get("parameters"), metadata.get("fingerprint")
     if isinstance(count, int | float) and not isinstance(count, bool) and math.isfinite(count) and count > 0:
         return Parameters(float(count), "as the pool says")
-    fingerprint = metadata.get("fingerprint")
     name = fingerprint.get("model") if isinstance(fingerprint, Mapping) else None
-    size = _size_in(name) if isinstance(name, str) else None
-    return None if size is None else Parameters(size, f"as the name of the model, {name}, says")
-
-
-def _size_in(name: str) -> float | None:
-    """The parameters that a model's name tells: those that work on a token, where it tells them apart."""
-    if _EXPERTS.search(name):
+    if not isinstance(name, str) or _EXPERTS.search(name):
         return None
-    sizes = [(bool(active), float(number) * _UNITS[unit.lower()]) for active, number, unit in _IN_NAME.findall(name)]
-    active = [size for works, size in sizes if works]
-    return next(iter([*active, *(size for _, size in sizes)]), None)
+    sizes = sorted(_SIZE.findall(name), key=lambda found: not found[0])  # those that work on a token first
+    if not sizes:
+        return None
+    _, number, unit = sizes[0]
+    return Parameters(float(number) * (1e9 if unit in "bB" else 1e6), f"as the name of the model, {name}, says")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class StudySettings:
     tokens_per_second: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Study:
     """One pool under these settings.
 
@@ -96,14 +101,12 @@ class Study:
         pool: recorded responses.
         measure: by what ReASC weighs: ``"auto"``, ``"recorded"`` or one measure; None where the pool has no scores.
         settings: what all tables share.
-        made: name of a table -> the studies it was made of, this one the first, and the table.
     """
 
     name: str
     pool: Pool
     measure: MeasureSpec | None
     settings: StudySettings
-    made: dict[str, tuple[Sequence["Study"], Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def scores(self) -> PoolScores:
@@ -162,11 +165,10 @@ class Study:
         return {}
 
     def calibrated(self, split: Split) -> Calibrated:
-        """What one of the :attr:`splits` determines by both algorithms, under :attr:`spec`."""
+        """Return what one of the :attr:`splits` determines by both algorithms, under :attr:`spec`."""
         if split.number not in self._calibrated:
-            self._calibrated[split.number] = calibrated_on(
-                self.pool, self.scores, split, self.spec, self.settings.methods
-            )
+            methods = self.settings.methods
+            self._calibrated[split.number] = calibrated_on(self.pool, self.scores, split, self.spec, methods)
         return self._calibrated[split.number]
 
     def compare(
@@ -176,7 +178,7 @@ class Study:
         arranged: Sequence[Split] | None = None,
         equal_cost: Mapping[str, str] | None = None,
     ) -> dict[RowKey, Outcomes]:
-        """What methods do on these arrangements, or else on those of the study: see :func:`compare`."""
+        """Return what methods do on these arrangements, or else on those of the study: see :func:`compare`."""
         budget = self.settings.methods.max_samples
         return compare(self.recorded, arranged or self.splits, methods_of, budget=budget, equal_cost=equal_cost)
 
@@ -206,3 +208,54 @@ class Study:
         if self.settings.parameters is not None:
             return Parameters(self.settings.parameters, "as given")
         return parameters_of(self.pool.metadata)
+
+    def calibrations(self) -> dict[str, str]:
+        """Return the rows of the paper's ReASC that some arrangement allows -> how they are calibrated.
+
+        Raises:
+            PoolError: there is none, and why.
+        """
+        outcomes, names = self.run.outcomes, {OFFLINE: "offline", MIXTURE: "mixture"}
+        possible = {row: how for row, how in names.items() if not outcomes[row, self.spec].impossible}
+        if not possible:
+            why = outcomes[OFFLINE, self.spec].problems[0]
+            raise PoolError(f"nothing could be calibrated on {self.name}: {why}")
+        return possible
+
+    def variant_key(self, row: str, name: str) -> RowKey:
+        """Return by what the outcomes of a variant of a row are known."""
+        return f"{row}: {name}", self.measure
+
+    def variants(
+        self, changes: Mapping[str, Change], calibrated: Callable[[Split, str], Calibrated] | None = None
+    ) -> dict[RowKey, Outcomes]:
+        """Return what the paper's rule does with a change, by either calibration.
+
+        Args:
+            changes: name -> the change. One that raises :class:`~langchain_reasc.exceptions.ConfigurationError` cannot
+                be had; its outcomes then have a problem.
+            calibrated: what an arrangement determines for the change of this name; as in all other tables, if None.
+
+        Raises:
+            PoolError: ReASC cannot be studied on this pool.
+        """
+
+        def methods_of(split: Split) -> Iterator[Method]:
+            for row, name in product((OFFLINE, MIXTURE), changes):
+                made = calibrated(split, name) if calibrated else self.calibrated(split)
+                calibration = made.mixture or made.offline if row == MIXTURE else made.offline
+                key, settings = self.variant_key(row, name), self.settings.methods
+                yield method_by(calibration, *key, made.measure, settings, changed(changes[name]))
+
+        return self.compare(methods_of)
+
+
+def changed(change: Change) -> Callable[[Calibration], StoppingRule]:
+    """Return what makes the paper's rule of a calibration, with a change."""
+
+    def rule_of(calibration: Calibration) -> StoppingRule:
+        rule = paper_rule(calibration)
+        assert isinstance(rule, ReASC)  # the paper's, of either algorithm
+        return change(rule)
+
+    return rule_of

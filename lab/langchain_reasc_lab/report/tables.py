@@ -1,14 +1,24 @@
 """The tables and figures that a report consists of, and how the cells of tables are written."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from langchain_reasc_lab.replay.metrics import Estimate
+from langchain_reasc_lab.replay.bootstrap import Estimate
 
 Cell = str | float | Estimate | None
 """A text, a number, a number with its 95 % interval, or nothing that could be had."""
+Mark = Literal["best", "second"]
+
+MISSING: Final = "–"
+"""What stands for a number that could not be had."""
+POOLS: Final = ("Pool", "Task")
+"""Columns that say which pool a row is of; bests are found among the rows of one pool."""
+MARKED: Final = (
+    "{best} is the best of its column, {second} the second best, among the rows of one pool and as the numbers are "
+    "written here; whether two of them differ by more than chance, their intervals say."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,15 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether there is any number in it."""
+        return any(cell is not None and not isinstance(cell, str) for row in self.rows for cell in row)
+
+    def is_text(self, column: int) -> bool:
+        """Return whether a column holds texts, and is aligned as such."""
+        return not self.columns[column].style and any(isinstance(row[column], str) for row in self.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -59,46 +78,10 @@ class Figure:
     title: str = ""
     notes: Sequence[str] = ()
 
-
-def listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them: ``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-
-
-def percent(estimate: Estimate) -> Estimate:
-    """A share and its interval in per cent."""
-    return Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
-
-
-MISSING: Final = "–"
-"""What stands for a number that could not be had."""
-
-POOLS: Final = ("Pool", "Task")
-"""Columns that say which pool a row is of; bests are found among the rows of one pool."""
-
-MARKED: Final = (
-    "{best} is the best of its column, {second} the second best, among the rows of one pool and as the numbers are "
-    "written here; whether two of them differ by more than chance, their intervals say."
-)
-
-Mark = Literal["best", "second"]
-
-
-def number_of(cell: Cell) -> float | None:
-    """The number of a cell, of an estimate its value; None for a text, and where there is none."""
-    value = cell.value if isinstance(cell, Estimate) else cell
-    return None if value is None or isinstance(value, str) or not math.isfinite(value) else float(value)
-
-
-def is_text(table: Table, column: int) -> bool:
-    """Whether a column holds texts, and is aligned as such."""
-    cells = [row[column] for row in table.rows]
-    return not table.columns[column].style and any(isinstance(cell, str) for cell in cells)
-
-
-def written(cell: Cell, column: Column) -> str:
-    """A cell as it is read: ``72.5 [65.6, 79.4]`` for an estimate."""
-    return str(_shown(cell, column, None))
+    @property
+    def is_svg(self) -> bool:
+        """Whether it is a picture."""
+        return self.html.startswith("<svg ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +104,28 @@ class Shown:
         return f"{self.value} {self.interval}" if self.interval else self.value
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def number_of(cell: Cell) -> float | None:
+    """Return the number of a cell, of an estimate its value; None for a text, and where there is none."""
+    value = cell.value if isinstance(cell, Estimate) else cell
+    return None if value is None or isinstance(value, str) or not math.isfinite(value) else float(value)
+
+
 def shown(table: Table) -> list[list[Shown]]:
-    """The rows of a table as they are shown."""
+    """Return the rows of a table as they are shown."""
     marked, places = marks(table), range(len(table.columns))
     return [
-        [_shown(row[at], table.columns[at], marked.get((number, at))) for at in places]
-        for number, row in enumerate(table.rows)
+        [show(row[place], table.columns[place], marked.get((at, place))) for place in places]
+        for at, row in enumerate(table.rows)
     ]
 
 
-def _shown(cell: Cell, column: Column, mark: Mark | None) -> Shown:
+def show(cell: Cell, column: Column, mark: Mark | None = None) -> Shown:
+    """Return a cell as it is read, as text ``72.5 [65.6, 79.4]`` for an estimate."""
     if cell is None or isinstance(cell, str):
         return Shown(MISSING if cell is None else cell, "", "", mark)
     ends = [_number(end, column.style) for end in (cell.low, cell.high)] if isinstance(cell, Estimate) else []
@@ -146,32 +141,25 @@ def _number(value: float, style: str) -> str:
 
 
 def marks(table: Table) -> dict[tuple[int, int], Mark]:
-    """(row, column) -> whether it is the best or the second best among the rows of its pool.
+    """Return (row, column) -> whether it is the best or the second best among the rows of its pool.
 
     Numbers are compared as they are written: 72.46 and 72.54 are both 72.5, and both are the best. Where all are equal
     none is marked, and where there are two of them the second best would say nothing.
     """
     named = next((at for at, column in enumerate(table.columns) if column.name in POOLS), None)
     pools: dict[Cell, list[int]] = {}
-    for number, row in enumerate(table.rows):
-        pools.setdefault(None if named is None else row[named], []).append(number)
-    return {
-        (row, at): mark
-        for at, column in enumerate(table.columns)
-        if column.best is not None
-        for rows in pools.values()
-        for row, mark in _marked(rows, [table.rows[row][at] for row in rows], column)
-    }
-
-
-def _marked(rows: Sequence[int], cells: Sequence[Cell], column: Column) -> Iterator[tuple[int, Mark]]:
-    values = [None if (value := number_of(cell)) is None else _as_written(value, column.style) for cell in cells]
-    ranked = sorted({value for value in values if value is not None}, reverse=column.best == "high")
-    for row, value in zip(rows, values, strict=True):
-        if len(ranked) > 1 and value == ranked[0]:
-            yield row, "best"
-        elif len(ranked) > 2 and value == ranked[1]:
-            yield row, "second"
+    for at, row in enumerate(table.rows):
+        pools.setdefault(None if named is None else row[named], []).append(at)
+    found: dict[tuple[int, int], Mark] = {}
+    for place, column in enumerate(table.columns):
+        for rows in pools.values() if column.best else ():
+            cells = {row: number_of(table.rows[row][place]) for row in rows}
+            written = {row: _as_written(value, column.style) for row, value in cells.items() if value is not None}
+            ranked = sorted(set(written.values()), reverse=column.best == "high")
+            best, second = ranked[0] if len(ranked) > 1 else None, ranked[1] if len(ranked) > 2 else None
+            found |= {(row, place): "best" for row, value in written.items() if value == best}
+            found |= {(row, place): "second" for row, value in written.items() if value == second}
+    return found
 
 
 def _as_written(value: float, style: str) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from langchain_reasc_backend.logits import signals_from_logits
-from langchain_reasc_lab.report.rows import accuracy_per_tflop, change
+from langchain_reasc_lab.report.results import accuracy_per_tflop, change
 from langchain_reasc_lab.report.signals import edges
 from scipy.stats import binom
 

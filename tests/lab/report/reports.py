@@ -43,7 +43,7 @@ def pool(folder: Path, name: str = "a", questions: int = 60, **options: Any) -> 
 
 
 def entry(name: str, made: object, *, paper: str = "") -> Entry:
-    kind = Table if isinstance(made, Table) else Figure
+    kind: Any = "table" if isinstance(made, Table) else "figure"
     return Entry(name, f"The {name}", paper, kind, lambda studies: made)
 
 

@@ -12,17 +12,14 @@ from typing import Any
 import pytest
 from langchain_reasc_lab.pools.json_lines import signals_path
 from langchain_reasc_lab.report import (
-    Column,
     Figure,
     Study,
-    Table,
     chosen_entries,
     contents,
     make_report,
     report_data,
     report_page,
 )
-from langchain_reasc_lab.report import report as registry
 from langchain_reasc_lab.report.figures import tradeoff
 from pools.synthetic import append_signals, question, response, write_lines
 
@@ -36,8 +33,8 @@ DRAWN = ("histogram", "tradeoff", "risk", "posteriors", "acceptance", "tokens")
 
 
 def figures(name: str, *studies: Study) -> list[Figure]:
-    made = contents()[name].make(studies)
-    return [made] if isinstance(made, Figure) else list(made)
+    made: list[Figure] = contents()[name].make(studies)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -142,25 +139,13 @@ def test_acceptance_is_drawn_against_sizes_where_they_differ(tmp_path: Path, two
     assert "parameters (billions)" not in alone.html
 
 
-def test_sweeps_are_drawn_from_their_tables(two: list[Study], monkeypatch: pytest.MonkeyPatch) -> None:
-    contents()
-    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
-    columns = (Column("Pool"), Column("λ", ".1f"), Column("Accuracy %", ".1f"), Column("Tokens", ".0f"))
-    calls = []
-
-    def scale(studies: Sequence[Study]) -> Table:
-        calls.append(1)
-        return Table(columns, [(one.name, x, 70 + x, 500.0 if x else None) for one in studies for x in (0.0, 0.5)])
-
-    registry.table("scale", "By λ")(scale)
+def test_sweeps_are_drawn_from_their_tables(two: list[Study]) -> None:
+    table = contents()["scale"].make(tuple(two))
     [made] = figures("scale_plot", *two)
-    contents()["scale"].make(two)
-    assert calls == [1], "computed once for the table and the figure"
-    assert "a, Accuracy % (Tokens) by λ: 0: 70.0; 0.5: 70.5 (500)." in made.text and "b &lt;&amp;&gt; c" in made.html
-    registry.table("scale", "By λ")(lambda studies: Table(columns[:3], [("a", 0.1, 70.0)]))
-    studies = [study(two[0].pool.path, "a")]
-    with pytest.raises(ReASCError, match="no accuracy or no cost to draw"):
-        figures("scale_plot", *studies)
+    assert contents()["scale"].make(tuple(two)) is table, "computed once for the table and the figure"
+    assert "a, offline, Accuracy % (Tokens) by λ: 0: " in made.text and "b &lt;&amp;&gt; c" in made.html
+    row = next(row for row in table.rows if row[:3] == ("a", "mixture", 0.7))
+    assert f"0.7: {row[3].value:.1f} [{row[3].low:.1f}, {row[3].high:.1f}] ({row[4]:,.0f})" in made.text
 
 
 def test_without_matplotlib_the_extra_is_named(two: list[Study], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,19 +52,19 @@ def test_without_times_latencies_are_in_tokens_or_at_a_rate(tmp_path: Path) -> N
 
 def test_a_stated_rate_goes_before_recorded_times(tmp_path: Path) -> None:
     path = timed(tmp_path / "p.jsonl", [3, 1])
-    assert durations(study(path, None, tokens_per_second=5.0)).times.tolist() == [[2, 2]]
+    assert durations(study(path, None, tokens_per_second=5.0))[0].tolist() == [[2, 2]]
 
 
 def test_responses_without_a_time_come_at_the_rate_of_the_others(tmp_path: Path) -> None:
     path = timed(tmp_path / "p.jsonl", [4, None, 2, 1], [None])
-    held = durations(study(path, None))
-    assert held.times.tolist() == [[4, 2, 2, 1], [2, 0, 0, 0]]  # a median of 0.2 s per token
-    assert "2 of 5 responses have none" in held.note
+    times, note = durations(study(path, None))
+    assert times.tolist() == [[4, 2, 2, 1], [2, 0, 0, 0]]  # a median of 0.2 s per token
+    assert "2 of 5 responses have none" in note
 
 
 def test_empty_responses_take_their_recorded_time(tmp_path: Path) -> None:
     path = timed(tmp_path / "p.jsonl", [4, None], tokens=0)
-    assert durations(study(path, None)).times.tolist() == [[4, 0]]
+    assert durations(study(path, None))[0].tolist() == [[4, 0]]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from langchain_reasc_lab.report.rows import accuracy_per_tflop, change
+from langchain_reasc_lab.report.results import accuracy_per_tflop, change
 
 from langchain_reasc.calibration import fit_mixture
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from langchain_reasc_lab.report.study import parameters_of
+from langchain_reasc_lab.report import parameters_of
 
 NAMES: dict[Any, float | None] = {
     "Qwen2.5-7B-Instruct": 7e9,

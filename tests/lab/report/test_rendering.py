@@ -23,7 +23,7 @@ from langchain_reasc_lab.report import (
     report_markdown,
     report_page,
 )
-from langchain_reasc_lab.report.tables import marks, written
+from langchain_reasc_lab.report.tables import marks, show
 from rich.console import Console
 
 from lab.report.reports import HOSTILE, ROWS, TABLE, pool, report, study
@@ -65,7 +65,7 @@ def printed(report: Report, width: int = 80, **options: Any) -> str:
     ],
 )
 def test_how_a_cell_is_written(cell: object, style: str, read: str) -> None:
-    assert written(cell, Column("x", style)) == read  # type: ignore[arg-type]
+    assert str(show(cell, Column("x", style))) == read  # type: ignore[arg-type]
 
 
 def test_the_best_of_each_pool_are_marked_as_the_numbers_are_written() -> None:

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from langchain_reasc_lab.replay.bootstrap import exact
 from langchain_reasc_lab.replay.metrics import Estimate
-from langchain_reasc_lab.report.signals import bin_numbers, edges, falling
+from langchain_reasc_lab.report.signals import edges
 from pools.synthetic import question, response, write_lines, write_pool
 from scipy.stats import norm
 
-from langchain_reasc.calibration import Mixture
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.confidence import Measure
 
@@ -76,12 +75,12 @@ def test_components_find_what_there_is(tmp_path: Path) -> None:
         assert ("BIC prefers one component" in notes("components", study(path))) == (lowest == 1)
 
 
-def test_the_share_of_scores_where_the_posterior_falls() -> None:
+def test_a_posterior_that_falls_is_told(tmp_path: Path) -> None:
     """The lower component is the wider: it wins again far above both means."""
-    mixture = Mixture(weights=(0.5, 0.5), means=(0, 1), stds=(3, 0.5), converged=True, aic={}, bic={})
-    assert falling(np.array([-1.0, 0.0, 1.0, 5.0]), mixture) == 0.25
-    level = Mixture(weights=(0.5, 0.5), means=(0, 1), stds=(1, 1), converged=True, aic={}, bic={})
-    assert falling(np.linspace(-9, 9, 99), level) == 0
+    rng = np.random.default_rng(0)
+    scores = np.concatenate((rng.normal(0, 3, 200), rng.normal(1.5, 0.2, 200)))
+    path = scored(tmp_path / "p.jsonl", *([("7", [score])] for score in scores))
+    assert "the mixture's posterior is not monotone: " in notes("components", study(path))
 
 
 def test_bins_by_hand(tmp_path: Path) -> None:
@@ -109,7 +108,6 @@ def test_ties_leave_bins_empty_and_lose_nobody(tmp_path: Path) -> None:
 
 def test_edges_and_exact_intervals() -> None:
     assert edges(np.array([0.0, 10.0]), "equal width").tolist() == [0, 2, 4, 6, 8, 10]
-    assert bin_numbers(np.array([0.0, 2.0, 9.9, 10.0]), np.arange(0.0, 11, 2)).tolist() == [0, 1, 4, 4]
     none = exact(0, 10)
     assert (none.value, none.low, none.high) == pytest.approx((0, 0, 1 - 0.025**0.1))
 
